@@ -2,7 +2,7 @@
 
 use crate::sql_memory::travels;
 use crate::sql_oracle::Both;
-use docs::sql::Query;
+use docs::sql::{Budget, Query, Scratch};
 use serde_json::json;
 
 fn both() -> Both {
@@ -154,6 +154,30 @@ fn joins_in_parentheses_behind_left_join_are_sqlites() {
     both.check(sql, false);
     let columns = ["id", "a", "b", "c", "d", "id:1", "a:1", "b:1", "c:1", "d:1", "id:2", "a:2", "b:2", "c:2", "d:2"];
     assert_eq!(ours(&both, sql), columns);
+}
+
+#[test]
+fn a_page_behind_a_row_value_reads_that_page_alone() {
+    let t: Vec<_> = (0..400).map(|id| json!({ "id": id, "a": id % 7, "b": id / 100, "c": id % 100, "d": 0 })).collect();
+    let both = Both::with_indexes(&t, &t[..3], &[(&["b", "c"], &[]), (&["c"], &[])]);
+    for (sql, read_max) in [
+        ("SELECT id FROM t WHERE (b, c) > (1, 50) ORDER BY b, c LIMIT 3", 4),
+        ("SELECT id FROM t WHERE (b, c) < (1, 50) ORDER BY b DESC, c DESC LIMIT 3", 4),
+        ("SELECT id FROM t WHERE b > 1 OR (b = 1 AND c >= 50) ORDER BY b, c LIMIT 3", 4),
+        ("SELECT id FROM t WHERE (c, id) > (7, 207) ORDER BY c, id LIMIT 3", 4),
+        ("SELECT id FROM t WHERE (b, c) > (SELECT b, c FROM t WHERE id = 150) ORDER BY b, c LIMIT 3", 5),
+        ("SELECT id FROM t WHERE (SELECT b, c FROM t WHERE id = 150) < (b, c) ORDER BY b, c LIMIT 3", 5),
+        ("SELECT id FROM t WHERE (c, b) IN ((1, 2), (3, 1), (3, NULL), (1, 2.0), (1.5, 2))", 3),
+        ("SELECT id FROM t WHERE (b, c) > (1, NULL) ORDER BY b, c LIMIT 3", 110),
+        ("SELECT id FROM t WHERE (b, c) > (NULL, 1) ORDER BY b, c LIMIT 3", 0),
+        ("SELECT id FROM t WHERE (b, c) > (SELECT b, c FROM t WHERE id = 1000)", 1),
+    ] {
+        both.check(sql, sql.contains("ORDER BY"));
+        let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let run = query.write_array(&both.memory, &[], &mut Scratch::new(), &Budget::default(), &mut Vec::new());
+        let read = run.unwrap_or_else(|error| panic!("{sql}: {error}")).rows_read;
+        assert!(read <= read_max, "{sql}: {read} rows read\n{}", query.explain(&[]));
+    }
 }
 
 #[test]

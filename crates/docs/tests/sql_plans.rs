@@ -99,6 +99,29 @@ fn of_two_indexes_the_one_with_fewer_entries_for_a_value_is_taken() {
 }
 
 #[test]
+fn row_values_bound_an_index_over_their_fields_and_the_key_behind_them() {
+    let shop = Shop::usual();
+    for (condition, plan) in [
+        ("(state, day) > (:s, :d)", "((state, day)>(:s, :d)) FILTER 1"),
+        ("(:s, :d) >= (state, day)", "((state, day)<=(:s, :d)) FILTER 1"),
+        ("state > :s OR (state = :s AND day > :d)", "((state, day)>(:s, :d)) FILTER 1"),
+        ("(state, day, id) < (:s, :d, :i)", "((state, day, id)<(:s, :d, :i)) FILTER 1"),
+        ("(state, id) > (:s, :i)", "(state>=:s) FILTER 1"),
+        ("(state, day) = (:s, :d)", "(state=:s, day=:d)"),
+        ("state = :s AND (day, id) > (:d, :i)", "(state=:s, (day, id)>(:d, :i)) FILTER 1"),
+        ("(day, state) IN ((:d, :s), (3, 4))", "((state, day) IN 2 ROWS)"),
+        ("(state, id) IN ((:s, :i), (3, 4))", "((state) IN 2 ROWS) FILTER 1"),
+    ] {
+        let sql = format!("SELECT total, state FROM orders WHERE {condition} ORDER BY state, day, id LIMIT 5");
+        shop.check(&sql, &format!("SEARCH orders USING COVERING INDEX {plan}\nORDER BY INDEX\nLIMIT"));
+    }
+    shop.check(
+        "SELECT note FROM orders WHERE (customer, id) > (:c, :i) ORDER BY customer, id LIMIT 5",
+        "SEARCH orders USING INDEX ((customer, id)>(:c, :i)) FILTER 1\nORDER BY INDEX\nLIMIT",
+    );
+}
+
+#[test]
 fn a_literals_range_is_looked_up_where_a_parameters_is_thought_average() {
     let shop = Shop::usual();
     // One value in ten thousand orders, though a customer has ten on average.

@@ -40,7 +40,7 @@ impl Access {
             Access::Key(value) => vec![value],
             Access::Unique { values, .. } => values.iter().collect(),
             Access::Index { equal, from, to, .. } => {
-                equal.iter().chain(from.iter().chain(to).map(|(value, _)| value)).collect()
+                equal.iter().chain(from.iter().chain(to).flat_map(Limit::values)).collect()
             }
             Access::Points(points) => points.expressions().collect(),
             Access::Kept { keys, outer, .. } => keys.iter().chain(outer).collect(),
@@ -55,7 +55,7 @@ impl Access {
             Access::Key(value) => vec![value],
             Access::Unique { values, .. } => values.iter_mut().collect(),
             Access::Index { equal, from, to, .. } => {
-                equal.iter_mut().chain(from.iter_mut().chain(to).map(|(value, _)| value)).collect()
+                equal.iter_mut().chain(from.iter_mut().chain(to).flat_map(Limit::values_mut)).collect()
             }
             Access::Points(points) => points.expressions_mut().collect(),
             Access::Kept { keys, outer, .. } => keys.iter_mut().chain(outer).collect(),

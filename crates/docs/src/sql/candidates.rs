@@ -30,6 +30,10 @@ pub(super) struct Bound<'a> {
     pub(super) column: &'a str,
     pub(super) comparison: Comparison,
     pub(super) value: &'a Expr,
+    /// Of a comparison of rows: the columns behind, and their values (`row_bounds.rs`).
+    pub(super) more: Vec<(&'a str, &'a Expr)>,
+    /// As a bound it does not fulfil its condition.
+    pub(super) narrows: bool,
 }
 
 impl Planner<'_> {
@@ -44,7 +48,10 @@ impl Planner<'_> {
             if condition.tables & own == 0 {
                 continue;
             }
-            let Expr::Compare(comparison, Affinity::None, a, b) = &condition.expr else { continue };
+            let Expr::Compare(comparison, Affinity::None, a, b) = &condition.expr else {
+                bounds.extend(self.row_bound((number, &condition.expr), table, placed));
+                continue;
+            };
             if *comparison == Comparison::NotEqual {
                 continue;
             }
@@ -53,7 +60,7 @@ impl Planner<'_> {
             let known = sides.into_iter().filter(|(_, _, tables, _)| tables & !placed == 0);
             let bound = known.into_iter().find_map(|(side, value, _, comparison)| {
                 let column = column_of(side)?.name.as_str();
-                Some(Bound { condition: number, column, comparison, value })
+                Some(Bound { condition: number, column, comparison, value, more: Vec::new(), narrows: false })
             });
             bounds.extend(bound);
         }
@@ -128,6 +135,7 @@ impl Planner<'_> {
             }
         }
         ways.extend(self.point_ways(table, placed, &bounds));
+        ways.extend(self.row_ways(table, placed, &bounds));
         ways.extend(kept);
         ways
     }
@@ -176,7 +184,7 @@ impl Planner<'_> {
         }
         let indexes = info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
         let best = indexes.filter_map(|(number, index)| index_candidate(info, number, index, &bounds));
-        let best = best.chain(self.point_ways(table, placed, &bounds));
+        let best = best.chain(self.point_ways(table, placed, &bounds)).chain(self.row_ways(table, placed, &bounds));
         best.min_by_key(|candidate| candidate.score).unwrap_or_else(|| {
             let mut scan = scan_candidate(info, &bounds);
             if scan.access.is_whole() && self.conditions_of(table).iter().any(|condition| condition.is_of(table)) {
@@ -326,7 +334,10 @@ pub(super) struct OrderGiven {
 fn fixed_fields(access: &Access) -> Vec<bool> {
     match access {
         Access::Index { equal, .. } => vec![true; equal.len()],
-        Access::Points(points) => points.sought.iter().map(|sought| matches!(sought, Sought::One(_))).collect(),
+        Access::Points(points) => {
+            let fields = points.sought.iter().flat_map(|sought| std::iter::repeat_n(sought, sought.width()));
+            fields.map(|sought| matches!(sought, Sought::One(_))).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -360,8 +371,8 @@ fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, boun
         fulfilled.push(bound.condition);
         exact = of_one_kind(info, field);
     }
-    let next = index.fields.get(equal.len()).filter(|_| exact);
-    let (from, to) = next.map_or((None, None), |field| limits(field, bounds, &mut fulfilled));
+    let behind = if exact { &index.fields[equal.len()..] } else { &[] };
+    let (from, to) = limits(info, behind, bounds, &mut fulfilled);
     let ranges = u32::from(from.is_some()) + u32::from(to.is_some());
     if equal.is_empty() && ranges == 0 {
         return None;
@@ -371,20 +382,25 @@ fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, boun
     Some(Candidate::new(score, access, fulfilled))
 }
 
-/// The bounds of a field's range, whose conditions become fulfilled.
-pub(super) fn limits(field: &str, bounds: &[Bound<'_>], fulfilled: &mut Vec<usize>) -> (Option<Limit>, Option<Limit>) {
+/// The bounds of a range over the first of these fields of an index. Conditions that they fulfil become fulfilled.
+/// Of two bounds the one of rows goes first, if it says more than the other: about the fields behind, too.
+pub(super) fn limits(
+    info: &CollectionInfo,
+    fields: &[String],
+    bounds: &[Bound<'_>],
+    fulfilled: &mut Vec<usize>,
+) -> (Option<Limit>, Option<Limit>) {
+    let Some(field) = fields.first() else { return (None, None) };
+    let own = bounds.iter().filter(|bound| bound.column == field && bound.comparison != Comparison::Equal);
+    let mut own: Vec<(&Bound<'_>, Limit)> = own.map(|bound| (bound, bound.limit(info, fields))).collect();
+    own.sort_by_key(|(bound, limit)| (limit.more.is_empty(), bound.narrows));
     let (mut from, mut to) = (None, None);
-    for bound in bounds.iter().filter(|bound| bound.column == field) {
-        let (side, inclusive) = match bound.comparison {
-            Comparison::Greater => (&mut from, false),
-            Comparison::GreaterOrEqual => (&mut from, true),
-            Comparison::Less => (&mut to, false),
-            Comparison::LessOrEqual => (&mut to, true),
-            _ => continue,
-        };
+    for (bound, limit) in own {
+        let is_low = matches!(bound.comparison, Comparison::Greater | Comparison::GreaterOrEqual);
+        let side = if is_low { &mut from } else { &mut to };
         if side.is_none() {
-            *side = Some((bound.value.clone(), inclusive));
-            fulfilled.push(bound.condition);
+            *side = Some(limit);
+            fulfilled.extend((!bound.narrows).then_some(bound.condition));
         }
     }
     (from, to)

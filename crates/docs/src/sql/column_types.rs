@@ -254,9 +254,9 @@ impl Inference<'_> {
                 types.null_if(is_null(value))
             }
             Expr::Arrow(false, ..) => JsonTypes::STRING.or(JsonTypes::NULL),
-            Expr::ScalarInner(asked) => {
+            Expr::ScalarInner(asked, place) => {
                 let members = query.inner.get(asked.number).map_or(&[][..], |inner| &inner.members);
-                let outputs = members.iter().filter_map(|member| Some((member, member.outputs.first()?)));
+                let outputs = members.iter().filter_map(|member| Some((member, member.outputs.get(*place)?)));
                 let types = outputs.map(|(member, output)| self.output(member, &output.expr).as_value());
                 types.fold(JsonTypes::NULL, JsonTypes::or)
             }

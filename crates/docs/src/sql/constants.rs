@@ -84,7 +84,7 @@ impl Repeatable {
         let (mut calls, mut parameters, mut timeless) = (false, Vec::new(), true);
         expr.walk(&mut |part| match part {
             Expr::Parameter(slot) if !parameters.contains(slot) => parameters.push(*slot),
-            Expr::InInner(..) | Expr::ScalarInner(_) | Expr::ExistsInner(_) | Expr::Outer(_) => timeless = false,
+            Expr::InInner(..) | Expr::ScalarInner(..) | Expr::ExistsInner(_) | Expr::Outer(_) => timeless = false,
             Expr::Call(function, arguments) => {
                 calls = true;
                 timeless &= is_timeless(*function, arguments);

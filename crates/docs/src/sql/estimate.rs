@@ -224,7 +224,7 @@ impl Planner<'_> {
         let rows = self.table_rows(table);
         let literals: Vec<Scalar<'_>> = equal.iter().map_while(literal).collect();
         let is_told = literals.len() == equal.len()
-            && [from, to].into_iter().flatten().all(|(value, _)| literal(value).is_some());
+            && [from, to].into_iter().flatten().all(|limit| literal(&limit.value).is_some());
         if is_told && (from.is_some() || to.is_some()) {
             let (low, high) = ends(&literals, from, to);
             if let Some(told) = self.told(tree, &low, &high) {
@@ -374,9 +374,12 @@ fn ends(equal: &[Scalar<'_>], from: Option<&Limit>, to: Option<&Limit>) -> (Vec<
     let mut high = low.clone();
     let side = |limit: Option<&Limit>, upper_if: bool, out: &mut Vec<u8>| match limit {
         None => false,
-        Some((value, inclusive)) => {
-            if let Some(value) = literal(value) {
-                if *inclusive == upper_if { order::upper(value, out) } else { order::lower(value, out) }
+        Some(limit) => {
+            let values: Vec<Scalar<'_>> = limit.values().map_while(literal).collect();
+            let is_above = (limit.inclusive || values.len() <= limit.more.len()) == upper_if;
+            values.iter().for_each(|value| order::lower(*value, out));
+            if is_above && !values.is_empty() {
+                order::raise(out);
             }
             true
         }

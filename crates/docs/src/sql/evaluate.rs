@@ -106,13 +106,13 @@ impl Expr {
                 within_inner(values, scope.relation(asked.number)?, scope)
             }
             Expr::InInner(values, asked) => within_inner(values, &*ask(asked.number, &asked.outer, scope)?, scope),
-            Expr::ScalarInner(asked) if asked.outer.is_empty() => {
-                first_value(scope.relation(asked.number)?, scope.workspace())
+            Expr::ScalarInner(asked, place) if asked.outer.is_empty() => {
+                first_value(scope.relation(asked.number)?, *place, scope.workspace())
             }
-            Expr::ScalarInner(asked) => {
+            Expr::ScalarInner(asked, place) => {
                 let relation = ask(asked.number, &asked.outer, scope)?;
                 // The rows may be forgotten before the value is.
-                Ok(match first_value(&relation, scope.workspace())? {
+                Ok(match first_value(&relation, *place, scope.workspace())? {
                     Value::Null => Value::Null,
                     Value::Integer(integer) => Value::Integer(integer),
                     Value::Real(real) => Value::Real(real),
@@ -337,8 +337,8 @@ pub(crate) fn ask<'a>(number: usize, outer: &'a [Expr], scope: &Scope<'a>) -> Re
     scope.fixed.relations.ok_or(Fault::Damaged("a plan"))?.ask(number, &told)
 }
 
-fn first_value<'a>(relation: &'a Relation, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
-    if relation.len() == 0 { Ok(Value::Null) } else { relation::of_row(relation.row(0), 0, workspace) }
+fn first_value<'a>(relation: &'a Relation, place: usize, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+    if relation.len() == 0 { Ok(Value::Null) } else { relation::of_row(relation.row(0), place, workspace) }
 }
 
 fn within_inner<'a>(

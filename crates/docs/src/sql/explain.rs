@@ -271,6 +271,7 @@ fn sought_text(field: &str, sought: &Sought, logical: &Logical) -> String {
             let values: Vec<String> = list.iter().map(|value| shown(value, logical)).collect();
             format!("{field} IN ({})", values.join(", "))
         }
+        Sought::Tuples(values, width) => format!("({field}) IN {} ROWS", values.len() / width),
         Sought::Rows(inner) => format!("{field} IN QUERY {inner}"),
     }
 }
@@ -282,21 +283,35 @@ fn points_text(points: &Points, info: &CollectionInfo, logical: &Logical) -> Str
         PointsOf::Unique { field, .. } => ("UNIQUE ", std::slice::from_ref(field)),
         PointsOf::Index { number, .. } => ("", &info.indexes[*number].fields[..]),
     };
-    let mut parts: Vec<String> =
-        sought.iter().zip(fields).map(|(sought, field)| sought_text(field, sought, logical)).collect();
-    parts.extend(limits_text(fields.get(sought.len()), (from.as_ref(), to.as_ref()), logical));
+    let (mut parts, mut rest) = (Vec::new(), fields);
+    for sought in sought {
+        let (own, behind) = rest.split_at_checked(sought.width()).unwrap_or((rest, &[]));
+        parts.push(sought_text(&own.join(", "), sought, logical));
+        rest = behind;
+    }
+    parts.extend(limits_text((rest, &info.key.field), (from.as_ref(), to.as_ref()), logical));
     format!("{what}({}){}", parts.join(", "), backward(direction))
 }
 
-/// The bounds of a range.
-fn limits_text(field: Option<&String>, (from, to): (Option<&Limit>, Option<&Limit>), logical: &Logical) -> Vec<String> {
-    let field = field.map_or("", |field| named(field));
+/// The bounds of a range over the first of these fields, or over several; behind an index's fields stands the key.
+fn limits_text(
+    (fields, key): (&[String], &String),
+    (from, to): (Option<&Limit>, Option<&Limit>),
+    logical: &Logical,
+) -> Vec<String> {
+    let field = fields.first().map_or("", |field| named(field));
     let sides = [(from, '>'), (to, '<')].into_iter().filter_map(|(side, sign)| Some((side?, sign)));
-    let text = |((value, inclusive), sign): (&Limit, char)| {
-        if is_least(value) && sign == '>' {
-            return format!("{field} NOT NULL");
+    let text = |(limit, sign): (&Limit, char)| {
+        let equal = if limit.inclusive { "=" } else { "" };
+        if limit.more.is_empty() {
+            return match is_least(&limit.value) && sign == '>' {
+                true => format!("{field} NOT NULL"),
+                false => format!("{field}{sign}{equal}{}", shown(&limit.value, logical)),
+            };
         }
-        format!("{field}{sign}{}{}", if *inclusive { "=" } else { "" }, shown(value, logical))
+        let values: Vec<String> = limit.values().map(|value| shown(value, logical)).collect();
+        let fields: Vec<&str> = fields.iter().chain([key]).take(values.len()).map(|field| named(field)).collect();
+        format!("({}){sign}{equal}({})", fields.join(", "), values.join(", "))
     };
     sides.map(text).collect()
 }
@@ -313,7 +328,8 @@ fn access(level: &Level, logical: &Logical, catalog: &Catalog) -> String {
             let fields = &info.indexes[*number].fields;
             let mut parts: Vec<String> =
                 equal.iter().zip(fields).map(|(value, field)| format!("{field}={}", shown(value, logical))).collect();
-            parts.extend(limits_text(fields.get(equal.len()), (from.as_ref(), to.as_ref()), logical));
+            let rest = (fields.get(equal.len()..).unwrap_or_default(), &info.key.field);
+            parts.extend(limits_text(rest, (from.as_ref(), to.as_ref()), logical));
             if parts.is_empty() {
                 parts = fields.iter().map(|field| named(field).to_owned()).collect();
             }

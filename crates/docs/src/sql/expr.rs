@@ -78,6 +78,15 @@ impl Comparison {
         }
     }
 
+    /// The same, of equal sides too.
+    pub(crate) fn or_equal(self) -> Self {
+        match self {
+            Comparison::Less => Comparison::LessOrEqual,
+            Comparison::Greater => Comparison::GreaterOrEqual,
+            same => same,
+        }
+    }
+
     /// The same with its sides exchanged.
     pub(crate) fn mirrored(self) -> Self {
         match self {
@@ -164,8 +173,8 @@ pub(crate) enum Expr {
     In(Box<Expr>, Affinity, Vec<Expr>),
     /// Whether the rows of an inner query have one that equals these values.
     InInner(Vec<(Affinity, Expr)>, Asked),
-    /// The first value of an inner query's first row.
-    ScalarInner(Asked),
+    /// A value of an inner query's first row, by its place.
+    ScalarInner(Asked, usize),
     ExistsInner(Asked),
     Between(Box<Expr>, Affinity, Box<Expr>, Affinity, Box<Expr>),
     Like(Box<Expr>, Box<Expr>, Option<Box<Expr>>),
@@ -219,7 +228,7 @@ impl Expr {
             | Expr::Outer(_)
             | Expr::Aggregate(_)
             | Expr::GroupKey(_) => {}
-            Expr::ScalarInner(asked) | Expr::ExistsInner(asked) => asked.outer.iter().for_each(visit),
+            Expr::ScalarInner(asked, _) | Expr::ExistsInner(asked) => asked.outer.iter().for_each(visit),
             Expr::InInner(values, asked) => values.iter().map(|(_, value)| value).chain(&asked.outer).for_each(visit),
             Expr::Not(e) | Expr::BitNot(e) | Expr::IsNull(e) | Expr::NotNull(e) | Expr::IsTruth(e, ..) => visit(e),
             Expr::Cast(_, e) => visit(e),
@@ -286,7 +295,7 @@ impl Expr {
                 let values = values.into_iter().map(|(affinity, value)| (affinity, change(value))).collect();
                 Expr::InInner(values, asked.map(change))
             }
-            Expr::ScalarInner(asked) => Expr::ScalarInner(asked.map(change)),
+            Expr::ScalarInner(asked, place) => Expr::ScalarInner(asked.map(change), place),
             Expr::ExistsInner(asked) => Expr::ExistsInner(asked.map(change)),
             Expr::Between(e, a, low, b, high) => Expr::Between(boxed(e), a, boxed(low), b, boxed(high)),
             Expr::Like(a, b, escape) => Expr::Like(boxed(a), boxed(b), escape.map(boxed)),
@@ -315,7 +324,7 @@ impl Expr {
     /// Whether it asks an inner query.
     pub(crate) fn has_inner(&self) -> bool {
         let mut has = false;
-        self.walk(&mut |part| has |= matches!(part, Expr::InInner(..) | Expr::ScalarInner(_) | Expr::ExistsInner(_)));
+        self.walk(&mut |part| has |= matches!(part, Expr::InInner(..) | Expr::ScalarInner(..) | Expr::ExistsInner(_)));
         has
     }
 

@@ -81,6 +81,7 @@ mod relation;
 mod resolve;
 mod results;
 mod row;
+mod row_bounds;
 mod run;
 mod runs;
 mod seek;

@@ -345,14 +345,16 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             }
             order::lower(value, low);
         }
-        if let Some((value, inclusive)) = to {
-            let Some(value) = bound_value(value, &scope, &mut room)? else { return Ok(false) };
-            if *inclusive { order::upper(value, high) } else { order::lower(value, high) }
+        if let Some(limit) = to
+            && !push_limit(limit, true, &scope, &mut room, high)?
+        {
+            return Ok(false);
         }
         match from {
-            Some((value, inclusive)) => {
-                let Some(value) = bound_value(value, &scope, &mut room)? else { return Ok(false) };
-                if *inclusive { order::lower(value, low) } else { order::upper(value, low) }
+            Some(limit) => {
+                if !push_limit(limit, false, &scope, &mut room, low)? {
+                    return Ok(false);
+                }
             }
             // NULL is below every bound, yet fulfils none.
             None if to.is_some() => order::upper(Scalar::Null, low),
@@ -374,6 +376,34 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             None => Ok(false),
         }
     }
+}
+
+/// Appends a bound to the bytes of an end: as they are above all that equals its values if `inclusive` is `upper_if`, else as they
+/// are below. False: nothing can match.
+pub(super) fn push_limit<'a>(
+    limit: &'a Limit,
+    upper_if: bool,
+    scope: &Scope<'a>,
+    room: &mut RowRoom<'_>,
+    out: &mut Vec<u8>,
+) -> Result<bool, Fault> {
+    let Some(mut last) = bound_value(&limit.value, scope, room)? else { return Ok(false) };
+    let mut inclusive = limit.inclusive;
+    for value in &limit.more {
+        let Some(value) = bound_value(value, scope, room)? else {
+            // What equals the values so far may match by nothing or all: the condition tells.
+            inclusive = true;
+            break;
+        };
+        order::lower(last, out);
+        last = value;
+    }
+    if inclusive == upper_if {
+        order::upper(last, out)
+    } else {
+        order::lower(last, out)
+    }
+    Ok(true)
 }
 
 /// The value of a bound; `None` for NULL, which nothing matches.

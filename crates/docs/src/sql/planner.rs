@@ -581,7 +581,7 @@ fn hoist(expr: Expr, constants: &mut Vec<Expr>) -> Expr {
     expr.walk(&mut |part| {
         let row = matches!(part, Expr::Column(_) | Expr::Path(..) | Expr::Aggregate(_) | Expr::GroupKey(_));
         // An inner query runs when it is asked, which may be never.
-        varies |= row || matches!(part, Expr::InInner(..) | Expr::ScalarInner(_) | Expr::ExistsInner(_));
+        varies |= row || matches!(part, Expr::InInner(..) | Expr::ScalarInner(..) | Expr::ExistsInner(_));
     });
     if varies && matches!(expr, Expr::Call(Function::Json(_), _)) {
         // As a constant an argument would no longer show that it is JSON.

@@ -100,6 +100,7 @@ impl Planner<'_> {
         match sought {
             Sought::One(_) => 1.0,
             Sought::List(list) => list.len() as f64,
+            Sought::Tuples(values, width) => (values.len() / width) as f64,
             Sought::Rows(inner) => {
                 self.plan.inner[*inner].members.iter().map(|member| member.rows).sum::<f64>().max(1.0)
             }
@@ -117,7 +118,7 @@ impl Planner<'_> {
                 known => known.expressions(),
             };
             let longer = combinations.iter().flat_map(|begun| {
-                values.iter().map(|value| begun.iter().cloned().chain(std::iter::once(value.clone())).collect())
+                values.chunks(sought.width()).map(|values| begun.iter().chain(values).cloned().collect())
             });
             combinations = longer.take(COMBINATIONS_ASKED_MAX).collect();
         }
@@ -167,8 +168,8 @@ fn index_ways(
         if taken < lists_max {
             return None;
         }
-        let next = index.fields.get(sought.len()).filter(|_| exact);
-        let (from, to) = next.map_or((None, None), |field| limits(field, bounds, &mut fulfilled));
+        let behind = if exact { &index.fields[sought.len()..] } else { &[] };
+        let (from, to) = limits(info, behind, bounds, &mut fulfilled);
         let ranges = u32::from(from.is_some()) + u32::from(to.is_some());
         let score = match sought.iter().any(|sought| matches!(sought, Sought::Rows(_))) {
             true => SCORE_ROWS,

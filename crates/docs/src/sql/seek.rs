@@ -4,6 +4,7 @@
 
 use super::budget::ROW_UNITS;
 use super::error::{Fault, LOOKED_UP, QueryError};
+use super::nest::push_limit;
 use super::plan::Level;
 use super::point_keys::PointKeys;
 use super::points::{Points, PointsOf, Sought};
@@ -122,10 +123,17 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         };
         let mut room = self.fixed.meter.row_room();
         for sought in &points.sought {
-            for value in sought.expressions() {
-                let value = value.evaluate(&self.scope(outer))?;
-                room.take(Field::Value(value))?;
-                keys.push(|out| encode(value, encoding, out))?;
+            for values in sought.expressions().chunks(sought.width()) {
+                keys.push(|out| {
+                    for value in values {
+                        let value = value.evaluate(&self.scope(outer))?;
+                        room.take(Field::Value(value))?;
+                        if !encode(value, encoding, out)? {
+                            return Ok(false);
+                        }
+                    }
+                    Ok::<_, Fault>(true)
+                })?;
             }
             if let Sought::Rows(inner) = sought {
                 self.gather_rows(*inner, encoding, keys)?;
@@ -160,14 +168,11 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         keys: &mut PointKeys,
     ) -> Result<bool, QueryError> {
         let (low, high) = (&mut keys.low, &mut keys.high);
+        let (scope, mut room) = (self.scope(outer), self.fixed.meter.row_room());
         for (limit, upper_if, out) in [(&points.from, false, &mut *low), (&points.to, true, &mut *high)] {
-            let Some((value, inclusive)) = limit else { continue };
-            match value.evaluate(&self.scope(outer))? {
-                Value::Null => return Ok(false),
-                value => {
-                    let value = value.scalar().ok_or(Fault::Damaged("a text"))?;
-                    if *inclusive == upper_if { order::upper(value, out) } else { order::lower(value, out) }
-                }
+            let Some(limit) = limit else { continue };
+            if !push_limit(limit, upper_if, &scope, &mut room, out)? {
+                return Ok(false);
             }
         }
         if points.from.is_none() && points.to.is_some() {

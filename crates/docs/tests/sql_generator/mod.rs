@@ -546,6 +546,11 @@ fn list(random: &mut Random) -> Asked {
     let columns: Vec<String> = aliases.iter().flat_map(|alias| columns(alias)).collect();
     let mut terms = Vec::new();
     for _ in 0..random.below(4) {
+        if random.chance(4) {
+            let alias = random.pick(aliases);
+            terms.push(terms::of_rows(random, alias, &columns));
+            continue;
+        }
         let column = any(random);
         terms.push(terms::term(random, &column, &columns));
     }

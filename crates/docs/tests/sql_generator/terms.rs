@@ -29,6 +29,40 @@ pub(super) fn term(random: &mut Random, column: &str, columns: &[String]) -> Str
     }
 }
 
+/// A condition on several fields of a table together.
+pub(super) fn of_rows(random: &mut Random, alias: &str, columns: &[String]) -> String {
+    let fields = &["b", "c", "b", "a", "id", "c"][random.below(3)..];
+    let width = 2 + random.below(2).min(fields.len() - 2);
+    let row: Vec<String> = fields[..width].iter().map(|field| format!("{alias}.{field}")).collect();
+    let tuple = |random: &mut Random| {
+        let value = |random: &mut Random| match random.below(8) {
+            0 => columns[random.below(columns.len())].clone(),
+            1 => literal(random),
+            _ => (random.below(6) as i64 - 2).to_string(),
+        };
+        format!("({})", (0..width).map(|_| value(random)).collect::<Vec<_>>().join(", "))
+    };
+    let row = format!("({})", row.join(", "));
+    match random.below(8) {
+        0 => format!("{row} = {}", tuple(random)),
+        1 | 2 => {
+            let list: Vec<String> = (0..1 + random.below(4)).map(|_| tuple(random)).collect();
+            format!("{row} IN ({})", list.join(", "))
+        }
+        3 => {
+            let shown: Vec<String> = fields[..width].iter().map(|field| format!("q.{field}")).collect();
+            let query = format!("(SELECT {} FROM u q WHERE q.id = {})", shown.join(", "), random.below(9));
+            match random.chance(2) {
+                true => format!("{row} {} {query}", random.pick(&["<", ">", ">=", "="])),
+                false => format!("{query} {} {row}", random.pick(&["<", ">", ">=", "="])),
+            }
+        }
+        4 => format!("{row} BETWEEN {} AND {}", tuple(random), tuple(random)),
+        5 => format!("{} {} {row}", tuple(random), random.pick(&["<", "<=", ">", ">="])),
+        _ => format!("{row} {} {}", random.pick(&["<", "<=", ">", ">="]), tuple(random)),
+    }
+}
+
 fn values(random: &mut Random, columns: &[String]) -> String {
     let value = |random: &mut Random| match random.below(8) {
         0 => columns[random.below(columns.len())].clone(),

@@ -3,7 +3,7 @@
 use sqlparser::ast::{self, BinaryOperator, CeilFloorKind, DateTimeField, Spanned, UnaryOperator};
 use sqlparser::tokenizer::Location;
 
-use super::syntax::parts;
+use super::syntax::{parts, query};
 use super::{Clause, DEPTH_MAX, PARAMETERS_MAX, Resolved, Resolver, invalid, not_yet, shortened};
 use crate::sql::error::SqlErrorKind;
 use crate::sql::expr::{Affinity, Arithmetic, CastType, Comparison, Expr, Literal};
@@ -153,7 +153,7 @@ impl<'c> Resolver<'c> {
     }
 
     pub(super) fn is(&mut self, a: &'c ast::Expr, b: &'c ast::Expr, same: bool, clause: Clause) -> Resolved<Expr> {
-        if parts(a).is_some() {
+        if parts(a).is_some() || parts(b).is_some() && query(a).is_some() {
             return self.row_is(a, b, same, clause);
         }
         let (a, b) = (self.boxed(a, clause)?, self.boxed(b, clause)?);
@@ -207,8 +207,9 @@ impl<'c> Resolver<'c> {
             B::GtEq => Some(Comparison::GreaterOrEqual),
             _ => None,
         };
+        let is_row = || parts(left).is_some() || parts(right).is_some() && query(left).is_some();
         if let Some(comparison) = comparison
-            && parts(left).is_some()
+            && is_row()
         {
             return self.row_comparison(left, comparison, right, clause);
         }

@@ -192,9 +192,9 @@ impl Logical {
             Expr::Path(..) => (Affinity::None, false),
             Expr::GroupKey(place) => self.kind(&self.group[*place]),
             Expr::Outer(place) => self.outer[*place].kind,
-            Expr::ScalarInner(asked) => {
+            Expr::ScalarInner(asked, place) => {
                 let member = self.inner[asked.number].members.last();
-                member.map_or((Affinity::None, true), |member| member.kind_of_result(0))
+                member.map_or((Affinity::None, true), |member| member.kind_of_result(*place))
             }
             other => (other.affinity(), true),
         }

@@ -217,13 +217,18 @@ impl<'c> Resolver<'c> {
 
     /// The one value of a query's first row.
     pub(super) fn scalar_query(&mut self, query: &'c ast::Query, clause: Clause) -> Resolved<Expr> {
+        match <[Expr; 1]>::try_from(self.row_query(query, clause)?) {
+            Ok([value]) => Ok(value),
+            Err(_) => invalid("a query that stands for a value has one result column", query.span().start),
+        }
+    }
+
+    /// The values of a query's first row.
+    pub(super) fn row_query(&mut self, query: &'c ast::Query, clause: Clause) -> Resolved<Vec<Expr>> {
         let asked = self.inner(query, false, Stands::In(clause))?;
         let member = &mut self.logical.inner[asked.number].members[0];
-        if member.outputs.len() != 1 {
-            return invalid("a query that stands for a value has one result column", query.span().start);
-        }
         member.limit.get_or_insert_with(|| Expr::integer(1));
-        Ok(Expr::ScalarInner(asked))
+        Ok((0..member.outputs.len()).map(|place| Expr::ScalarInner(asked.clone(), place)).collect())
     }
 
     pub(super) fn exists(&mut self, query: &'c ast::Query, clause: Clause) -> Resolved<Expr> {

@@ -5,7 +5,7 @@
 
 use sqlparser::ast::{self, Spanned};
 
-use super::syntax::parts;
+use super::syntax::{parts, query};
 use super::{Clause, Logical, Resolved, Resolver, invalid};
 use crate::sql::expr::{Affinity, Comparison, Expr};
 
@@ -15,21 +15,25 @@ const PARTS_MAX: usize = 32;
 impl<'c> Resolver<'c> {
     /// The parts of both sides, in pairs.
     fn pairs(&mut self, left: &'c ast::Expr, right: &'c ast::Expr, clause: Clause) -> Resolved<Vec<(Expr, Expr)>> {
-        let (Some(left_parts), Some(right_parts)) = (parts(left), parts(right)) else {
-            return invalid("a row value is compared with a row value", right.span().start);
-        };
-        if left_parts.len() != right_parts.len() {
-            let message = format!("a row of {} values meets one of {}", left_parts.len(), right_parts.len());
-            return invalid(&message, right.span().start);
+        let place = if parts(left).is_some() { right } else { left };
+        let (left, right) = (self.row(left, place, clause)?, self.row(right, place, clause)?);
+        if left.len() != right.len() {
+            let message = format!("a row of {} values meets one of {}", left.len(), right.len());
+            return invalid(&message, place.span().start);
         }
-        if left_parts.len() > PARTS_MAX {
-            return invalid(&format!("a row of more than {PARTS_MAX} values"), left.span().start);
+        Ok(left.into_iter().zip(right).collect())
+    }
+
+    /// The values of a row: what stands in its parentheses, or the first row of a query.
+    fn row(&mut self, row: &'c ast::Expr, place: &ast::Expr, clause: Clause) -> Resolved<Vec<Expr>> {
+        match (parts(row), query(row)) {
+            (Some(parts), _) if parts.len() > PARTS_MAX => {
+                invalid(&format!("a row of more than {PARTS_MAX} values"), row.span().start)
+            }
+            (Some(parts), _) => self.list(parts, clause),
+            (None, Some(query)) => self.row_query(query, clause),
+            (None, None) => invalid("a row value is compared with a row value", place.span().start),
         }
-        let mut pairs = Vec::with_capacity(left_parts.len());
-        for (left, right) in left_parts.iter().zip(right_parts) {
-            pairs.push((self.expr(left, clause)?, self.expr(right, clause)?));
-        }
-        Ok(pairs)
     }
 
     pub(super) fn row_comparison(

@@ -63,6 +63,15 @@ pub(super) fn plain_argument(argument: &ast::FunctionArg, at: Location) -> Resol
     }
 }
 
+/// The query that stands for a value or a row.
+pub(super) fn query(expr: &ast::Expr) -> Option<&ast::Query> {
+    match expr {
+        ast::Expr::Subquery(query) => Some(query),
+        ast::Expr::Nested(inner) => self::query(inner),
+        _ => None,
+    }
+}
+
 /// The parts of a row value.
 pub(super) fn parts(expr: &ast::Expr) -> Option<&[ast::Expr]> {
     match expr {
