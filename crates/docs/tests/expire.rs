@@ -374,7 +374,8 @@ fn a_sweep_goes_on_past_what_cannot_be_removed_and_says_why() {
 /// Steps that insert a note, where the session must be there when they are done.
 fn note_of(service: &Service, required: Option<u32>, sql: &str) -> Result<Vec<u8>, StepsError> {
     let texts = [StepText { sql, expect: None }];
-    let steps = Steps::prepare(&texts, &[], service.database.catalog()).map_err(|mistake| mistake.error);
+    let steps =
+        Steps::prepare(&texts, &[], service.database.catalog()).map_err(|mut mistakes| mistakes.remove(0).error);
     let call = StepsCall {
         steps: Arc::new(steps.expect("SQL")),
         parameters: Vec::new(),

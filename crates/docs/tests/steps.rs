@@ -31,9 +31,12 @@ fn steps(service: &Service, texts: &[(&str, &str)], outside: &[&str]) -> Result<
         .iter()
         .map(|(sql, expect)| StepText { sql, expect: Some(*expect).filter(|text| !text.is_empty()) })
         .collect();
-    Steps::prepare(&texts, outside, service.database.catalog()).map_err(|mistake| {
-        let part = if mistake.in_expect { "expect" } else { "sql" };
-        format!("{} {part}: {}", mistake.step, mistake.error)
+    Steps::prepare(&texts, outside, service.database.catalog()).map_err(|mistakes| {
+        let told = mistakes.iter().map(|mistake| {
+            let part = if mistake.in_expect { "expect" } else { "sql" };
+            format!("{} {part}: {}", mistake.step, mistake.error)
+        });
+        told.collect::<Vec<_>>().join("; ")
     })
 }
 

@@ -15,6 +15,7 @@ use crate::stepping::DeclaredSteps;
 use docs::catalog::Catalog;
 use docs::config::{Config, MISTAKES_MAX, Mistakes, Source, Table};
 use http::{Method, Router};
+use std::ops::Range;
 use std::path::Path;
 
 impl ServiceConfig {
@@ -24,9 +25,13 @@ impl ServiceConfig {
         let bytes = read.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let text = utf8(path, bytes).map_err(ConfigError::Mistakes)?;
         let mut config = ServiceConfig::parse(path, text).map_err(ConfigError::Mistakes)?;
-        for given in set {
-            params::fix(&mut config.docs.params, given)
-                .map_err(|problem| ConfigError::Set(format!("--set {given}: {problem}")))?;
+        let fixed = set.iter().filter_map(|given| {
+            let problem = params::fix(&mut config.docs.params, given).err()?;
+            Some(format!("--set {given}: {problem}"))
+        });
+        let problems: Vec<String> = fixed.collect();
+        if !problems.is_empty() {
+            return Err(ConfigError::Set(problems.join("\n")));
         }
         config.set = set.to_vec();
         Ok(config)
@@ -38,9 +43,8 @@ impl ServiceConfig {
         let document = source.document();
         let root = Table::root(&source, &document);
         let docs = Config::read(&root);
-        // SQL is checked against the collections; where those have mistakes it would only bring mistakes that are none.
-        let catalog = if source.is_clean() { docs::outline(&docs).ok() } else { None };
-        let collections: Vec<String> = docs.collections.iter().map(|collection| collection.name.clone()).collect();
+        let catalog = docs::outline(&docs.sound()).ok();
+        let collections = declared_names(&root);
         let endpoints = read_endpoints(&root, &collections);
         let section = |name: &str| root.get(name).and_then(|item| item.table());
         let tokens = read_tokens(&root);
@@ -71,7 +75,23 @@ impl ServiceConfig {
     }
 }
 
-/// About how many bytes of memory the endpoints have with their statements; what is wrong with a statement is noted.
+/// Whether an endpoint's statement at this place names what has mistakes itself, which are noted there.
+fn is_doubtful(endpoint: &EndpointConfig, span: &Range<usize>, docs: &Config) -> bool {
+    endpoint.statement_at(span).is_some_and(|sql| docs.is_doubtful(sql))
+}
+
+/// The names of the file's collections, of those with mistakes too.
+fn declared_names(root: &Table<'_>) -> Vec<String> {
+    // That it is no table has been noted already.
+    let Some(table) = root.get("collections").filter(|item| item.value().is_table()).and_then(|item| item.table())
+    else {
+        return Vec::new();
+    };
+    table.entries().iter().map(|item| item.name().to_owned()).collect()
+}
+
+/// About how many bytes of memory the endpoints have with their statements; what is wrong with a statement is noted, but where it
+/// names what has mistakes itself.
 fn declared_bytes(source: &Source, endpoints: &[EndpointConfig], (docs, catalog): (&Config, &Catalog)) -> usize {
     let mut bytes = 0;
     for endpoint in endpoints {
@@ -80,6 +100,7 @@ fn declared_bytes(source: &Source, endpoints: &[EndpointConfig], (docs, catalog)
             match DeclaredQuery::prepare(&endpoint, &docs.params, catalog) {
                 None => {}
                 Some(Ok(query)) => bytes += query.bytes() + endpoint.bytes(),
+                Some(Err(_)) if is_doubtful(&endpoint, &endpoint.span, docs) => {}
                 Some(Err(what)) => source.mistake(endpoint.span.clone(), what, ""),
             }
         }
@@ -91,7 +112,10 @@ fn declared_bytes(source: &Source, endpoints: &[EndpointConfig], (docs, catalog)
                 }
                 bytes += steps.bytes() + endpoint.bytes();
             }
-            Some(Err((span, what))) => source.mistake(span, what, ""),
+            Some(Err(mistakes)) => {
+                let own = mistakes.into_iter().filter(|(span, _)| !is_doubtful(endpoint, span, docs));
+                own.for_each(|(span, what)| source.mistake(span, what, ""));
+            }
         }
     }
     bytes

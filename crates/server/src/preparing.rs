@@ -114,9 +114,9 @@ fn prepare(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Statements>,
 fn prepare_steps(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Option<DeclaredSteps>>, Mistakes> {
     let all = config.endpoints.iter().map(|endpoint| {
         let prepared = DeclaredSteps::prepare(endpoint, &config.docs.params, catalog).transpose();
-        prepared.map_err(|(span, what)| config.mistake_at(span, what))
+        prepared.map_err(|mistakes| mistakes.into_iter().map(|(span, what)| config.mistake_at(span, what)).collect())
     });
-    all.collect::<Result<_, _>>().map_err(|mistake| Mistakes { list: vec![mistake], more: 0 })
+    all.collect::<Result<_, _>>().map_err(|list| Mistakes { list, more: 0 })
 }
 
 /// The columns of each endpoint's rows.

@@ -72,20 +72,24 @@ impl DeclaredSteps {
         endpoint: &EndpointConfig,
         file: &[Parameter],
         catalog: &Catalog,
-    ) -> Option<Result<DeclaredSteps, Misplaced>> {
+    ) -> Option<Result<DeclaredSteps, Vec<Misplaced>>> {
         let Action::Steps { steps, one_row, wrap } = &endpoint.action else { return None };
         let prepared = match prepare_steps(steps, endpoint, file, catalog) {
             Ok(prepared) => prepared,
-            Err(mistake) => {
-                let span = steps.get(mistake.step).map(|step| step.spans[usize::from(mistake.in_expect)].clone());
-                return Some(Err((span.unwrap_or_else(|| endpoint.span.clone()), mistake.error.to_string())));
+            Err(mistakes) => {
+                let place = |mistake: &StepMistake| {
+                    let step = steps.get(mistake.step);
+                    step.map_or(endpoint.span.clone(), |step| step.spans[usize::from(mistake.in_expect)].clone())
+                };
+                let placed = mistakes.iter().map(|mistake| (place(mistake), mistake.error.to_string()));
+                return Some(Err(placed.collect()));
             }
         };
         let path = path_parameters(&endpoint.pattern).map(|name| of_path(name, endpoint, catalog)).collect();
         let gives = !prepared.columns().is_empty() && endpoint.reply.is_none();
         if *one_row && endpoint.reply.is_none() && !gives {
             let what = "`result = \"row\"`, but the last step gives no rows: it has no RETURNING".to_owned();
-            return Some(Err((endpoint.span.clone(), what)));
+            return Some(Err(vec![(endpoint.span.clone(), what)]));
         }
         let rows = match (gives, one_row) {
             (false, _) => RowsWanted::None,
@@ -356,7 +360,7 @@ pub(crate) fn prepare_steps(
     endpoint: &EndpointConfig,
     file: &[Parameter],
     catalog: &Catalog,
-) -> Result<Steps, StepMistake> {
+) -> Result<Steps, Vec<StepMistake>> {
     let mut outside: Vec<&str> = endpoint.params.iter().map(|known| known.name.as_str()).collect();
     outside.extend(path_parameters(&endpoint.pattern));
     outside.extend(endpoint.body.iter().flat_map(|body| body.names()));

@@ -190,3 +190,96 @@ fn localhost_is_an_address_to_listen_on() {
     check("[server]\nhttp = \"localhost:8081\"\nadmin = \"127.0.0.1:8081\"", &["1:2", "are one address"]);
     check("[server]\nhttp = \"localhost:66000\"", &["2:8", "is \"localhost:66000\""]);
 }
+
+/// Sixteen mistakes, none of which follows from another, among statements that use what has mistakes.
+const MANY: &str = r#"
+[server]
+threads = 0
+
+[params]
+now = { type = "date" }
+
+[collections.items]
+key = { field = "id", type = "u32" }
+schema = { type = "object", additionalProperties = false, properties = { id = { type = "integer" }, price = { type = "integer" } } }
+
+[collections.broken]
+key = { field = "id", type = "u23" }
+idexes = []
+
+[collections.others]
+key = { field = "id", type = "u32" }
+references = { item = "items", nobody = "persons" }
+
+[views.wrong]
+query = "SELECT nosuch, COUNT(*) AS n FROM items GROUP BY nosuch"
+[views.follows]
+query = "SELECT n, COUNT(*) AS m FROM wrong GROUP BY n"
+[views.right]
+query = "SELECT price, COUNT(*) AS n FROM items GROUP BY price"
+
+[[endpoints]]
+route = "GO /a"
+query = "SELECT id FROM items"
+statuss = 1
+limit = 0
+
+[[endpoints]]
+route = "GET /b"
+query = "SELECT cost FROM items WHERE price < :now"
+
+[[endpoints]]
+route = "GET /c/{id}"
+gets = "items/{id}"
+require = "persons/{id}"
+
+[[endpoints]]
+route = "POST /d"
+steps = [
+  { sql = "SELECT idd FROM items WHERE id = :id" },
+  { sql = "SELECT prize FROM items WHERE id = :idd" },
+  { sql = "SELECT id FROM broken", expect = "rowz = 1" },
+]
+params = { id = { type = "intger" }, max = { type = "integer", from = "body:x" } }
+
+[[endpoints]]
+route = "GET /e"
+query = "SELECT whatever FROM broken JOIN follows"
+
+[[endpoints]]
+route = "GET /f"
+get = "broken/{id}"
+"#;
+
+#[test]
+fn mistakes_that_do_not_depend_on_one_another_are_told_in_one_run() {
+    let all = mistakes(MANY);
+    for told in [
+        "`server.threads` is 0",
+        "`params.now.type` is \"date\"",
+        "`collections.broken.key.type` is \"u23\"",
+        "unknown key `idexes`",
+        "is \"persons\"",
+        "no field \"nosuch\"",
+        "is \"GO /a\"",
+        "unknown key `statuss`",
+        "`endpoints[0].limit` is 0",
+        "no field \"cost\"",
+        "unknown key `gets`",
+        "an endpoint with no action",
+        "names the collection \"persons\"",
+        "no field \"idd\"",
+        "no field \"prize\"",
+        "`endpoints[3].params.id.type` is \"intger\"",
+        "is \"body:x\"",
+        "the route /f does not have",
+    ] {
+        assert!(all.contains(told), "{told} is not in:\n{all}");
+    }
+    for follows in
+        ["whatever", "\"m\"", "no collection \"broken\"", "not declared; allowed: items, others", ":now", ":idd"]
+    {
+        assert!(!all.contains(follows), "{follows} is in:\n{all}");
+    }
+    assert!(all.lines().count() <= 20, "{all}");
+}

@@ -51,18 +51,24 @@ pub struct ExpireConfig {
     pub after_seconds: i64,
 }
 
-/// Reads all collections of the file.
-pub(crate) fn read_all(root: &Table<'_>) -> Vec<CollectionConfig> {
-    let Some(table) = root.get("collections").and_then(|item| item.table()) else {
-        return Vec::new();
-    };
+/// Reads all collections of the file. Gives those that could be read, and the names of those with mistakes.
+pub(crate) fn read_all(root: &Table<'_>) -> (Vec<CollectionConfig>, Vec<String>) {
+    let Some(table) = root.get("collections").and_then(|item| item.table()) else { return Default::default() };
     let mut entries = table.entries();
     if entries.len() > COLLECTIONS_MAX {
         table.mistake(format!("{} collections", entries.len()), format!("up to {COLLECTIONS_MAX}"));
         entries.truncate(COLLECTIONS_MAX);
     }
     let names: Vec<&str> = entries.iter().map(|item| item.name()).collect();
-    entries.iter().filter_map(|item| read(item, &names)).collect()
+    let (mut collections, mut doubtful) = (Vec::new(), Vec::new());
+    for item in &entries {
+        let before = root.source().mistakes();
+        collections.extend(read(item, &names));
+        if root.source().mistakes() > before {
+            doubtful.push(item.name().to_string());
+        }
+    }
+    (collections, doubtful)
 }
 
 fn read(item: &Item<'_>, names: &[&str]) -> Option<CollectionConfig> {

@@ -71,6 +71,8 @@ pub struct Config {
     /// Whether indexes and unique fields that are new for a collection with documents are built while it is open, and not before;
     /// not in the file either.
     pub builds_indexes_later: bool,
+    /// Collections and views of the file with mistakes. What names them is not checked: it would bring mistakes that are none.
+    pub doubtful: Vec<String>,
     /// Whether opening a directory may drop what the directory holds and this no longer declares; not in the file either.
     /// Where it may not, such an opening is refused.
     pub may_drop: bool,
@@ -100,6 +102,7 @@ impl Default for Config {
             build_bytes,
             build_threads,
             builds_indexes_later,
+            doubtful: Vec::new(),
             may_drop: false,
             plans: PlanSpace::default(),
             clock,
@@ -108,12 +111,22 @@ impl Default for Config {
 }
 
 /// One of `[params]`, which no request gives.
-fn read_parameter(item: &Item<'_>) -> Option<Parameter> {
-    let parameter = Parameter::read(item)?;
+fn read_parameter(item: &Item<'_>) -> Parameter {
+    let parameter = Parameter::read(item);
     if parameter.from != ParameterPlace::Query {
         item.mistake(format!("`{}` has `from`, which belongs to a parameter of an endpoint", item.path()), "");
     }
-    Some(parameter)
+    parameter
+}
+
+/// Whether a text has a name in it, and not as a part of a longer one.
+fn names(text: &str, name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    text.to_ascii_lowercase().match_indices(&name.to_ascii_lowercase()).any(|(at, found)| {
+        let before = text.as_bytes()[..at].last().is_some_and(|byte| is_part(*byte));
+        let behind = text.as_bytes().get(at + found.len()).is_some_and(|byte| is_part(*byte));
+        !before && !behind
+    })
 }
 
 fn build_threads() -> usize {
@@ -141,21 +154,22 @@ impl Config {
             root.mistake(format!("{} parameters", params.len()), format!("up to {PARAMETERS_MAX}"));
             params.truncate(PARAMETERS_MAX);
         }
-        let mut config = Config {
-            collections: collection::read_all(root),
-            views: Vec::new(),
-            params: params.iter().filter_map(read_parameter).collect(),
-            included: Vec::new(),
-            sort_bytes: SORT_BYTES_DEFAULT,
-            build_bytes: BUILD_BYTES_DEFAULT,
-            build_threads: build_threads(),
-            builds_indexes_later: false,
-            may_drop: false,
-            plans: PlanSpace::default(),
-            clock: Clock::default(),
-        };
-        config.views = view::read_all(root, &config);
+        let (collections, doubtful) = collection::read_all(root);
+        let params = params.iter().map(read_parameter).collect();
+        let mut config = Config { collections, doubtful, params, ..Config::default() };
+        (config.views, config.doubtful) = view::read_all(root, &config);
         config
+    }
+
+    /// The same without the views that have mistakes.
+    pub fn sound(&self) -> Config {
+        let views = self.views.iter().filter(|view| !self.doubtful.contains(&view.name));
+        Config { views: views.cloned().collect(), ..self.clone() }
+    }
+
+    /// Whether a statement names what has mistakes itself.
+    pub fn is_doubtful(&self, sql: &str) -> bool {
+        self.doubtful.iter().any(|name| names(sql, name))
     }
 
     /// Adds fields that an index is to carry; those it carries already stay where they are.

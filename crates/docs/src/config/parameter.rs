@@ -110,8 +110,8 @@ fn place(item: &Item<'_>) -> Option<ParameterPlace> {
 }
 
 impl Parameter {
-    /// Reads a parameter's declaration.
-    pub fn read(item: &Item<'_>) -> Option<Parameter> {
+    /// Reads a parameter's declaration. One with mistakes is some parameter of that name, so that what uses it can be checked.
+    pub fn read(item: &Item<'_>) -> Parameter {
         let mut parameter = Parameter {
             name: item.name().to_string(),
             kind: ParameterKind::Text,
@@ -123,21 +123,21 @@ impl Parameter {
             from: ParameterPlace::Query,
         };
         if item.value().is_str() {
-            parameter.kind = item.word(&PARAMETER_KINDS)?;
-            return Some(parameter);
+            parameter.kind = item.word(&PARAMETER_KINDS).unwrap_or(parameter.kind);
+            return parameter;
         }
         if !item.value().is_table() {
             item.mismatch("a type (\"integer\", \"number\", \"string\", \"boolean\"), or a table with `type`");
-            return None;
+            return parameter;
         }
-        let table = item.table()?;
+        let Some(table) = item.table() else { return parameter };
         table.check_keys(&KEYS, &[]);
-        parameter.kind = table.require("type")?.word(&PARAMETER_KINDS)?;
-        parameter.read_bounds(&table);
-        if let Some(item) = table.get("from") {
-            parameter.from = place(&item)?;
+        if let Some(kind) = table.require("type").and_then(|item| item.word(&PARAMETER_KINDS)) {
+            parameter.kind = kind;
+            parameter.read_bounds(&table);
         }
-        Some(parameter)
+        parameter.from = table.get("from").and_then(|item| place(&item)).unwrap_or_default();
+        parameter
     }
 
     fn read_bounds(&mut self, table: &Table<'_>) {

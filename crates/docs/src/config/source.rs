@@ -57,6 +57,12 @@ impl<'t> Source<'t> {
         found.list.push((at.start, mistake));
     }
 
+    /// How many mistakes were noted yet.
+    pub fn mistakes(&self) -> usize {
+        let found = self.mistakes.borrow();
+        found.list.len() + found.more
+    }
+
     /// Whether any mistake was noted yet.
     pub fn is_clean(&self) -> bool {
         self.mistakes.borrow().list.is_empty()

@@ -1,7 +1,7 @@
 //! `[views.NAME]`: a grouped query whose rows every write keeps up to date.
 
-use super::Config;
 use super::table::{Item, Table};
+use super::{Config, names};
 use crate::views::{VIEWS_MAX, compile};
 
 /// A view as the file declares it. Its query is checked against the collections and the other views.
@@ -13,26 +13,45 @@ pub struct ViewConfig {
     pub query: String,
 }
 
-/// Reads all views of the file. The collections were read before, without a mistake, or queries are not checked.
-pub(crate) fn read_all(root: &Table<'_>, config: &Config) -> Vec<ViewConfig> {
-    let Some(table) = root.get("views").and_then(|item| item.table()) else { return Vec::new() };
+/// Reads all views of the file, behind the collections. Gives those that could be read, and what has mistakes by now.
+pub(crate) fn read_all(root: &Table<'_>, config: &Config) -> (Vec<ViewConfig>, Vec<String>) {
+    let mut doubtful = config.doubtful.clone();
+    let Some(table) = root.get("views").and_then(|item| item.table()) else { return (Vec::new(), doubtful) };
     let mut entries = table.entries();
     if entries.len() > VIEWS_MAX {
         table.mistake(format!("{} views", entries.len()), format!("up to {VIEWS_MAX}"));
         entries.truncate(VIEWS_MAX);
     }
-    let catalog = if root.source().is_clean() { crate::outline(config).ok() } else { None };
-    let read: Vec<Option<(ViewConfig, Item<'_>)>> = entries.iter().map(|item| read(item, config)).collect();
-    let read: Vec<(ViewConfig, Item<'_>)> = read.into_iter().flatten().collect();
-    if let Some(catalog) = catalog {
-        let queries: Vec<(&str, &str)> = read.iter().map(|(view, _)| (&*view.name, &*view.query)).collect();
-        for (definition, (_, query)) in compile(&queries, &catalog).definitions.into_iter().zip(&read) {
-            if let Err(why) = definition {
-                query.mistake(format!("`{}`: {why}", query.path()), "");
-            }
+    let mut views: Vec<(ViewConfig, Item<'_>)> = Vec::new();
+    for item in &entries {
+        let before = root.source().mistakes();
+        views.extend(read(item, config));
+        if root.source().mistakes() > before {
+            doubtful.push(item.name().to_string());
         }
     }
-    read.into_iter().map(|(view, _)| view).collect()
+    check_queries(&views, config, &mut doubtful);
+    (views.into_iter().map(|(view, _)| view).collect(), doubtful)
+}
+
+/// Notes what is wrong with the queries, but for those that name what has mistakes itself. Of views that fail over one another all
+/// are noted.
+fn check_queries(views: &[(ViewConfig, Item<'_>)], config: &Config, doubtful: &mut Vec<String>) {
+    let Ok(catalog) = crate::outline(config) else { return };
+    let queries: Vec<(&str, &str)> = views.iter().map(|(view, _)| (&*view.name, &*view.query)).collect();
+    let definitions = compile(&queries, &catalog).definitions.into_iter();
+    let failed: Vec<_> = definitions.zip(views).filter_map(|(made, view)| Some((made.err()?, view))).collect();
+    let failed_names: Vec<String> = failed.iter().map(|(_, (view, _))| view.name.clone()).collect();
+    let names_known = |query: &str| doubtful.iter().any(|name| names(query, name));
+    let own: Vec<_> = failed.into_iter().filter(|(_, (view, _))| !names_known(&view.query)).collect();
+    let names_other = |view: &ViewConfig| {
+        own.iter().any(|(_, (other, _))| other.name != view.name && names(&view.query, &other.name))
+    };
+    let is_knot = own.iter().all(|(_, (view, _))| names_other(view));
+    for (why, (_, item)) in own.iter().filter(|(_, (view, _))| is_knot || !names_other(view)) {
+        item.mistake(format!("`{}`: {why}", item.path()), "");
+    }
+    doubtful.extend(failed_names);
 }
 
 fn read<'t>(item: &Item<'t>, config: &Config) -> Option<(ViewConfig, Item<'t>)> {

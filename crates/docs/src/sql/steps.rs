@@ -171,32 +171,43 @@ impl Steps {
         self.steps.iter().map(of_step).sum::<usize>() + names.sum::<usize>()
     }
 
-    /// Prepares steps; `outside` are the names of the parameters that they are given.
-    pub fn prepare(texts: &[StepText<'_>], outside: &[&str], catalog: &Catalog) -> Result<Steps, StepMistake> {
+    /// Prepares steps; `outside` are the names of the parameters that they are given. Of each step its first mistake is told. Behind
+    /// one with a mistake nobody knows what it would have given: there parameters may have any name.
+    pub fn prepare(texts: &[StepText<'_>], outside: &[&str], catalog: &Catalog) -> Result<Steps, Vec<StepMistake>> {
         let parameters = outside.iter().map(|name| (*name).to_owned()).collect();
         let mut steps = Steps { parameters, steps: Vec::new() };
-        let mut writes = false;
-        for (step, text) in texts.iter().enumerate() {
-            let mistake = |error: SqlError| StepMistake { step, in_expect: false, error };
-            let work = Work::prepare(text.sql, catalog).map_err(mistake)?;
-            match &work {
-                Work::Write(_) => writes = true,
-                Work::Read(query) if writes && query.reads_views(catalog) => return Err(mistake(late_view())),
-                Work::Read(_) => {}
+        let mut mistakes = Vec::new();
+        for (place, text) in texts.iter().enumerate() {
+            let (work, expect) = match Work::prepare_both(text, catalog) {
+                Ok(prepared) => prepared,
+                Err((in_expect, error)) => {
+                    mistakes.push(StepMistake { step: place, in_expect, error });
+                    continue;
+                }
+            };
+            if !mistakes.is_empty() {
+                continue;
             }
-            let slots = steps.slots(work.parameters()).map_err(mistake)?;
-            let written = text.expect.unwrap_or_default();
-            let mistake = |error: SqlError| StepMistake { step, in_expect: true, error: moved_up(error, written) };
-            let expect = text.expect.map(|text| Query::prepare(&format!("{BEFORE}{text}{BEHIND}"), catalog));
-            let expect = expect.transpose().map_err(mistake)?;
-            if expect.as_ref().is_some_and(|query| query.reads_views(catalog)) {
-                return Err(mistake(late_view()));
+            match steps.step(work, expect, catalog) {
+                Ok(step) => steps.steps.push(step),
+                Err((in_expect, error)) => mistakes.push(StepMistake { step: place, in_expect, error }),
             }
-            let expect = expect.map(|query| Ok((steps.slots(query.parameters())?, query)));
-            let expect = expect.transpose().map_err(mistake)?.map(|(slots, query)| (query, slots));
-            steps.steps.push(Step { work, slots, expect, handed_on: Vec::new() });
         }
-        Ok(steps)
+        if mistakes.is_empty() { Ok(steps) } else { Err(mistakes) }
+    }
+
+    /// The next step: finds what fills its parameters. An error is of its expectation, or of its statement.
+    fn step(&mut self, work: Work, expect: Option<Query>, catalog: &Catalog) -> Result<Step, (bool, SqlError)> {
+        if let Work::Read(query) = &work
+            && self.writes()
+            && query.reads_views(catalog)
+        {
+            return Err((false, late_view()));
+        }
+        let slots = self.slots(work.parameters()).map_err(|error| (false, error))?;
+        let expect = expect.map(|query| Ok((self.slots(query.parameters())?, query))).transpose();
+        let expect = expect.map_err(|error| (true, error))?.map(|(slots, query)| (query, slots));
+        Ok(Step { work, slots, expect, handed_on: Vec::new() })
     }
 
     /// Whether a step may change something.
@@ -424,6 +435,17 @@ impl Step {
 }
 
 impl Work {
+    /// A step's statement and what it expects. An error is of the second, or of the first.
+    fn prepare_both(text: &StepText<'_>, catalog: &Catalog) -> Result<(Work, Option<Query>), (bool, SqlError)> {
+        let work = Work::prepare(text.sql, catalog).map_err(|error| (false, error))?;
+        let Some(written) = text.expect else { return Ok((work, None)) };
+        let expect = Query::prepare(&format!("{BEFORE}{written}{BEHIND}"), catalog);
+        match expect.map_err(|error| (true, moved_up(error, written)))? {
+            query if query.reads_views(catalog) => Err((true, late_view())),
+            query => Ok((work, Some(query))),
+        }
+    }
+
     fn prepare(sql: &str, catalog: &Catalog) -> Result<Work, SqlError> {
         match Modification::is_one(sql)? {
             true => Modification::prepare(sql, catalog).map(Box::new).map(Work::Write),

@@ -151,31 +151,39 @@ impl EndpointConfig {
     pub(crate) fn read(item: &Item<'_>, collections: &[String]) -> Option<EndpointConfig> {
         let table = item.table()?;
         table.check_keys(&KEYS, &LATER);
-        let (method, pattern) = route(&table.require("route")?)?;
-        let (action, span) = action(&table, &pattern, collections)?;
-        if method == Method::Get && !matches!(action, Action::Get(_) | Action::Query { .. } | Action::Steps { .. }) {
+        // Whatever is wrong with one part, the others are read, too: all that is wrong is told at once.
+        let route = table.require("route").and_then(|item| route(&item));
+        let known = route.as_ref().map(|(_, pattern)| pattern.as_str());
+        let pattern = known.unwrap_or_default();
+        let action = action(&table, known, collections);
+        let reads = |action: &Action| matches!(action, Action::Get(_) | Action::Query { .. } | Action::Steps { .. });
+        if let (Some((Method::Get, _)), Some((action, _))) = (&route, &action)
+            && !reads(action)
+        {
             table.mistake(GET_WRITES, GET_ALLOWED);
         }
-        let require = table.get("require").and_then(|item| Target::read(&item, &pattern, collections));
+        let require = table.get("require").and_then(|item| Target::read(&item, known, collections));
         let params = table.get("params").and_then(|item| item.table());
-        let (path_params, params) = params.map_or_else(Default::default, |params| read_params(&params, &pattern));
+        let (path_params, params) = params.map_or_else(Default::default, |params| read_params(&params, pattern));
         for (key, own) in [(SORT, SORT), (PAGE, LIMIT), (PAGE, AFTER)] {
             let is_there =
-                || params.iter().any(|known| known.name == own) || path_parameters(&pattern).any(|name| name == own);
+                || params.iter().any(|known| known.name == own) || path_parameters(pattern).any(|name| name == own);
             if let Some(item) = table.get(key).filter(|_| is_there()) {
                 let of = if key == own { String::new() } else { format!(" of `{key}`") };
                 let what = format!("`{own}` is a parameter of its own{of}, and one of the endpoint's is named so");
                 item.mistake(what, "another name");
             }
         }
-        let reply = table.get("reply").and_then(|item| reply(&item, &action));
-        let body = table.get("body").and_then(|item| read_body(&item, &pattern, &params));
+        let reply = table.get("reply").zip(action.as_ref()).and_then(|(item, (action, _))| reply(&item, action));
+        let body = table.get("body").and_then(|item| read_body(&item, pattern, &params));
         let status = table.get("status").and_then(|item| item.integer(200..=299));
+        let scope = scope(&table, route.as_ref().map_or(Method::Get, |(method, _)| *method));
+        let ((method, pattern), (action, span)) = (route?, action?);
         Some(EndpointConfig {
             route: format!("{} {pattern}", method.name()),
             method,
             pattern,
-            scope: scope(&table, method),
+            scope,
             action,
             require,
             params,
@@ -213,6 +221,17 @@ impl EndpointConfig {
         let body = self.body.as_ref().map_or(0, |body| BODY_FACTOR * body.schema_text().len());
         let reply = self.reply.as_ref().map_or(0, String::len);
         ROUTE_BYTES + 8 * self.route.len() + 3 * (sql + reply) + parameters + body
+    }
+
+    /// The text of its query, or of the step that stands there in the file.
+    pub(crate) fn statement_at(&self, span: &std::ops::Range<usize>) -> Option<&str> {
+        let steps = match &self.action {
+            Action::Query { sql, .. } => return Some(sql),
+            Action::Steps { steps, .. } => &steps[..],
+            _ => return None,
+        };
+        let step = steps.iter().find(|step| step.spans.contains(span))?;
+        if step.spans[0] == *span { Some(&step.sql) } else { step.expect.as_deref() }
     }
 
     /// The same with each of the ways to sort as the statement's end, by name; one without a name where there are none.
@@ -308,7 +327,11 @@ fn check_segment(segment: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn action(table: &Table<'_>, pattern: &str, collections: &[String]) -> Option<(Action, std::ops::Range<usize>)> {
+fn action(
+    table: &Table<'_>,
+    pattern: Option<&str>,
+    collections: &[String],
+) -> Option<(Action, std::ops::Range<usize>)> {
     let given: Vec<Item<'_>> = ACTIONS.iter().filter_map(|name| table.get(name)).collect();
     let [item] = given.as_slice() else {
         let what = if given.is_empty() { "no action".to_owned() } else { format!("{} actions", given.len()) };
@@ -414,14 +437,15 @@ fn collection(item: &Item<'_>, name: &str, collections: &[String]) -> Option<Str
 }
 
 impl Target {
-    fn read(item: &Item<'_>, pattern: &str, collections: &[String]) -> Option<Target> {
+    /// `pattern`: the route's, if that could be read.
+    fn read(item: &Item<'_>, pattern: Option<&str>, collections: &[String]) -> Option<Target> {
         let text = item.text()?;
         let parts = text.split_once("/{").and_then(|(name, rest)| Some((name, rest.strip_suffix('}')?)));
         let Some((name, parameter)) = parts else {
             item.mistake(format!("`{}` is \"{text}\"", item.path()), "COLLECTION/{PARAMETER}, as in users/{id}");
             return None;
         };
-        if !pattern.contains(&format!("{{{parameter}}}")) {
+        if let Some(pattern) = pattern.filter(|pattern| !pattern.contains(&format!("{{{parameter}}}"))) {
             item.mistake(
                 format!("`{}` uses {{{parameter}}}, which the route {pattern} does not have", item.path()),
                 "",
@@ -436,7 +460,7 @@ impl Target {
 fn read_params(table: &Table<'_>, pattern: &str) -> (Vec<Parameter>, Vec<Parameter>) {
     let (mut of_path, mut of_query) = (Vec::new(), Vec::new());
     for item in table.entries() {
-        let Some(parameter) = Parameter::read(&item) else { continue };
+        let parameter = Parameter::read(&item);
         if !path_parameters(pattern).any(|name| name == parameter.name) {
             of_query.push(parameter);
             continue;
