@@ -69,7 +69,11 @@ impl JsonErrorKind {
 
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at byte {}", self.kind.message(), self.offset)
+        write!(f, "{} at byte {}", self.kind.message(), self.offset)?;
+        if self.kind == JsonErrorKind::UnexpectedByte && self.offset == 0 {
+            f.write_str(": JSON begins with {, [, a double quote, a digit, -, true, false or null")?;
+        }
+        Ok(())
     }
 }
 

@@ -262,3 +262,10 @@ fn errors_say_what_and_where() {
     let error = encode(br#"{"a":1,"a":2}"#, &mut out).unwrap_err();
     assert_eq!(error.to_string(), "the same key twice in one object at byte 7");
 }
+
+#[test]
+fn a_text_that_is_no_json_at_all_is_told_how_json_begins() {
+    let told = |text: &str| encode(text.as_bytes(), &mut Vec::new()).expect_err(text).to_string();
+    assert!(told("name=tea").contains("at byte 0: JSON begins with {"), "{}", told("name=tea"));
+    assert_eq!(told("[x]"), "unexpected character at byte 1");
+}

@@ -197,7 +197,7 @@ fn an_import_into_collections_with_documents_adds_to_them() {
         ]
     };
     let refused = import(&service, more(), &Options::default()).unwrap_err();
-    assert_eq!(refused, "u.json: @, byte 67: the key 3 is in use in users");
+    assert_eq!(refused, "u.json: @, byte 67: the key 3 is in use in users; `--on-error skip` passes over such records");
     let report = import(&service, more(), &skip()).unwrap();
     assert_eq!(report.skipped, 3, "{:?}", report.told);
     clean(&service, 25_004);

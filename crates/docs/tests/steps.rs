@@ -182,3 +182,17 @@ fn mistakes_of_steps_have_their_place() {
     check(&[(SELL, "(SELECT COUNT(*) FROM sold) > 0")], "0 expect: a view cannot be read");
     assert!(steps(&service, &[("SELECT count AS n FROM sold", ""), (SELL, ":n IS NULL")], &["sku", "count"]).is_ok());
 }
+
+#[test]
+fn a_step_that_finds_more_than_it_may_keep_is_told_so_and_not_of_a_result() {
+    let service = start();
+    for number in 0..200 {
+        service.run(&format!(r#"insert goods {{"sku":"a long name of goods {number}","stock":1}}"#)).unwrap();
+    }
+    let call = call(steps(&service, &[("DELETE FROM goods WHERE stock = 1", "")], &[]).unwrap(), &[], RowsWanted::All);
+    let budget = Budget { memory_bytes_max: 4_000, ..Budget::default() };
+    let error = service.database.run_steps(&call, &budget, &mut StepsDid::default()).expect_err("too much");
+    let is_told = |error: &QueryError| matches!(error, QueryError::Limit { what: docs::sql::TO_WRITE, limit: 2_000 });
+    assert!(matches!(&error, StepsError::Failed { error: ModifyError::Query(error), .. } if is_told(error)), "{error:?}");
+    assert_eq!(all(&service, "SELECT COUNT(*) AS n FROM goods"), r#"[{"n":201}]"#);
+}

@@ -276,13 +276,18 @@ pub(crate) fn of_path<'v>(
 ) -> Result<Scalar<'v>, Failure> {
     let text = params.get(&parameter.name, text).and_then(Result::ok);
     let value = text.and_then(|text| typed(parameter, text).ok());
-    value.ok_or_else(|| no_such_path(&parameter.name))
+    value.ok_or_else(|| no_such_path(parameter))
 }
 
-/// The path's part of this name cannot be what it is there.
+/// The path's part that is this parameter cannot be what it is there.
 #[cold]
-pub(crate) fn no_such_path(name: &str) -> Failure {
-    Failure::new(Kind::NotFound, format!("nothing has such a `{name}` in its path"))
+pub(crate) fn no_such_path(parameter: &Parameter) -> Failure {
+    let Parameter { name, kind, values, min, max, .. } = parameter;
+    let permitted = if values.is_empty() && min.is_none() && max.is_none() { "" } else { " that the endpoint permits" };
+    Failure::new(
+        Kind::NotFound,
+        format!("`{name}` in the path is not {}{permitted}: there is nothing", type_name(*kind)),
+    )
 }
 
 fn type_name(kind: ParameterKind) -> &'static str {

@@ -3,7 +3,7 @@
 use crate::failure::{ErrorRules, Failure, Kind, PROBLEM, problem, problem_with};
 use docs::sql::{
     COMPUTED, GROUPS, LOOKED_UP, ModifyError, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED,
-    SPILLED,
+    SPILLED, TO_WRITE,
 };
 use docs::{ReadError, WriteError};
 use http::{LateReply, Reply};
@@ -106,6 +106,13 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
         QueryError::Limit { what: RESULT | LOOKED_UP | OF_JSON_EACH | COMPUTED | ROW, .. } => {
             return Failure::new(Kind::TooLarge, format!("{error}, a part of `[server] memory`"));
         }
+        QueryError::Limit { what: TO_WRITE, .. } => {
+            let detail = format!(
+                "{error}, a part of `[server] memory`; allowed: fewer documents at once, or the statement alone, which may \
+                 write any number"
+            );
+            return Failure::new(Kind::TooLarge, detail);
+        }
         QueryError::Limit { what: SPILLED, .. } => {
             return Failure::new(Kind::TooLarge, format!("{error} (`[server] query_spill`)"));
         }
@@ -145,6 +152,7 @@ mod tests {
             (OF_JSON_EACH, &["memory"]),
             (COMPUTED, &["memory"]),
             (ROW, &["memory"]),
+            (TO_WRITE, &["memory"]),
             (SPILLED, &["query_spill"]),
         ] {
             let failure = of_query(&QueryError::Limit { what, limit: 7 });

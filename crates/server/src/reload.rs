@@ -27,6 +27,7 @@ use crate::start::log_dropped;
 use crate::switch::Switch;
 use crate::token::Tokens;
 use docs::catalog::CollectionInfo;
+use docs::views::ViewState;
 use docs::{Database, Differences, OpenError};
 use http::{LateReply, Status};
 use reactor::TlsServer;
@@ -143,6 +144,11 @@ fn listed(differences: &Differences) -> Json {
     told.into()
 }
 
+/// Whether indexes, rules or views are still being made. What was refused is not.
+fn is_building(service: &Service) -> bool {
+    schema::counts(service).0 > 0 || service.database.views().iter().any(|view| view.state == ViewState::Building)
+}
+
 struct Reloader {
     switch: Arc<Switch>,
     /// What is served.
@@ -236,7 +242,7 @@ impl Reloader {
         self.gives_up = false;
         self.renew_certificate(certificate)?;
         let refused = self.wait_for_rules();
-        let building = !self.switch.current().service.database.is_settled();
+        let building = is_building(&self.switch.current().service);
         let mut told = json!({
             "reloaded": refused.is_empty(),
             "needs_restart": restart,

@@ -273,7 +273,7 @@ fn a_consumer_that_does_not_read_is_cut_off_and_goes_on_where_it_was() {
     };
     assert!(end["end"].as_str().is_some_and(|why| why.starts_with("too slow")), "{end}");
     assert_eq!(slow.line(), None, "the body ends as a whole one");
-    assert_eq!(end["since"], seen[seen.len() - 1].to_string());
+    assert_eq!(end["since"], seen[seen.len() - 1], "{end}");
     assert_eq!(server.metric("sapsan_changes_cut_off_total"), 1.0);
     let mut again = Consumer::connect(&server, &format!("/_/changes?since={}", seen[seen.len() - 1]), "");
     while seen.len() < changes.len() {
@@ -354,8 +354,8 @@ fn draining_ends_every_feed_as_a_whole_body() {
     drop(server);
     let end = lines.event();
     assert!(end["end"].as_str().is_some_and(|why| why.starts_with("the server stops")), "{end}");
-    assert_eq!((end["since"].as_str(), lines.line()), (Some(change.to_string().as_str()), None));
-    assert_eq!(events.sent_event().1["since"], change.to_string());
+    assert_eq!((end["since"].as_u64(), lines.line()), (Some(change), None), "{end}");
+    assert_eq!(events.sent_event().1["since"], change);
     assert_eq!(events.line(), None);
 }
 

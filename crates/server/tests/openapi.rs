@@ -173,7 +173,8 @@ fn the_document_says_what_a_request_is_checked_by() {
     let body = order["requestBody"]["content"]["application/json"]["schema"]["$ref"].as_str();
     let body = body.and_then(|target| shop.pointer(target.strip_prefix('#')?)).unwrap_or(&Value::Null);
     assert_eq!(body["properties"]["lines"]["items"]["properties"]["count"]["maximum"], 1000);
-    assert_eq!(order["responses"]["409"]["description"], "not enough in stock");
+    let conflict = &order["responses"]["409"]["description"];
+    assert!(conflict.as_str().is_some_and(|told| told.ends_with("; or not enough in stock")), "{conflict}");
     let order_reply = reply(&shop, "/orders", "post", "201");
     assert_eq!(order_reply["required"], json!(["id", "total"]));
     assert_eq!(order_reply["properties"], json!({ "id": { "type": "string" }, "total": { "type": "integer" } }));
@@ -257,6 +258,19 @@ fn the_document_says_who_may_ask_and_where() {
     let put = &travels["paths"]["/_/collections/{name}/{id}"]["put"];
     assert_eq!(put["parameters"][0]["schema"]["enum"], json!(["locations", "users", "visits"]));
     assert!(put["responses"]["200"].is_object() && put["responses"]["201"].is_object(), "{put}");
+}
+
+#[test]
+fn all_reasons_of_a_status_are_in_its_description() {
+    let document = document(
+        "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n\
+         [[endpoints]]\nroute = \"POST /a/{id}\"\nsteps = [\n\
+         { sql = \"SELECT id FROM items WHERE id = :id\", expect = \"rows = 1\", else = 404, detail = \"no such item\" },\n\
+         { sql = \"SELECT id FROM items WHERE id = 1\", expect = \"rows = 1\", else = 404, detail = \"no first item\" },\n\
+         { sql = \"SELECT id FROM items WHERE id = 2\", expect = \"rows = 1\", else = 404, detail = \"no such item\" },\n]\n",
+    );
+    let told = &document["paths"]["/a/{id}"]["post"]["responses"]["404"]["description"];
+    assert_eq!(told, "there is no such document; or no such item; or no first item");
 }
 
 /// A file below the folder of build output.

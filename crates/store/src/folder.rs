@@ -113,8 +113,9 @@ fn refuse_unless_empty(disk: &dyn Disk) -> Result<(), Error> {
     if names.iter().all(is_ours) {
         return Ok(());
     }
-    let source = io::Error::new(io::ErrorKind::DirectoryNotEmpty, "the folder is not empty");
-    Err(Error::Io { context: "make a store".to_string(), source })
+    let told = "the folder is not empty; name one that is empty, or that is not there yet";
+    let source = io::Error::new(io::ErrorKind::DirectoryNotEmpty, told);
+    Err(Error::Io { context: "make a data folder".to_string(), source })
 }
 
 /// The mark of the unfinished goes last.

@@ -9,7 +9,7 @@ use store::Sorter;
 use super::bulk::explain;
 use super::gather::{CollectionRecords, Gathered};
 use super::records::{Earlier, Record, Records};
-use super::{ImportError, Options, Progress, Report};
+use super::{ImportError, OnError, Options, Progress, Report};
 use crate::database::{CollectionId, Database, Write};
 use crate::engine::STAMP_BYTES;
 use crate::error::WriteError;
@@ -90,13 +90,23 @@ fn flush(
         match database.write_now(write) {
             Ok(_) => gathered.report.documents += 1,
             Err(why) if is_of_a_record(&why) => {
-                let bad = gathered.bad(place, why.to_string());
+                let bad = gathered.bad(place, told(&why, options.on_error));
                 gathered.refuse(options.on_error, bad)?;
             }
             Err(error) => return Err(ImportError::Write(error)),
         }
     }
     Ok(())
+}
+
+/// Why a record is refused, and what to do where records that are there already stop the import.
+fn told(why: &WriteError, on_error: OnError) -> String {
+    match (why, on_error) {
+        (WriteError::Conflict { what }, OnError::Stop) => {
+            format!("{what}; `--on-error skip` passes over such records")
+        }
+        (why, _) => why.to_string(),
+    }
 }
 
 /// Whether a record is to blame, or several together: one by one they are told apart. After any other error the transaction may even

@@ -91,6 +91,8 @@ pub const GROUPS: &str = "bytes of groups";
 pub const SORTED: &str = "bytes to sort";
 /// The bound on a result, by its name in [`QueryError::Limit`].
 pub const RESULT: &str = "bytes of result";
+/// The bound on what a statement finds to write, by its name in [`QueryError::Limit`].
+pub const TO_WRITE: &str = "bytes of what it finds to write";
 /// The bound on values that an index is asked for, by its name in [`QueryError::Limit`].
 pub const LOOKED_UP: &str = "bytes of values that are looked up";
 /// The bound on what `json_each` gives of one text, by its name in [`QueryError::Limit`].

@@ -106,7 +106,7 @@ pub use column_types::{ColumnType, JsonTypes};
 pub use compared::Compared;
 pub use error::{
     COMPUTED, GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED, SPILLED,
-    SqlError, SqlErrorKind, TEXT_BYTES_MAX,
+    SqlError, SqlErrorKind, TEXT_BYTES_MAX, TO_WRITE,
 };
 pub(crate) use error::{IntegerOverflow, Unbuilt};
 pub(crate) use large::LargeRun;

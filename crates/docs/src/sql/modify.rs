@@ -13,7 +13,7 @@ use sqlparser::ast::Statement;
 
 use super::budget::{Budget, Meter};
 use super::compared::Compared;
-use super::error::{QueryError, ROWS_READ, SqlError};
+use super::error::{QueryError, RESULT, ROWS_READ, SqlError, TO_WRITE};
 use super::query::Query;
 pub(crate) use super::resolve::changes::Action;
 use super::resolve::changes::{Changing, Form, Given, OnConflict};
@@ -344,7 +344,8 @@ impl Modification {
         for source in &self.sources {
             let view = Within::new(&mut *change);
             let known = &parameters[..source.parameters().len()];
-            tell.done.execute((source, &view), known, &mut scratch, &kept_max, &mut rows)?;
+            let found = tell.done.execute((source, &view), known, &mut scratch, &kept_max, &mut rows);
+            found.map_err(of_what_is_found)?;
             source_ends.push(rows.count());
         }
         let (at, mut source) = (collection.at_moment(budget.now_ms), 0);
@@ -390,6 +391,14 @@ impl Tell<'_> {
             Value::Null | Value::Real(_) => return Err(QueryError::Damaged("a key")),
         };
         self.done.execute((returning, view), &self.parameters, scratch, self.budget, self.returned)
+    }
+}
+
+/// What a statement finds is no result of it.
+fn of_what_is_found(error: QueryError) -> QueryError {
+    match error {
+        QueryError::Limit { what: RESULT, limit } => QueryError::Limit { what: TO_WRITE, limit },
+        other => other,
     }
 }
 

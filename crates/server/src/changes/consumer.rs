@@ -83,7 +83,11 @@ impl Consumer {
 
     /// The last that it hears.
     fn say_end(&self, end: &End, out: &mut Vec<u8>) {
-        let line = serde_json::json!({ "end": end.to_string(), "since": self.place.to_string() }).to_string();
+        let mut line = serde_json::json!({ "end": end.to_string(), "since": self.place.change_number });
+        if let Some(part) = self.place.part() {
+            line["part"] = part.into();
+        }
+        let line = line.to_string();
         if self.wanted.form == Form::Events {
             out.extend_from_slice(b"event: end\ndata: ");
         }

@@ -11,6 +11,7 @@ use crate::paging::{AFTER, ITEMS};
 use docs::catalog::{Catalog, CollectionInfo};
 use docs::config::ParameterPlace;
 use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
 
 /// A declared endpoint on its way into the document.
 pub(super) struct Described<'d> {
@@ -251,7 +252,13 @@ impl Described<'_> {
     fn failures(&self) -> Json {
         let rules = &self.config.errors;
         let mut failures = failures(rules);
-        let mut add = |status: u16, what: &str| failures[status.to_string()] = failure(what, rules);
+        let mut told: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+        let mut add = |status: u16, what: &str| {
+            let of_status = told.entry(status).or_default();
+            if !of_status.iter().any(|known| known == what) {
+                of_status.push(what.to_owned());
+            }
+        };
         let (endpoint, writes) =
             (self.endpoint, !matches!(self.endpoint.action, Action::Get(_) | Action::Query { .. }));
         let has_pages = matches!(endpoint.action, Action::Query { page: Some(_), .. });
@@ -275,6 +282,9 @@ impl Described<'_> {
             for step in steps.iter().filter(|step| step.expect.is_some()) {
                 add(step.otherwise, step.detail.as_deref().unwrap_or("a step's expectation does not hold"));
             }
+        }
+        for (status, what) in told {
+            failures[status.to_string()] = failure(&what.join("; or "), rules);
         }
         failures
     }
