@@ -20,6 +20,8 @@ pub enum ReadError {
 pub enum WriteError {
     /// There is no such document.
     NotFound,
+    /// What has to be there for the write to be done at all gives no row.
+    Unguarded,
     /// The document is not what the request was made for (`If-Match`, `If-None-Match`).
     PreconditionFailed,
     /// The body is wrong: send another.
@@ -122,6 +124,7 @@ impl fmt::Display for WriteError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WriteError::NotFound => out.write_str("there is no such document"),
+            WriteError::Unguarded => out.write_str("its guard gives no row"),
             WriteError::PreconditionFailed => out.write_str("the document was changed meanwhile"),
             WriteError::Invalid { why, .. } => out.write_str(why),
             WriteError::Conflict { what } => out.write_str(what),

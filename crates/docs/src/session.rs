@@ -231,6 +231,11 @@ impl<'s> Moment<'s> {
         self.is_superseded
     }
 
+    /// The database.
+    pub(crate) fn database(&self) -> &Database {
+        self.database
+    }
+
     /// The change number of the newest change it shows.
     pub fn version(&self) -> u64 {
         self.view.inner.version().0

@@ -10,6 +10,7 @@ use crate::gate::{Kind, Shut};
 use crate::long_check::LongCheck;
 use crate::reopen::Passing;
 use crate::session::Session;
+use crate::sql::Guard;
 use crate::write::{Prepared, Written};
 
 /// Told once what became of a write. May run on a thread of the store, and must not block.
@@ -32,6 +33,8 @@ pub trait TakeLong: Send + Sync {
 pub struct Submission {
     /// The write.
     pub write: Write,
+    /// What must give a row when it is done: else [`WriteError::Unguarded`]. Asked before anything else.
+    pub guard: Option<Guard>,
     /// A document that must be there when it is done: else [`WriteError::NotFound`].
     pub required: Option<Required>,
     /// Asked while a long document is checked by a JSON Schema: if nobody wants the write any more, it ends with [`WriteError::Busy`].
@@ -59,7 +62,7 @@ impl Database {
 
     /// The same where another document must be there when it is done: else [`WriteError::NotFound`].
     pub fn write_where(&self, session: &Session, write: Write, required: Option<Required>, done: Done) {
-        self.write_submission(session, Submission { write, required, over: None, long: None, done });
+        self.write_submission(session, Submission { write, guard: None, required, over: None, long: None, done });
     }
 
     /// The same of a submission.
@@ -99,9 +102,16 @@ impl Database {
 
     /// The submission as the database takes it that has taken over. One that this cannot take is answered.
     fn moved(&self, submission: Submission) -> Option<(Database, Submission)> {
-        let Submission { write, required, over, long, done } = submission;
+        let Submission { write, guard, required, over, long, done } = submission;
+        if guard.is_some() {
+            // It was prepared from this database's catalog: no other can ask it.
+            done(Err(WriteError::Busy));
+            return None;
+        }
         match self.succeeded(&write).and_then(|next| Ok((next, self.required_there(required)?))) {
-            Ok(((database, write), required)) => Some((database, Submission { write, required, over, long, done })),
+            Ok(((database, write), required)) => {
+                Some((database, Submission { write, guard: None, required, over, long, done }))
+            }
             Err(error) => {
                 done(Err(error));
                 None
@@ -117,9 +127,9 @@ impl Database {
         submission: Submission,
         check: impl FnOnce(Option<Question>) -> LongCheck,
     ) {
-        let Submission { write, required, over, long, done } = submission;
+        let Submission { write, guard, required, over, long, done } = submission;
         let long_check = check(over);
-        let writing = Writing { passing, write, required, outcome: None, long_check, long, done };
+        let writing = Writing { passing, write, guard, required, outcome: None, long_check, long, done };
         match self.store().submit(session.reader(), Box::new(writing)) {
             Submit::Queued => {}
             Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
@@ -131,6 +141,7 @@ impl Database {
 struct Writing {
     passing: Passing,
     write: Write,
+    guard: Option<Guard>,
     required: Option<Required>,
     outcome: Option<Result<Prepared, WriteError>>,
     long_check: LongCheck,
@@ -140,6 +151,9 @@ struct Writing {
 
 impl Writing {
     fn prepared(&mut self, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
+        if let Some(guard) = &self.guard {
+            guard.check(&self.passing, tx)?;
+        }
         match &self.required {
             Some(required) if !self.passing.is_there(required, tx)? => Err(WriteError::NotFound),
             _ => self.passing.prepare(&self.write, tx, &mut self.long_check),
@@ -166,11 +180,11 @@ impl store::Transaction for Writing {
     }
 
     fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
-        let Writing { passing, outcome: prepared, done, write, required, long_check, long, .. } = *self;
+        let Writing { passing, outcome: prepared, done, write, guard, required, long_check, long, .. } = *self;
         if let (true, Some(long), Err(store::Error::Aborted)) = (long_check.is_long, long, &outcome) {
             let database = Database::clone(&passing);
             drop(passing);
-            return long.take(&database, Submission { write, required, over: None, long: None, done });
+            return long.take(&database, Submission { write, guard, required, over: None, long: None, done });
         }
         drop(passing);
         done(written(prepared, outcome));

@@ -246,7 +246,7 @@ impl Long {
         let (told, outcome) = channel();
         let done = Box::new(move |outcome: Result<docs::Written, WriteError>| told.send(outcome.map(drop)).unwrap());
         let long = Some(Arc::clone(self) as Arc<dyn TakeLong>);
-        let submission = Submission { write, required: None, over: None, long, done };
+        let submission = Submission { write, guard: None, required: None, over: None, long, done };
         assert!(service.database.try_write(session, submission).is_ok());
         outcome
     }
@@ -265,7 +265,7 @@ fn costly() -> (Service, usize) {
             precondition: Precondition::None,
         };
         let done = Box::new(move |outcome: Result<docs::Written, WriteError>| told.send(outcome.map(drop)).unwrap());
-        let submission = Submission { write, required: None, over: None, long: None, done };
+        let submission = Submission { write, guard: None, required: None, over: None, long: None, done };
         assert!(service.database.try_write(&session, submission).is_ok());
         match outcome.recv().unwrap() {
             Ok(()) => false,

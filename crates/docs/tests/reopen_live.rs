@@ -209,7 +209,10 @@ fn a_write_of_an_event_loop_is_given_back_while_another_configuration_takes_over
     let submit = |id: u32| {
         let told = told.clone();
         let done = Box::new(move |outcome| told.send(outcome).unwrap());
-        old.try_write(&session, Submission { write: write(id), required: None, over: None, long: None, done })
+        old.try_write(
+            &session,
+            Submission { write: write(id), guard: None, required: None, over: None, long: None, done },
+        )
     };
     // A refused configuration first: then the old one lets it in again.
     let mut given_back = None;
@@ -255,6 +258,7 @@ fn a_write_that_is_too_long_for_its_event_loop_goes_on_by_the_configuration_that
     let (given, taken) = std::sync::mpsc::channel();
     let submission = Submission {
         write: write(Op::Patch { key: key(1), patch: b"{\"n\":1}".to_vec() }),
+        guard: None,
         required: None,
         over: None,
         long: Some(std::sync::Arc::new(Taker(Mutex::new(given)))),

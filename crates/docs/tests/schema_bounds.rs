@@ -231,9 +231,10 @@ fn check_asked(collections: &str, least: u64) {
         let (op, precondition) = (Op::Insert { body: body.clone() }, Precondition::None);
         let write = Write { collection: service.id("trees"), op, precondition };
         let done = Box::new(move |outcome| tell.send(outcome).unwrap());
-        service
-            .database
-            .write_submission(&session, Submission { write, required: None, over: Some(over), long: None, done });
+        service.database.write_submission(
+            &session,
+            Submission { write, guard: None, required: None, over: Some(over), long: None, done },
+        );
         (told.recv().unwrap().map(|written| written.created), asked.load(Ordering::Relaxed))
     };
     for wanted in 0..least {

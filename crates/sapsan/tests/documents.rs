@@ -83,7 +83,7 @@ const REST: [(&str, &str, &str); 6] = [
     ),
     (
         "docs/endpoints.md",
-        "[[endpoints]]\nroute = \"GET /basket\"",
+        "[guards.session]",
         "[collections.sessions]\nkey = { field = \"id\", type = \"string\" }\n\
          [collections.baskets]\nkey = { field = \"id\", type = \"u32\", generate = \"counter\" }\nindexes = [[\"user\"]]\n",
     ),
@@ -92,7 +92,8 @@ const REST: [(&str, &str, &str); 6] = [
         "docs/users.md",
         "[collections.sessions]",
         "[collections.users]\nkey = { field = \"name\", type = \"string\" }\n\
-         [collections.projects]\nkey = { field = \"id\", type = \"string\" }\n",
+         [collections.projects]\nkey = { field = \"id\", type = \"string\" }\n\
+         [collections.issues]\nkey = { field = \"id\", type = \"u32\" }\nindexes = [[\"assignee\"]]\n",
     ),
     (
         "docs/users.md",

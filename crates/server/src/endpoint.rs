@@ -6,6 +6,7 @@ use crate::config::{Action as Declared, EndpointConfig, SORT, Target};
 use crate::direct::{self, Waiting};
 use crate::failure::{Failure, Kind};
 use crate::general::documents;
+use crate::guard::DeclaredGuard;
 use crate::header_params::HeaderParams;
 use crate::kept_request::KeptRequest;
 use crate::keys::KeyTold;
@@ -15,15 +16,16 @@ use crate::media::JSON;
 use crate::named::{Named, Unread, missing};
 use crate::params;
 use crate::preconditions::{self, Verdict};
-use crate::querying::{DeclaredQuery, Whole};
+use crate::querying::{DeclaredQuery, Ended, Whole};
 use crate::reading;
 use crate::refusal;
 use crate::service::{Local, Service};
 use crate::stepping::DeclaredSteps;
-use crate::writing::{self, Answer};
+use crate::writing::{self, Answer, Asked};
 use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::direct::Got;
+use docs::sql::{Guard, QueryError};
 use docs::{CollectionId, Op, Precondition, Required, Session, Write};
 use http::{LateReply, Method, Params, Reply, Request, Series, Status};
 use std::sync::Arc;
@@ -38,6 +40,8 @@ pub(crate) struct Endpoint {
     scope: Option<Box<str>>,
     /// Parts of the path whose type the file declares.
     path: Box<[Parameter]>,
+    /// What must give a row before anything is done.
+    guard: Option<Arc<DeclaredGuard>>,
     require: Option<Named>,
     /// Parameters that do not come from the query.
     header_params: Option<Box<HeaderParams>>,
@@ -70,13 +74,14 @@ enum Action {
 
 impl Endpoint {
     /// Resolves an endpoint, one of `all`; `queries` are its prepared statements by their ways to sort,
-    /// `steps` those of one transaction.
+    /// `steps` those of one transaction, `guard` what it asks first.
     pub(crate) fn new(
         config: &EndpointConfig,
         all: &[EndpointConfig],
         catalog: &Catalog,
         queries: Vec<(String, DeclaredQuery)>,
         steps: Option<DeclaredSteps>,
+        guard: Option<DeclaredGuard>,
     ) -> Option<Endpoint> {
         let answer = |status: u16| Answer {
             status: Status(if config.reply.is_some() { 200 } else { status }),
@@ -113,6 +118,7 @@ impl Endpoint {
             series: Series::OTHER,
             scope: config.scope.as_deref().map(Box::from),
             path,
+            guard: guard.map(Arc::new),
             require,
             header_params: HeaderParams::of(&config.params),
             action,
@@ -200,6 +206,17 @@ impl Endpoint {
                 return service.fail(&failure, reply);
             }
         }
+        let guard = match self.asked(request).transpose() {
+            Ok(guard) => guard,
+            Err(failure) => return service.fail(&failure, reply),
+        };
+        // Steps look at parameters and the body first.
+        if (self.require.is_some() || self.has_steps())
+            && let Some((declared, guard)) = &guard
+            && let Err(failure) = admitted_before(declared, guard, &local.session)
+        {
+            return service.fail(&failure, reply);
+        }
         let unread = match self.require.as_ref().map(|require| require.check(&local.session, params, &mut local.text)) {
             None => None,
             Some(Ok(unread)) => unread,
@@ -207,7 +224,7 @@ impl Endpoint {
         };
         let required = |text: &mut Vec<u8>| self.require.as_ref().and_then(|require| require.required(params, text));
         match &self.action {
-            Action::Get(named) => named.get(service, local, request, params, unread, reply),
+            Action::Get(named) => named.get(service, local, (request, params), (unread, guard), reply),
             Action::Query(query) => query.answer(service, local, request, params, unread, reply),
             Action::Sorted(queries) => match chosen(queries, request.query(), &mut local.text) {
                 Ok(query) => query.answer(service, local, request, params, unread, reply),
@@ -217,28 +234,37 @@ impl Endpoint {
                 let op = Op::Insert { body: request.body().to_vec() };
                 let write = Write { collection: *collection, op, precondition: Precondition::None };
                 let required = required(&mut local.text);
-                writing::submit(service, local, (write, required), answer, reply);
+                writing::submit(service, local, (write, required, guard), answer, reply);
             }
             Action::Update { target, answer } => {
                 let op = |key| Op::Update { key, patch: request.body().to_vec() };
                 let required = required(&mut local.text);
-                target.write(service, local, (request, params), (op, required), answer, reply);
+                target.write(service, local, (request, params), (op, required, guard), answer, reply);
             }
             Action::Replace { target, answer } => {
                 let op = |key| Op::Replace { key, body: request.body().to_vec() };
                 let required = required(&mut local.text);
-                target.write(service, local, (request, params), (op, required), answer, reply);
+                target.write(service, local, (request, params), (op, required, guard), answer, reply);
             }
             Action::Steps(steps) => steps.answer(service, local, request, params, self.require.as_ref(), reply),
             Action::Delete { target, answer } => {
                 let required = required(&mut local.text);
-                target.write(service, local, (request, params), (|key| Op::Delete { key }, required), answer, reply);
+                let what = (|key| Op::Delete { key }, required, guard);
+                target.write(service, local, (request, params), what, answer, reply);
             }
         }
     }
 }
 
 impl Endpoint {
+    /// The guard, and what it is asked for a request.
+    fn asked(&self, request: &Request<'_>) -> Option<Result<Asked, Failure>> {
+        // A query asks it by itself, with the values that it takes of its row.
+        let is_query = matches!(self.action, Action::Query(_) | Action::Sorted(_));
+        let declared = self.guard.as_ref().filter(|_| !is_query || self.require.is_some())?;
+        Some(declared.of(request).map(|guard| (Arc::clone(declared), guard)))
+    }
+
     /// Has the query run of a request that began by another configuration; nothing where it is answered already.
     #[cold]
     pub(crate) fn ask_again(
@@ -254,7 +280,7 @@ impl Endpoint {
             refusal::refuse(&service.errors, late, &failure);
             return None;
         }
-        if self.header_params.is_some() {
+        if self.header_params.is_some() || self.guard.is_some() {
             // What is kept of the request has not the fields, and its query may say what they alone may.
             let failure = Failure::new(Kind::Busy, "the configuration has just changed: try again");
             refusal::refuse(&service.errors, late, &failure);
@@ -267,7 +293,7 @@ impl Endpoint {
         if let (Ok(()), Action::Get(named)) = (&required, &self.action)
             && let Some(key) = named.key(params, &mut text)
         {
-            read_elsewhere(service, None, (named.unread(&key), Precondition::None), late);
+            read_elsewhere(service, (None, None), (named.unread(&key), Precondition::None), late);
             return None;
         }
         let query = required.and_then(|()| match &self.action {
@@ -293,6 +319,15 @@ impl Endpoint {
     }
 }
 
+/// Whether a guard gives a row now: who has none is not told whether a document that is required exists. Where the answer would have to
+/// wait for the disk it is given with the rest.
+fn admitted_before(declared: &DeclaredGuard, guard: &Guard, session: &Session) -> Result<(), Failure> {
+    match declared.admit(guard, &session.now()) {
+        Err(Ended::Refused(failure)) => Err(failure),
+        Ok(_) | Err(Ended::Query(_) | Ended::NoRow) => Ok(()),
+    }
+}
+
 /// The statement that a request's `sort` names; without one the first.
 fn chosen<'q>(
     queries: &'q [(String, Arc<DeclaredQuery>)],
@@ -311,18 +346,22 @@ fn chosen<'q>(
     })
 }
 
-/// Reads a document on a thread that may wait, where another one that is required exists, and answers.
+/// Reads a document on a thread that may wait, where its guard gives a row and another one that is required exists, and answers.
 #[cold]
 pub(crate) fn read_elsewhere(
     service: &Service,
-    required: Option<Unread>,
+    (required, guard): (Option<Unread>, Option<Asked>),
     (document, precondition): (Unread, Precondition),
     late: LateReply,
 ) {
     let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
     let read = move |session: &Session, room: Room| {
+        let now = session.now();
+        if let Some((declared, guard)) = &guard {
+            declared.admit(guard, &now).map_err(Ended::failure)?;
+        }
         required.iter().try_for_each(|required| required.check(session))?;
-        document.read(session, room.bytes_max)
+        document.read_at(&now, room.bytes_max)
     };
     reading::read_late(service, &service.errors, late, read, move |late, found| {
         documents::answer_late(&replies, &errors, late, &precondition, found);
@@ -336,9 +375,8 @@ impl Named {
         &self,
         service: &Service,
         local: &mut Local,
-        request: &Request<'_>,
-        params: &Params<'_, '_>,
-        unread: Option<Unread>,
+        (request, params): (&Request<'_>, &Params<'_, '_>),
+        (unread, guard): (Option<Unread>, Option<Asked>),
         mut reply: Reply<'_>,
     ) {
         let Local { session, text: scratch, out, cold, direct, .. } = local;
@@ -349,9 +387,21 @@ impl Named {
         };
         if unread.is_some() {
             reading::count_cold(service, cold);
-            return read_elsewhere(service, unread, (self.unread(&key), precondition), reply.later_watched());
+            return read_elsewhere(service, (unread, guard), (self.unread(&key), precondition), reply.later_watched());
         }
         let now = session.now();
+        match guard.as_ref().map(|(declared, guard)| declared.admit(guard, &now)).transpose() {
+            Ok(_) => {}
+            Err(Ended::Query(QueryError::Store(store::Error::NotInMemory))) => {
+                reading::count_cold(service, cold);
+                let document = (self.unread(&key), precondition);
+                return read_elsewhere(service, (None, guard), document, reply.later_watched());
+            }
+            Err(ended) => return service.fail(&ended.failure(), reply),
+        }
+        // What is read past the page cache is of a later state than the guard has seen.
+        let mut no_direct = None;
+        let direct = if guard.is_some() { &mut no_direct } else { direct };
         let stored = match direct::get(direct, &now, self.collection, &key) {
             Ok(Got::Now(Some(stored))) => stored,
             Ok(Got::Now(None)) => return service.fail(&missing(), reply),
@@ -362,7 +412,7 @@ impl Named {
                     (Got::Later(place), Some(direct)) => {
                         direct.wait(place, Waiting { late, document, kind: direct::Kind::Declared(precondition) });
                     }
-                    _ => read_elsewhere(service, None, (document, precondition), late),
+                    _ => read_elsewhere(service, (None, guard), (document, precondition), late),
                 };
             }
             Err(error) => return service.fail(&refusal::of_read(&error), reply),
@@ -396,7 +446,7 @@ impl Named {
         service: &Service,
         local: &mut Local,
         (request, params): (&Request<'_>, &Params<'_, '_>),
-        (op, required): (impl FnOnce(Vec<u8>) -> Op, Option<Required>),
+        (op, required, guard): (impl FnOnce(Vec<u8>) -> Op, Option<Required>, Option<Asked>),
         answer: &Answer,
         reply: Reply<'_>,
     ) {
@@ -408,6 +458,6 @@ impl Named {
             Err(failure) => return service.fail(&failure, reply),
         };
         let write = Write { collection: self.collection, op: op(key), precondition };
-        writing::submit(service, local, (write, required), answer, reply);
+        writing::submit(service, local, (write, required, guard), answer, reply);
     }
 }

@@ -30,6 +30,18 @@ impl HeaderParams {
                 let _ = write!(text, "{}{name}={value}", separator(&text));
             }
         }
+        self.add(request, &mut text)?;
+        Ok(text)
+    }
+
+    /// A query of these parameters alone.
+    pub(crate) fn own(&self, request: &Request<'_>) -> Result<String, Failure> {
+        let mut text = String::new();
+        self.add(request, &mut text)?;
+        Ok(text)
+    }
+
+    fn add(&self, request: &Request<'_>, text: &mut String) -> Result<(), Failure> {
         for (name, place) in &self.0 {
             let value = match place {
                 ParameterPlace::Query => None,
@@ -38,13 +50,13 @@ impl HeaderParams {
             };
             // An empty one is as good as none: a cookie is often emptied instead of removed.
             if let Some(value) = value.filter(|value| !value.is_empty()) {
-                text.push_str(separator(&text));
-                escape(name.as_bytes(), &mut text);
+                text.push_str(separator(text));
+                escape(name.as_bytes(), text);
                 text.push('=');
-                escape(value, &mut text);
+                escape(value, text);
             }
         }
-        Ok(text)
+        Ok(())
     }
 }
 

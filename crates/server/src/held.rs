@@ -113,7 +113,7 @@ impl Bulk {
                     let op = Op::Insert { body: text };
                     let write = Write { collection: self.collection, op, precondition: Precondition::None };
                     let over = self.over.clone();
-                    let submission = Submission { write, required: None, over, long: None, done };
+                    let submission = Submission { write, guard: None, required: None, over, long: None, done };
                     let Some(submission) = (self.take_large)(&self.database, session, submission) else { continue };
                     submission
                 }
@@ -293,7 +293,8 @@ mod tests {
         fn write(&self, held: &mut HeldWrites, session: &Session, number: u32) {
             let op = Op::Insert { body: b"{\"id\":1}".to_vec() };
             let write = Write { collection: CollectionId(0), op, precondition: Precondition::None };
-            let submission = Submission { write, required: None, over: None, long: None, done: self.done(number) };
+            let submission =
+                Submission { write, guard: None, required: None, over: None, long: None, done: self.done(number) };
             held.write(&self.database, session, submission);
         }
 

@@ -23,7 +23,7 @@ use crate::refusal;
 use crate::service::Service;
 use crate::streaming;
 use crate::switch::Switch;
-use docs::sql::{Budget, OwnedValue, QueryError, Value};
+use docs::sql::{Budget, Guard, OwnedValue, QueryError, Value};
 use docs::{Database, Moment, Session};
 use http::{LateReply, Status};
 use std::sync::{Arc, Weak};
@@ -33,6 +33,8 @@ pub(crate) struct QueryRequest {
     pub(crate) kept: KeptRequest,
     pub(crate) values: Vec<OwnedValue>,
     pub(crate) page: Option<Page>,
+    /// What its guard is asked.
+    pub(crate) guard: Option<Guard>,
     /// The time that the statement is told.
     pub(crate) now_ms: i64,
     /// A document whose existence is still to be looked at.
@@ -48,10 +50,6 @@ impl QueryRequest {
 
     fn habit(&self) -> Habit {
         Habit::of_given(self.values.iter().map(|value| !matches!(value.value(), Value::Null)))
-    }
-
-    fn check_required(&self, session: &Session) -> Result<(), Failure> {
-        self.required.iter().try_for_each(|required| required.check(session))
     }
 }
 
@@ -70,6 +68,13 @@ pub(crate) struct LateQuery {
 }
 
 impl LateQuery {
+    /// 404 unless the document that is required exists. A sender that the guard does not admit is not told whether it does.
+    fn check_required(&self, session: &Session) -> Result<(), Failure> {
+        let Some(required) = &self.request.required else { return Ok(()) };
+        self.query.admit(self.request.guard.as_ref(), &session.now()).map_err(Ended::failure)?;
+        required.check(session)
+    }
+
     #[cold]
     pub(crate) fn new(query: &Arc<DeclaredQuery>, service: &Service, request: QueryRequest, whole: Whole) -> LateQuery {
         LateQuery {
@@ -88,8 +93,8 @@ impl LateQuery {
 
     /// Runs it on a thread that reads cold pages; nothing where its room is too small, or another configuration has taken over.
     pub(crate) fn run_cold(&self, session: &Session, room: Room) -> Result<Option<WholeReply>, Failure> {
-        self.request.check_required(session)?;
-        let values = (&self.request.values[..], self.request.page.as_ref());
+        self.check_required(session)?;
+        let values = (&self.request.values[..], self.request.page.as_ref(), self.request.guard.as_ref());
         let run = |budget: &Budget<'_>| self.query.run_whole(session, values, budget, &self.queries);
         match self.whole.clone().within(room).run(self.request.now_ms, run) {
             Err(Ended::Query(QueryError::Limit { .. })) => Ok(None),
@@ -132,7 +137,7 @@ impl LateQuery {
         let mut reply = flowing::Reply::new(late, (&self.replies, &self.errors, &self.pool), media, bytes_max);
         let mut rest = Vec::new();
         let ran = self.sessions.with(&self.database, |session| {
-            self.request.check_required(session)?;
+            self.check_required(session)?;
             let now = session.now();
             if now.is_superseded() {
                 return Ok(None);
@@ -155,7 +160,9 @@ impl LateQuery {
         (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
     ) -> Result<(), Failure> {
         let DeclaredQuery { query, before, behind, route, habits, .. } = &*self.query;
+        let row = self.query.admit(self.request.guard.as_ref(), now).map_err(Ended::failure)?;
         let values: Vec<Value<'_>> = self.request.values.iter().map(OwnedValue::value).collect();
+        let values = self.query.filled(&values, &row);
         let (plan, scans) = query.plan_line(&values);
         if self.request.kept.wants_plan {
             reply.header(PLAN_FIELD, &plan);
@@ -178,8 +185,8 @@ impl LateQuery {
     /// One row, or a page.
     fn answer_whole(&self, client: &Watch, mut late: LateReply) -> Option<LateReply> {
         let ran = self.sessions.with(&self.database, |session| {
-            self.request.check_required(session)?;
-            let values = (&self.request.values[..], self.request.page.as_ref());
+            self.check_required(session)?;
+            let values = (&self.request.values[..], self.request.page.as_ref(), self.request.guard.as_ref());
             let told = (client, self.request.kept.wants_plan.then_some(&mut late));
             let run = |budget: &Budget<'_>| self.query.run_long(session, values, budget, &self.queries, told);
             match self.whole.clone().run_for(client, self.request.now_ms, run) {

@@ -28,6 +28,7 @@ mod explaining;
 pub mod failure;
 mod flowing;
 mod general;
+mod guard;
 mod header_params;
 mod held;
 mod in_flight;

@@ -4,10 +4,11 @@
 //! database.
 
 use crate::config::{
-    ConfigError, ENDPOINTS_MAX, EndpointConfig, FILE_BYTES_MAX, GET_ALLOWED, GET_WRITES, ServerConfig, ServiceConfig,
-    errors, read_tokens,
+    ConfigError, ENDPOINTS_MAX, EndpointConfig, FILE_BYTES_MAX, GET_ALLOWED, GET_WRITES, GuardConfig, ServerConfig,
+    ServiceConfig, errors, read_guards, read_tokens,
 };
 use crate::failure::ErrorRules;
+use crate::guard::DeclaredGuard;
 use crate::memory::Division;
 use crate::params;
 use crate::querying::DeclaredQuery;
@@ -17,6 +18,7 @@ use docs::config::{Config, MISTAKES_MAX, Mistakes, Source, Table};
 use http::{Method, Router};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 impl ServiceConfig {
     /// Reads a file. `set` fixes values of `[params]`: `NAME=VALUE` each.
@@ -45,14 +47,16 @@ impl ServiceConfig {
         let docs = Config::read(&root);
         let catalog = docs::outline(&docs.sound()).ok();
         let collections = declared_names(&root);
-        let endpoints = read_endpoints(&root, &collections);
+        let guards = read_guards(&root);
+        let endpoints = read_endpoints(&root, &collections, &guards);
         let section = |name: &str| root.get(name).and_then(|item| item.table());
         let tokens = read_tokens(&root);
         let errors = section("errors").map_or_else(ErrorRules::default, |table| errors::read(&table));
         let mut server = section("server").map_or_else(ServerConfig::default, |table| ServerConfig::read(&table));
         if let Some(catalog) = catalog {
             let counters = endpoints.len().min(http::SERIES_MAX) * http::SERIES_BYTES * server.threads;
-            server.declared_bytes = declared_bytes(&source, &endpoints, (&docs, &catalog)) + counters;
+            let of_guards = guard_bytes(&source, &guards, (&docs, &catalog));
+            server.declared_bytes = declared_bytes(&source, &endpoints, (&docs, &catalog)) + counters + of_guards;
             let shortage = if source.is_clean() { Division::check(&server).err() } else { None };
             if let Some(shortage) = shortage {
                 let at = root.get("endpoints").map_or_else(|| root.span(), |item| item.span());
@@ -80,6 +84,24 @@ fn is_doubtful(endpoint: &EndpointConfig, span: &Range<usize>, docs: &Config) ->
     endpoint.statement_at(span).is_some_and(|sql| docs.is_doubtful(sql))
 }
 
+/// Whether an endpoint's guard has mistakes.
+fn has_doubtful_guard(endpoint: &EndpointConfig, (docs, catalog): (&Config, &Catalog)) -> bool {
+    endpoint.guard.as_ref().is_some_and(|guard| DeclaredGuard::prepare(guard, &docs.params, catalog).is_err())
+}
+
+/// About how many bytes of memory the guards have; what is wrong with one is noted.
+fn guard_bytes(source: &Source, guards: &[Arc<GuardConfig>], (docs, catalog): (&Config, &Catalog)) -> usize {
+    let mut bytes = 0;
+    for guard in guards {
+        match DeclaredGuard::prepare(guard, &docs.params, catalog) {
+            Ok(prepared) => bytes += prepared.bytes(),
+            Err(_) if docs.is_doubtful(&guard.sql) => {}
+            Err(what) => source.mistake(guard.span.clone(), what, ""),
+        }
+    }
+    bytes
+}
+
 /// The names of the file's collections, of those with mistakes too.
 fn declared_names(root: &Table<'_>) -> Vec<String> {
     // That it is no table has been noted already.
@@ -101,6 +123,7 @@ fn declared_bytes(source: &Source, endpoints: &[EndpointConfig], (docs, catalog)
                 None => {}
                 Some(Ok(query)) => bytes += query.bytes() + endpoint.bytes(),
                 Some(Err(_)) if is_doubtful(&endpoint, &endpoint.span, docs) => {}
+                Some(Err(_)) if has_doubtful_guard(&endpoint, (docs, catalog)) => {}
                 Some(Err(what)) => source.mistake(endpoint.span.clone(), what, ""),
             }
         }
@@ -135,7 +158,7 @@ fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Mistakes> {
     })
 }
 
-fn read_endpoints(root: &Table<'_>, collections: &[String]) -> Vec<EndpointConfig> {
+fn read_endpoints(root: &Table<'_>, collections: &[String], guards: &[Arc<GuardConfig>]) -> Vec<EndpointConfig> {
     let Some(mut items) = root.get("endpoints").and_then(|item| item.list()) else { return Vec::new() };
     if items.len() > ENDPOINTS_MAX {
         root.mistake(format!("{} endpoints", items.len()), format!("up to {ENDPOINTS_MAX}"));
@@ -145,7 +168,7 @@ fn read_endpoints(root: &Table<'_>, collections: &[String]) -> Vec<EndpointConfi
     let mut endpoints = Vec::new();
     let mut clashes = 0;
     for item in &items {
-        let Some(endpoint) = EndpointConfig::read(item, collections) else { continue };
+        let Some(endpoint) = EndpointConfig::read(item, collections, guards) else { continue };
         // Routes that clash are told here, with their place. Each clash has the router made anew: no more than are shown.
         if clashes < MISTAKES_MAX
             && let Err(error) = router.route(endpoint.method, &endpoint.pattern, ())

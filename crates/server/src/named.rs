@@ -5,7 +5,7 @@ use crate::failure::{Failure, Kind};
 use crate::refusal;
 use docs::catalog::Catalog;
 use docs::key::{Key, KeyType};
-use docs::{CollectionId, ReadError, Required, Session};
+use docs::{CollectionId, Moment, ReadError, Required, Session};
 use http::Params;
 
 /// A document that the path names.
@@ -78,8 +78,12 @@ impl Unread {
     /// The document's change number and text, read on a thread that may wait; nothing where it has over so many bytes, 404 where
     /// there is none.
     pub(crate) fn read(&self, session: &Session, bytes_max: usize) -> Result<Option<Numbered>, Failure> {
+        self.read_at(&session.now(), bytes_max)
+    }
+
+    /// The same as of a moment.
+    pub(crate) fn read_at(&self, now: &Moment<'_>, bytes_max: usize) -> Result<Option<Numbered>, Failure> {
         let key = self.kind.of_bytes(&self.key).ok_or_else(missing)?;
-        let now = session.now();
         let found = || -> Result<Option<Option<Numbered>>, ReadError> {
             let Some(stored) = now.get(self.collection, &key)? else { return Ok(None) };
             let (number, text) = (stored.change_number()?, stored.text()?);

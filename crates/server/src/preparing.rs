@@ -3,6 +3,7 @@
 
 use crate::config::{EndpointConfig, ServiceConfig, path_parameters};
 use crate::endpoint::Endpoint;
+use crate::guard::DeclaredGuard;
 use crate::memory::Division;
 use crate::openapi::{self, Columns};
 use crate::path_types::{of_path, with_types};
@@ -119,6 +120,16 @@ fn prepare_steps(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Option
     all.collect::<Result<_, _>>().map_err(|list| Mistakes { list, more: 0 })
 }
 
+/// Prepares the guard of every endpoint against a catalog.
+fn prepare_guards(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Option<DeclaredGuard>>, Mistakes> {
+    let all = config.endpoints.iter().map(|endpoint| {
+        let Some(guard) = &endpoint.guard else { return Ok(None) };
+        let prepared = DeclaredGuard::prepare(guard, &config.docs.params, catalog);
+        prepared.map(Some).map_err(|what| config.mistake_at(guard.span.clone(), what))
+    });
+    all.collect::<Result<_, _>>().map_err(|mistake| Mistakes { list: vec![mistake], more: 0 })
+}
+
 /// The columns of each endpoint's rows.
 fn columns(
     config: &ServiceConfig,
@@ -158,9 +169,11 @@ pub(crate) fn routes(config: &ServiceConfig, database: &Database) -> Result<(Vec
     let statements = prepare(config, catalog).map_err(StartError::Config)?;
     let steps = prepare_steps(config, catalog).map_err(StartError::Config)?;
     let openapi = openapi::document(config, catalog, &columns(config, catalog, &statements, &steps));
-    let (all, declared) = (config.endpoints.iter().zip(statements).zip(steps), &config.endpoints);
-    let resolved =
-        all.filter_map(|((endpoint, query), steps)| Endpoint::new(endpoint, declared, catalog, query, steps));
+    let guards = prepare_guards(config, catalog).map_err(StartError::Config)?;
+    let (all, declared) = (config.endpoints.iter().zip(statements).zip(steps).zip(guards), &config.endpoints);
+    let resolved = all.filter_map(|(((endpoint, query), steps), guard)| {
+        Endpoint::new(endpoint, declared, catalog, query, steps, guard)
+    });
     Ok((resolved.collect(), openapi))
 }
 

@@ -7,6 +7,7 @@ use crate::client::Watch;
 use crate::cold::Room;
 use crate::config::{Action, EndpointConfig, path_parameters};
 use crate::failure::{Failure, Kind};
+use crate::guard::DeclaredGuard;
 use crate::kept_request::KeptRequest;
 use crate::large;
 use crate::late_query::{LateQuery, QueryRequest};
@@ -20,10 +21,11 @@ use crate::queries::{PLAN_FIELD, Queries};
 use crate::reading;
 use crate::refusal;
 use crate::service::{Local, PathTexts, Service, Shared};
+use docs::Moment;
 use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterDefault};
 use docs::order::Scalar;
-use docs::sql::{Budget, COMPUTED, Outcome, OwnedValue, Query, QueryError, ROW, SpillSpace, SqlError, Value};
+use docs::sql::{Budget, COMPUTED, Guard, Outcome, OwnedValue, Query, QueryError, ROW, SpillSpace, SqlError, Value};
 use http::{LateReply, Params, Reply, Request, Status};
 use reactor::Loop;
 use std::sync::Arc;
@@ -129,6 +131,8 @@ pub(crate) struct DeclaredQuery {
     declared: Vec<Parameter>,
     /// What fills each slot of the statement.
     slots: Vec<Source>,
+    /// What must give a row in the state that the statement reads.
+    guard: Option<DeclaredGuard>,
     /// It calls date functions, so it is told the time.
     uses_clock: bool,
     one_row: bool,
@@ -148,6 +152,8 @@ enum Source {
     Path(Parameter),
     /// One of the file's `[params]`.
     File(Parameter),
+    /// A column of the guard's row, which is known when the statement runs.
+    Guard(usize),
 }
 
 impl DeclaredQuery {
@@ -164,7 +170,13 @@ impl DeclaredQuery {
                 Some(limit) => query.with_limit(*limit),
                 None => query,
             };
-            let sources = query.parameters().iter().map(|name| source(name, endpoint, file, catalog));
+            let guard = endpoint.guard.as_ref().map(|guard| DeclaredGuard::prepare(guard, file, catalog));
+            let guard = guard.transpose()?;
+            let of_guard = |name: &str| guard.as_ref().and_then(|guard| guard.column(name)).map(Source::Guard);
+            let sources = query.parameters().iter().map(|name| {
+                let found = source(name, endpoint, file, catalog);
+                found.or_else(|problem| of_guard(name).ok_or(problem))
+            });
             let slots = sources.collect::<Result<Vec<Source>, String>>()?;
             let pages = page.map(|page| Pages::prepare(sql, page, catalog)).transpose();
             let pages = pages.map_err(|error| error.to_string())?.map(Box::new);
@@ -177,6 +189,7 @@ impl DeclaredQuery {
                 query,
                 declared: endpoint.params.clone(),
                 slots,
+                guard,
                 one_row: *one_row,
                 habits: Habits::default(),
                 behind: before.iter().map(|_| b'}').collect(),
@@ -211,7 +224,7 @@ impl DeclaredQuery {
                     }
                     Some(Source::File(parameter)) => Some(params::default_of(parameter)),
                     Some(Source::Path(parameter)) => params::of_path(parameter, params, text).ok(),
-                    None => None,
+                    Some(Source::Guard(_)) | None => None,
                 };
                 // The range begins there or later; and who says what is wrong is the run.
                 let Some(value) = value else { break };
@@ -245,10 +258,17 @@ impl DeclaredQuery {
             Some(Err(failure)) if unread.is_some() => return self.fail_late(service, failure, unread, reply),
             Some(Err(failure)) => return service.fail(&failure, reply),
         };
+        let guard = match self.guard.as_ref().map(|guard| guard.of(request)).transpose() {
+            Ok(guard) => guard,
+            Err(failure) => return service.fail(&failure, reply),
+        };
+        let asks = |page, now_ms, unread| {
+            self.asked((service, request), (values.as_slice(), page), now_ms, (guard.clone(), unread))
+        };
         if request.names_media() && !self.one_row {
             let shape = Shape::of_accept(request);
             if shape != Shape::Json && page.is_none() {
-                let asked = self.asked((service, request), (values.as_slice(), None), self.now_ms(), unread);
+                let asked = asks(None, self.now_ms(), unread);
                 return self.hand_over(service, asked, reply);
             } else if shape != Shape::Json {
                 return service.fail(&paging::not_json(), reply);
@@ -256,8 +276,7 @@ impl DeclaredQuery {
         }
         let habit = Habit::of(values.as_slice());
         if self.habits.is_long(habit, lp) && unread.is_none() {
-            let asked = self.asked((service, request), (values.as_slice(), page), self.now_ms(), None);
-            return self.hand_over(service, asked, reply);
+            return self.hand_over(service, asks(page, self.now_ms(), None), reply);
         }
         let time = LoopTime::new(lp);
         let is_over = || time.is_over();
@@ -272,12 +291,11 @@ impl DeclaredQuery {
         let ran = if unread.is_some() {
             Err(Ended::Query(QueryError::Store(store::Error::NotInMemory)))
         } else {
-            self.run(session, (values.as_slice(), page.as_ref()), scratch, &budget, out)
+            self.run(session, (values.as_slice(), page.as_ref(), guard.as_ref()), scratch, &budget, out)
         };
         match ran {
             Err(Ended::Query(QueryError::Store(store::Error::NotInMemory))) => {
-                let asked = self.asked((service, request), (values.as_slice(), page), budget.now_ms, unread);
-                self.answer_cold(service, asked, reply);
+                self.answer_cold(service, asks(page, budget.now_ms, unread), reply);
                 reading::count_cold(service, cold);
             }
             Ok(outcome) => {
@@ -299,13 +317,11 @@ impl DeclaredQuery {
                 out.clear();
                 self.habits.set_long(habit, lp);
                 service.queries.count_left_loop();
-                let asked = self.asked((service, request), (values.as_slice(), page), budget.now_ms, None);
-                self.hand_over(service, asked, reply);
+                self.hand_over(service, asks(page, budget.now_ms, None), reply);
             }
             Err(ended) if ended.is_of_reload() => {
                 out.clear();
-                let asked = self.asked((service, request), (values.as_slice(), page), budget.now_ms, None);
-                self.hand_over(service, asked, reply);
+                self.hand_over(service, asks(page, budget.now_ms, None), reply);
             }
             Err(ended) => service.fail(&ended.failure(), reply),
         }
@@ -318,10 +334,29 @@ impl DeclaredQuery {
         (service, request): (&Service, &Request<'_>),
         (values, page): (&[Value<'_>], Option<Page>),
         now_ms: i64,
-        required: Option<Unread>,
+        (guard, required): (Option<Guard>, Option<Unread>),
     ) -> QueryRequest {
         let values = values.iter().map(OwnedValue::new).collect();
-        QueryRequest { kept: KeptRequest::of(service, request), values, page, now_ms, required }
+        QueryRequest { kept: KeptRequest::of(service, request), values, page, guard, now_ms, required }
+    }
+
+    /// The columns of the guard's row, empty without a guard; ends the request where it gives none.
+    pub(crate) fn admit(&self, guard: Option<&Guard>, now: &Moment<'_>) -> Result<Vec<OwnedValue>, Ended> {
+        match (&self.guard, guard) {
+            (None, _) => Ok(Vec::new()),
+            (Some(declared), Some(guard)) => declared.admit(guard, now),
+            // Nobody has asked it: that is no permission.
+            (Some(declared), None) => Err(Ended::Refused(declared.refused())),
+        }
+    }
+
+    /// The statement's values with those of the guard's row.
+    pub(crate) fn filled<'v>(&self, values: &[Value<'v>], row: &'v [OwnedValue]) -> Vec<Value<'v>> {
+        let filled = self.slots.iter().zip(values).map(|(slot, value)| match slot {
+            Source::Guard(column) => row.get(*column).map_or(Value::Null, OwnedValue::value),
+            Source::Request(_) | Source::Path(_) | Source::File(_) => *value,
+        });
+        filled.collect()
     }
 
     /// Has it run on the pool, from its beginning.
@@ -348,7 +383,9 @@ impl DeclaredQuery {
             return Err(paging::not_json());
         }
         let values = values.as_slice().iter().map(OwnedValue::new).collect();
-        let asked = QueryRequest { kept: request.clone(), values, page, now_ms: self.now_ms(), required: None };
+        let (kept, now_ms) = (request.clone(), self.now_ms());
+        // An endpoint with a guard is not asked again: what is kept of a request has not its header fields.
+        let asked = QueryRequest { kept, values, page, guard: None, now_ms, required: None };
         Ok(LateQuery::new(self, service, asked, whole))
     }
 
@@ -382,7 +419,7 @@ impl DeclaredQuery {
     fn page(&self, pages: &Pages, query: &str, values: &[Value<'_>]) -> Result<Page, Failure> {
         let is_given = |slot: &Source| match slot {
             Source::Path(_) => true,
-            Source::File(_) => false,
+            Source::File(_) | Source::Guard(_) => false,
             Source::Request(place) => self.declared.get(*place).is_some_and(|parameter| {
                 let clock = parameter.default == ParameterDefault::Clock;
                 !clock || http::query::pairs(query).any(|(name, _)| name == parameter.name)
@@ -428,13 +465,13 @@ impl DeclaredQuery {
     pub(crate) fn run_whole(
         &self,
         session: &docs::Session,
-        (values, page): (&[OwnedValue], Option<&Page>),
+        (values, page, guard): (&[OwnedValue], Option<&Page>, Option<&Guard>),
         budget: &Budget<'_>,
         queries: &Queries,
     ) -> Result<WholeReply, Ended> {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let mut out = Vec::new();
-        let outcome = self.run(session, (&values, page), &mut docs::sql::Scratch::new(), budget, &mut out)?;
+        let outcome = self.run(session, (&values, page, guard), &mut docs::sql::Scratch::new(), budget, &mut out)?;
         if queries.is_told(&outcome) {
             self.tell(queries, &outcome, (&values, page));
         }
@@ -445,14 +482,14 @@ impl DeclaredQuery {
     pub(crate) fn run_long(
         &self,
         session: &docs::Session,
-        (values, page): (&[OwnedValue], Option<&Page>),
+        (values, page, guard): (&[OwnedValue], Option<&Page>, Option<&Guard>),
         budget: &Budget<'_>,
         queries: &Queries,
         (client, late): (&Watch, Option<&mut LateReply>),
     ) -> Result<Vec<u8>, Ended> {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let (mut out, running) = (Vec::new(), self.habits.begin(Habit::of(&values)));
-        let ran = self.run(session, (&values, page), &mut queries.scratch(), budget, &mut out);
+        let ran = self.run(session, (&values, page, guard), &mut queries.scratch(), budget, &mut out);
         drop(running);
         let (plan, scans) = self.plan_of((&values, page));
         if let Err(ended @ Ended::Query(error)) = &ran
@@ -470,7 +507,7 @@ impl DeclaredQuery {
     fn run(
         &self,
         session: &docs::Session,
-        (values, page): (&[Value<'_>], Option<&Page>),
+        (values, page, guard): (&[Value<'_>], Option<&Page>, Option<&Guard>),
         scratch: &mut docs::sql::Scratch,
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
@@ -478,6 +515,15 @@ impl DeclaredQuery {
         out.clear();
         out.extend_from_slice(&self.before);
         let now = session.now();
+        let (row, filled);
+        let values = match self.guard {
+            None => values,
+            Some(_) => {
+                row = self.admit(guard, &now)?;
+                filled = self.filled(values, &row);
+                &filled
+            }
+        };
         if let Some((pages, page)) = self.pages.as_deref().zip(page) {
             let outcome = pages.write((&now, page), values, scratch, budget, out).map_err(Ended::Query)?;
             now.check_indexes().map_err(|error| Ended::Query(QueryError::Store(error)))?;
@@ -510,6 +556,7 @@ impl DeclaredQuery {
             *value = match slot {
                 Source::Request(place) => value_of(given.get(*place)),
                 Source::File(parameter) => value_of(params::default_of(parameter)),
+                Source::Guard(_) => Value::Null,
                 Source::Path(parameter) => {
                     // A path has no more parameters than there are buffers: the router refuses such routes.
                     let Some(text) = path_texts.next() else { return Err(params::no_such_path(parameter)) };
@@ -554,6 +601,8 @@ pub(crate) type WholeReply = (Vec<u8>, Arc<str>);
 pub(crate) enum Ended {
     Query(QueryError),
     NoRow,
+    /// Its guard gives no row.
+    Refused(Failure),
 }
 
 impl Ended {
@@ -566,6 +615,7 @@ impl Ended {
         match self {
             Ended::Query(error) => refusal::of_query(&error),
             Ended::NoRow => Failure::new(Kind::NotFound, "the query has no row"),
+            Ended::Refused(failure) => failure,
         }
     }
 }

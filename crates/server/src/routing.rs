@@ -233,7 +233,7 @@ fn answer_waiting(service: &Service, waiting: Waiting, outcome: Result<Outcome<'
         Ok(Outcome::Elsewhere) => {
             return match kind {
                 Asker::Declared(precondition) => {
-                    endpoint::read_elsewhere(service, None, (document, precondition), late);
+                    endpoint::read_elsewhere(service, (None, None), (document, precondition), late);
                 }
                 Asker::General(precondition) => documents::read_elsewhere(service, document, precondition, late),
             };

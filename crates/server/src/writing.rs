@@ -8,11 +8,13 @@
 use crate::client::Watch;
 use crate::cold::Sessions;
 use crate::failure::Failure;
+use crate::guard::DeclaredGuard;
 use crate::in_flight::Taken;
 use crate::keys::KeyTold;
 use crate::media::JSON;
 use crate::refusal;
 use crate::service::{Local, Service, Shared};
+use docs::sql::Guard;
 use docs::{Database, LARGE_BYTES, Op, Question, Required, Session, Submission, TakeLong, Write, WriteError, Written};
 use executor::{GivingUp, Refused};
 use http::{LateReply, Reply, Status};
@@ -34,11 +36,14 @@ pub(crate) struct Answer {
     pub(crate) has_tag: bool,
 }
 
+/// A guard, and what it is asked.
+pub(crate) type Asked = (Arc<DeclaredGuard>, Guard);
+
 /// Hands a write over; it is answered when it is durable or refused. What is required must be there then: else 404.
 pub(crate) fn submit(
     service: &Service,
     local: &mut Local,
-    (write, required): (Write, Option<Required>),
+    (write, required, guard): (Write, Option<Required>, Option<Asked>),
     answer: &Answer,
     reply: Reply<'_>,
 ) {
@@ -48,6 +53,7 @@ pub(crate) fn submit(
     };
     let (mut late, over) = later(service, local, &write, reply);
     let (errors, answer) = (Arc::clone(&service.errors), answer.clone());
+    let (declared, guard) = guard.unzip();
     let done = move |outcome: Result<Written, WriteError>| {
         drop(taken);
         if let Ok(written) = &outcome
@@ -63,10 +69,14 @@ pub(crate) fn submit(
                     told.send(late, answer.status, body, &written.key);
                 }
             },
-            Err(error) => refusal::refuse(&errors, late, &refusal::of_write(&error)),
+            Err(error) => {
+                let guard = declared.filter(|_| error == WriteError::Unguarded);
+                let failure = guard.map_or_else(|| refusal::of_write(&error), |guard| guard.refused());
+                refusal::refuse(&errors, late, &failure);
+            }
         }
     };
-    hand_over(service, local, Submission { write, required, over, long: None, done: Box::new(done) });
+    hand_over(service, local, Submission { write, guard, required, over, long: None, done: Box::new(done) });
 }
 
 /// The late reply to a write, and what a long check asks: whether its client has left or the server has stopped. Only of a client

@@ -24,6 +24,7 @@ mod expiry;
 mod flowing;
 mod fuzz_config;
 mod general;
+mod guards;
 mod large;
 mod large_writes;
 mod metrics;

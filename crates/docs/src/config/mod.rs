@@ -45,7 +45,7 @@ pub use table::{Item, Table};
 pub use view::ViewConfig;
 
 /// The sections of a file.
-pub const SECTIONS: [&str; 7] = ["collections", "views", "params", "endpoints", "errors", "server", "tokens"];
+pub const SECTIONS: [&str; 8] = ["collections", "views", "params", "guards", "endpoints", "errors", "server", "tokens"];
 /// Names of sections kept for later.
 pub const SECTIONS_LATER: [&str; 1] = ["auth"];
 /// Most declared parameters of a file, and of an endpoint.

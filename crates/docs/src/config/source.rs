@@ -43,9 +43,14 @@ impl<'t> Source<'t> {
         document.into_inner()
     }
 
-    /// Notes a mistake at a place of the text.
+    /// Notes a mistake at a place of the text. What is told there already is not told again: what several parts of a file share is
+    /// read for each.
     pub fn mistake(&self, at: Range<usize>, what: impl Into<String>, allowed: impl Into<String>) {
         let mut found = self.mistakes.borrow_mut();
+        let (what, allowed) = (what.into(), allowed.into());
+        if found.list.iter().any(|(known, mistake)| *known == at.start && mistake.what == what) {
+            return;
+        }
         // The place is searched for those alone that are reported: each search reads the file up to there.
         if found.list.len() == MISTAKES_MAX {
             found.more += 1;
@@ -53,7 +58,7 @@ impl<'t> Source<'t> {
         }
         let (line, column) = self.place(at.start);
         let file = self.path.display().to_string();
-        let mistake = Mistake { file, line, column, what: what.into(), allowed: allowed.into() };
+        let mistake = Mistake { file, line, column, what, allowed };
         found.list.push((at.start, mistake));
     }
 

@@ -46,6 +46,7 @@ mod format;
 mod functions;
 pub(crate) mod grouping;
 mod groups;
+mod guard;
 mod inner;
 mod join_order;
 mod json;
@@ -109,6 +110,7 @@ pub use error::{
     SqlError, SqlErrorKind, TEXT_BYTES_MAX, TO_WRITE,
 };
 pub(crate) use error::{IntegerOverflow, Unbuilt};
+pub use guard::{GUARD_ROWS_MAX, Guard};
 pub(crate) use large::LargeRun;
 pub use means::Means;
 pub(crate) use modify::{Action, KeptRows};

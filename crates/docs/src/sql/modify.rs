@@ -22,7 +22,7 @@ use super::row::as_key;
 use super::run::Scratch;
 use super::sink::{JsonRows, NoRows, RowSink, write_field};
 use super::sort;
-use super::value::{Field, Value, of_json};
+use super::value::{Field, OwnedValue, Value, of_json};
 use super::workspace::Workspace;
 use super::{json, parse, resolve};
 use crate::catalog::{Catalog, FieldKind};
@@ -161,6 +161,22 @@ impl KeptRows {
 
     pub(crate) fn count(&self) -> usize {
         self.ends.len()
+    }
+
+    /// So many columns of the first row, NULL for those that are not wanted.
+    pub(crate) fn first(
+        &self,
+        columns: usize,
+        is_wanted: impl Fn(usize) -> bool,
+        workspace: Workspace<'_>,
+    ) -> Result<Option<Vec<OwnedValue>>, QueryError> {
+        let Some(mut row) = self.rows().next() else { return Ok(None) };
+        let values = (0..columns).map(|column| match sort::take_field(&mut row) {
+            _ if !is_wanted(column) => Ok(OwnedValue::Null),
+            Field::Value(value) => Ok(OwnedValue::new(&value)),
+            Field::Json(json) => Ok(OwnedValue::new(&of_json(json, workspace)?)),
+        });
+        values.collect::<Result<_, QueryError>>().map(Some)
     }
 
     pub(crate) fn clear(&mut self) {

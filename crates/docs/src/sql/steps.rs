@@ -422,15 +422,9 @@ impl Step {
     /// The columns of the first row that later steps use.
     fn handed_on(&self, rows: &KeptRows) -> Result<Vec<OwnedValue>, QueryError> {
         let Some(last) = self.handed_on.iter().max() else { return Ok(Vec::new()) };
-        let Some(mut row) = rows.rows().next() else { return Ok(Vec::new()) };
         let (arena, meter) = (Bump::new(), Meter::unbounded());
-        (0..=*last)
-            .map(|column| match sort::take_field(&mut row) {
-                _ if !self.handed_on.contains(&column) => Ok(OwnedValue::Null),
-                Field::Value(value) => Ok(OwnedValue::new(&value)),
-                Field::Json(json) => Ok(OwnedValue::new(&of_json(json, Workspace::new(&arena, &meter))?)),
-            })
-            .collect()
+        let first = rows.first(*last + 1, |column| self.handed_on.contains(&column), Workspace::new(&arena, &meter));
+        first.map(Option::unwrap_or_default)
     }
 }
 

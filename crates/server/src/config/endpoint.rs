@@ -1,5 +1,6 @@
 //! `[[endpoints]]`: a route and one action.
 
+use super::guard::GuardConfig;
 use super::steps::{self, StepConfig};
 use super::token::check_scope;
 pub use crate::paging::PageConfig;
@@ -12,9 +13,9 @@ use http::Method;
 use std::sync::Arc;
 
 const ACTIONS: [&str; 7] = ["get", "insert", "update", "replace", "delete", "query", "steps"];
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "route", "get", "insert", "update", "replace", "delete", "query", "steps", "require", "params", "body", "result",
-    "wrap", "sort", "page", "reply", "status", "limit", "allow", "scope",
+    "wrap", "sort", "page", "reply", "status", "limit", "allow", "scope", "guard",
 ];
 /// Names kept for later.
 const LATER: [&str; 1] = ["auth"];
@@ -60,6 +61,8 @@ pub struct EndpointConfig {
     pub pattern: String,
     /// What the token of a request must allow; without it anyone may call the endpoint.
     pub scope: Option<String>,
+    /// What must give a row before anything is done. Of steps it is the first one as well.
+    pub guard: Option<Arc<GuardConfig>>,
     /// What it does.
     pub action: Action,
     /// A document that must exist, else 404 before the parameters are looked at.
@@ -148,7 +151,7 @@ pub struct Target {
 
 impl EndpointConfig {
     /// Reads one entry of the list; what is wrong is noted, and a wrong entry left out.
-    pub(crate) fn read(item: &Item<'_>, collections: &[String]) -> Option<EndpointConfig> {
+    pub(crate) fn read(item: &Item<'_>, collections: &[String], guards: &[Arc<GuardConfig>]) -> Option<EndpointConfig> {
         let table = item.table()?;
         table.check_keys(&KEYS, &LATER);
         // Whatever is wrong with one part, the others are read, too: all that is wrong is told at once.
@@ -178,8 +181,22 @@ impl EndpointConfig {
         let body = table.get("body").and_then(|item| read_body(&item, pattern, &params));
         let status = table.get("status").and_then(|item| item.integer(200..=299));
         let scope = scope(&table, route.as_ref().map_or(Method::Get, |(method, _)| *method));
+        let guard = table.get("guard").and_then(|item| GuardConfig::named(&item, guards).zip(Some(item)));
+        let params = match &guard {
+            Some((guard, item)) => with_guards(params, guard, (pattern, body.as_deref()), item),
+            None => params,
+        };
+        let guard = guard.map(|(guard, _)| guard);
         let ((method, pattern), (action, span)) = (route?, action?);
+        let action = match (&guard, action) {
+            (Some(guard), Action::Steps { mut steps, one_row, wrap }) => {
+                steps.insert(0, guard.step());
+                Action::Steps { steps, one_row, wrap }
+            }
+            (_, action) => action,
+        };
         Some(EndpointConfig {
+            guard,
             route: format!("{} {pattern}", method.name()),
             method,
             pattern,
@@ -247,6 +264,29 @@ impl EndpointConfig {
         };
         sort.iter().map(one).collect()
     }
+}
+
+/// An endpoint's parameters, with those of its guard: one name means the same in the guard and in the endpoint's statements.
+fn with_guards(
+    mut params: Vec<Parameter>,
+    guard: &GuardConfig,
+    (pattern, body): (&str, Option<&docs::Body>),
+    item: &Item<'_>,
+) -> Vec<Parameter> {
+    for own in &guard.params {
+        let of_path = path_parameters(pattern).any(|name| name == own.name);
+        let is_other = of_path || body.is_some_and(|body| body.names().any(|name| name == own.name));
+        match params.iter().find(|known| known.name == own.name) {
+            None if !is_other => params.push(own.clone()),
+            Some(known) if known == own => {}
+            _ => {
+                let what =
+                    format!("the guard `{}` has a parameter `{}`, and the endpoint another", guard.name, own.name);
+                item.mistake(what, "another name");
+            }
+        }
+    }
+    params
 }
 
 /// `allow = "token"` with `scope`, which is `read` for GET and `write` for the others where the file does not say.

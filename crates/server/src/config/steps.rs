@@ -9,7 +9,7 @@ const KEYS: [&str; 4] = ["sql", "expect", "else", "detail"];
 /// The status where an expectation does not hold and `else` says nothing.
 const OTHERWISE: u16 = 409;
 /// Bytes of a `detail`.
-const DETAIL_BYTES_MAX: usize = 1024;
+pub(super) const DETAIL_BYTES_MAX: usize = 1024;
 
 /// One step, as written; its SQL is not prepared yet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -228,7 +228,8 @@ fn submit(
             Err(error) => refusal::refuse(&ErrorRules::default(), late, &refusal::of_write(&error)),
         }
     };
-    writing::hand_over(service, local, Submission { write, required: None, over, long: None, done: Box::new(told) });
+    let submission = Submission { write, guard: None, required: None, over, long: None, done: Box::new(told) };
+    writing::hand_over(service, local, submission);
 }
 
 /// 201 for a new document, 200 for a changed one; its change number as the tag. The body is the key, where it was made here.

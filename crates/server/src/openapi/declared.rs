@@ -4,7 +4,7 @@ use super::schemas::{
     column_schema, key_schema, named, page_parameters, parameter_schema, schema_of, schema_text, sort_parameter,
 };
 use super::{Columns, Schemas, failure, failures, token};
-use crate::config::{Action, EndpointConfig, ServiceConfig, Target, path_parameters};
+use crate::config::{Action, EndpointConfig, ServiceConfig, StepConfig, Target, path_parameters};
 use crate::failure::Kind;
 use crate::media::Shape;
 use crate::paging::{AFTER, ITEMS};
@@ -83,7 +83,7 @@ impl Described<'_> {
             Action::Query { page: Some(_), .. } => "Answers with one page of a query's rows.".to_owned(),
             Action::Query { one_row: true, .. } => "Answers with the first row of a query.".to_owned(),
             Action::Query { .. } => "Answers with the rows of a query.".to_owned(),
-            Action::Steps { steps, .. } if steps.len() == 1 => "Runs one statement.".to_owned(),
+            Action::Steps { steps, .. } if self.statements(steps) == 1 => "Runs one statement.".to_owned(),
             Action::Steps { .. } => "Runs several statements in one transaction: all of them, or none.".to_owned(),
         };
         if let Some(Target { collection, parameter }) = &self.endpoint.require {
@@ -92,7 +92,15 @@ impl Described<'_> {
         if let Some(scope) = &self.endpoint.scope {
             text += &format!(" The token must allow `{scope}`.");
         }
+        if let Some(guard) = &self.endpoint.guard {
+            text += &format!(" The guard `{}` must admit the request.", guard.name);
+        }
         text
+    }
+
+    /// How many statements steps are, without the guard.
+    fn statements(&self, steps: &[StepConfig]) -> usize {
+        steps.len() - usize::from(self.endpoint.guard.is_some())
     }
 
     /// What it does, the schema of its body, and status and schema of its reply.
@@ -132,7 +140,7 @@ impl Described<'_> {
                 ("Rows of a query".to_owned(), None, (200, self.rows(*one_row, wrap.as_deref(), schemas)))
             }
             Action::Steps { one_row, wrap, steps } => {
-                let summary = match steps.len() {
+                let summary = match self.statements(steps) {
                     1 => "One statement".to_owned(),
                     count => format!("{count} statements in one transaction"),
                 };
@@ -270,6 +278,9 @@ impl Described<'_> {
         }
         if path_parameters(&endpoint.pattern).next().is_some() {
             add(rules.status(Kind::NotFound).0, "there is no such document");
+        }
+        if let Some(guard) = &endpoint.guard {
+            add(guard.otherwise, &guard.detail);
         }
         if let Some(scope) = &endpoint.scope {
             add(401, "no token, or a wrong one");
