@@ -5,6 +5,7 @@
 //! versions are ordinary tests.
 
 mod bench;
+mod book;
 mod browser;
 mod campaign;
 mod charts;
@@ -37,6 +38,12 @@ const TASKS: &[Task] = &[
         usage: "http|latency|writes|feed|import|memory|json|client|store|large|query|adhoc|change",
         about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick; `change --before REVISION` beside an earlier revision",
         run: bench::run,
+    },
+    Task {
+        name: "book",
+        usage: "",
+        about: "the pages of docs/ as a book in target/book (mdBook, built into target/tools where it is missing)",
+        run: book::run,
     },
     Task {
         name: "browser",
