@@ -386,6 +386,32 @@ fn a_server_that_is_not_trusted_or_has_another_name_fails_the_handshake_with_a_t
 }
 
 #[test]
+fn a_server_may_require_a_certificate_that_its_roots_have_issued() {
+    let (ours, of_client, other) = (pair(NAME), pair("client.test"), pair("other.test"));
+    let [certificate, key, roots] = [&ours.certificate, &ours.key, &of_client.certificate].map(|pem| pem.as_bytes());
+    let tls = TlsServer::from_pem_with_client_roots(certificate, key, roots, &["echo"]).unwrap();
+    let server = serve(loops(1), tls, Making::each(|_, _| Box::new(Echo)));
+    let client = Reactor::new(loops(1)).unwrap().start().unwrap();
+    let showing = |pair: &Pair| {
+        let tls = ours.client(NAME).with_certificate(pair.certificate.as_bytes(), pair.key.as_bytes()).unwrap();
+        ask(&client, server.address, tls, 1)
+    };
+    assert_eq!(showing(&of_client).recv_timeout(PATIENCE).unwrap(), "1 bytes");
+    // Under TLS 1.3 the client learns of it by an alert behind its own handshake.
+    for (refused, alert) in [
+        (showing(&other), "received fatal alert"),
+        (ask(&client, server.address, ours.client(NAME), 1), "CertificateRequired"),
+    ] {
+        let text = refused.recv_timeout(PATIENCE).unwrap();
+        assert!(text.contains(alert), "{text}");
+    }
+    assert_eq!(server.running.metrics().sum(|l| l.handshakes_failed), 2);
+    client.drain(Duration::ZERO);
+    client.join().unwrap();
+    server.stop();
+}
+
+#[test]
 fn a_server_that_never_answers_a_hello_is_given_up_after_the_time_for_it() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = Reactor::new(loops(1)).unwrap().start().unwrap();

@@ -2,14 +2,20 @@
 //!
 //! Both are made from PEM text. A [`TlsServer`] is shared by its listeners' loops, and gets another certificate while they run:
 //! handshakes from then on use it, and open connections go on as they are.
+//!
+//! A server may require certificates of its clients: then a handshake without one that the server's roots have issued fails. A client has a
+//! certificate if it is given one, and shows it to servers that ask.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// Time for a handshake, unless another is set.
@@ -51,36 +57,86 @@ pub struct TlsServer(Arc<Server>);
 
 struct Server {
     /// Replaced as a whole. Locked once for each accepted connection, which costs a thousandth of its handshake.
-    config: Mutex<Arc<ServerConfig>>,
+    in_force: Mutex<InForce>,
     protocols: Vec<Vec<u8>>,
     handshake_max: Duration,
+}
+
+/// What handshakes use from now on.
+#[derive(Clone)]
+struct InForce {
+    config: Arc<ServerConfig>,
+    /// Checks the certificates of clients, where they must have one.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 impl TlsServer {
     /// From PEM: a certificate with those of its issuers behind it, and its private key (PKCS #8, PKCS #1 or SEC 1). `protocols`
     /// are offered by ALPN, the preferred one first; a client that offers only others is refused.
     pub fn from_pem(certificate: &[u8], key: &[u8], protocols: &[&str]) -> Result<Self, TlsError> {
+        Self::new(certificate, key, None, protocols)
+    }
+
+    /// The same, and clients must have a certificate that one of these roots has issued, in PEM.
+    pub fn from_pem_with_client_roots(
+        certificate: &[u8],
+        key: &[u8],
+        client_roots: &[u8],
+        protocols: &[&str],
+    ) -> Result<Self, TlsError> {
+        Self::new(certificate, key, Some(client_verifier(client_roots)?), protocols)
+    }
+
+    fn new(
+        certificate: &[u8],
+        key: &[u8],
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+        protocols: &[&str],
+    ) -> Result<Self, TlsError> {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let config = Mutex::new(server_config(certificate, key, &protocols)?);
-        Ok(Self(Arc::new(Server { config, protocols, handshake_max: HANDSHAKE_MAX })))
+        let in_force = Mutex::new(InForce::new(certificate, key, clients, &protocols)?);
+        Ok(Self(Arc::new(Server { in_force, protocols, handshake_max: HANDSHAKE_MAX })))
     }
 
     /// The same with another time for a handshake, from accept to its end.
     pub fn with_handshake_max(self, handshake_max: Duration) -> Self {
-        let server = &self.0;
-        let (config, protocols) = (Mutex::new(self.config()), server.protocols.clone());
-        Self(Arc::new(Server { config, protocols, handshake_max }))
+        let (in_force, protocols) = (Mutex::new(self.in_force()), self.0.protocols.clone());
+        Self(Arc::new(Server { in_force, protocols, handshake_max }))
     }
 
-    /// Has later handshakes use another certificate. Where it cannot be used, nothing changes.
+    /// Has later handshakes use another certificate; what is required of clients stays. Where it cannot be used, nothing changes.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), TlsError> {
-        let config = server_config(certificate, key, &self.0.protocols)?;
-        *self.0.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
+        self.put_in_force(certificate, key, self.in_force().clients)
+    }
+
+    /// Has later handshakes use another certificate, and require one of clients that these roots have issued. Where one of them cannot be
+    /// used, nothing changes.
+    pub fn replace_with_client_roots(
+        &self,
+        certificate: &[u8],
+        key: &[u8],
+        client_roots: &[u8],
+    ) -> Result<(), TlsError> {
+        self.put_in_force(certificate, key, Some(client_verifier(client_roots)?))
+    }
+
+    fn put_in_force(
+        &self,
+        certificate: &[u8],
+        key: &[u8],
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> Result<(), TlsError> {
+        let in_force = InForce::new(certificate, key, clients, &self.0.protocols)?;
+        *self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner) = in_force;
         Ok(())
     }
 
+    fn in_force(&self) -> InForce {
+        self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0.config.lock().unwrap_or_else(PoisonError::into_inner))
+        self.in_force().config
     }
 
     pub(crate) fn handshake_max(&self) -> Duration {
@@ -94,22 +150,55 @@ impl fmt::Debug for TlsServer {
     }
 }
 
-fn server_config(certificate: &[u8], key: &[u8], protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
+impl InForce {
+    fn new(
+        certificate: &[u8],
+        key: &[u8],
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+        protocols: &[Vec<u8>],
+    ) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
+        let builder = builder.map_err(|error| TlsError::Key(error.to_string()))?;
+        let builder = match &clients {
+            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
+            None => builder.with_no_client_auth(),
+        };
+        let own = certified_key(certificate, key, &provider)?;
+        let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
+        config.alpn_protocols = protocols.to_vec();
+        // Sessions are resumed by tickets, which clients keep: the server remembers none of them.
+        config.ticketer = ring::Ticketer::new().map_err(|error| TlsError::Key(error.to_string()))?;
+        config.send_tls13_tickets = 1;
+        Ok(Self { config: Arc::new(config), clients })
+    }
+}
+
+/// A certificate with its private key, checked to be of one pair.
+fn certified_key(certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
     let chain = certificates(certificate).map_err(TlsError::Certificate)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| TlsError::Key(error.to_string()))?;
-    let provider = Arc::new(ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| TlsError::Key(error.to_string()))?.with_no_client_auth();
-    let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
+    CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => TlsError::Mismatch,
         rustls::Error::InvalidCertificate(what) => TlsError::Certificate(what.to_string()),
         other => TlsError::Key(other.to_string()),
-    })?;
-    config.alpn_protocols = protocols.to_vec();
-    // Sessions are resumed by tickets, which clients keep: the server remembers none of them.
-    config.ticketer = ring::Ticketer::new().map_err(|error| TlsError::Key(error.to_string()))?;
-    config.send_tls13_tickets = 1;
-    Ok(Arc::new(config))
+    })
+}
+
+/// What a client's certificate must have been issued by.
+fn client_verifier(roots: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(root_store(roots)?), provider).build();
+    verifier.map_err(|error| TlsError::Roots(error.to_string()))
+}
+
+/// The trusted certificates of a PEM text.
+fn root_store(pem: &[u8]) -> Result<RootCertStore, TlsError> {
+    let mut trusted = RootCertStore::empty();
+    for root in certificates(pem).map_err(TlsError::Roots)? {
+        trusted.add(root).map_err(|error| TlsError::Roots(error.to_string()))?;
+    }
+    Ok(trusted)
 }
 
 /// The certificates of a PEM text, one at least.
@@ -131,16 +220,21 @@ impl TlsClient {
     /// Trusts the certificates of a PEM text and what they have issued, and expects a peer of this name: a DNS name or an IP
     /// address. `protocols` are offered by ALPN.
     pub fn from_pem(roots: &[u8], name: &str, protocols: &[&str]) -> Result<Self, TlsError> {
-        let mut trusted = RootCertStore::empty();
-        for root in certificates(roots).map_err(TlsError::Roots)? {
-            trusted.add(root).map_err(|error| TlsError::Roots(error.to_string()))?;
-        }
+        let trusted = root_store(roots)?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let builder = builder.map_err(|error| TlsError::Roots(error.to_string()))?;
         let mut config = builder.with_root_certificates(trusted).with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         Ok(Self { config: Arc::new(config), name: server_name(name)?, handshake_max: HANDSHAKE_MAX })
+    }
+
+    /// The same with a certificate of its own, in PEM as a server's, which servers that require one are shown.
+    pub fn with_certificate(self, certificate: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        let own = certified_key(certificate, key, &ring::default_provider())?;
+        let mut config = ClientConfig::clone(&self.config);
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(own));
+        Ok(Self { config: Arc::new(config), ..self })
     }
 
     /// The same for a peer of another name.
@@ -212,6 +306,28 @@ mod tests {
         assert!(Arc::ptr_eq(&before, &server.config()));
         server.replace(certificate.as_bytes(), key.as_bytes()).unwrap();
         assert!(!Arc::ptr_eq(&before, &server.config()));
+    }
+
+    #[test]
+    fn what_is_required_of_clients_stays_when_the_certificate_alone_is_replaced() {
+        let ((certificate, key), (other, other_key)) = (pair("a.test"), pair("b.test"));
+        let [certificate, key, other, other_key] = [&certificate, &key, &other, &other_key].map(|pem| pem.as_bytes());
+        assert!(matches!(TlsServer::from_pem_with_client_roots(certificate, key, key, &[]), Err(TlsError::Roots(_))));
+        let server = TlsServer::from_pem_with_client_roots(certificate, key, other, &[]).unwrap();
+        server.replace(other, other_key).unwrap();
+        assert!(server.in_force().clients.is_some());
+        assert!(matches!(server.replace_with_client_roots(certificate, key, b""), Err(TlsError::Roots(_))));
+        server.replace_with_client_roots(certificate, key, certificate).unwrap();
+    }
+
+    #[test]
+    fn a_client_s_own_certificate_is_checked_as_a_server_s_is() {
+        let ((certificate, key), (_, other_key)) = (pair("a.test"), pair("b.test"));
+        let client = TlsClient::from_pem(certificate.as_bytes(), "a.test", &[]).unwrap();
+        let with = |key: &str| client.clone().with_certificate(certificate.as_bytes(), key.as_bytes()).map(drop);
+        assert_eq!(with(&key), Ok(()));
+        assert_eq!(with(&other_key), Err(TlsError::Mismatch));
+        assert!(matches!(with(""), Err(TlsError::Key(_))));
     }
 
     #[test]
