@@ -124,6 +124,39 @@ fn what_differs_is_found_by_its_key() {
     assert_eq!(reshard.verify(&mut |_| {}).unwrap().differing_keys, 2);
 }
 
+/// Connections that a server has accepted so far.
+fn accepted(settings: &Settings) -> u64 {
+    let info: String = Client::new(settings.clone()).command(("INFO", "stats")).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap();
+    line.parse().unwrap()
+}
+
+#[test]
+fn a_comparison_makes_no_connections_for_single_keys() {
+    let Some(servers) = Servers::start() else { return };
+    let (plan, stop) = (servers.plan(0, false), AtomicBool::new(false));
+    fill(&mut Client::new(plan.source.clone()), 500);
+    let settings = || std::iter::once(&plan.source).chain(&plan.nodes);
+    let before: Vec<u64> = settings().map(accepted).collect();
+    // The nodes are empty: every key differs.
+    assert_eq!(Reshard::new(plan.clone(), &stop).verify(&mut |_| {}).unwrap().differing_keys, 500);
+    for (settings, before) in settings().zip(before) {
+        let made = accepted(settings) - before;
+        assert!(made <= 5, "{made} connections");
+    }
+}
+
+#[test]
+fn the_search_for_extra_keys_ends_with_a_stop() {
+    let Some(servers) = Servers::start() else { return };
+    let (plan, stop) = (servers.plan(0, false), AtomicBool::new(false));
+    // The source's one key is compared, and nothing is left before the search.
+    Client::new(plan.source.clone()).command::<()>(("SET", "one", 1)).unwrap();
+    Client::new(plan.nodes[0].clone()).command::<()>(("SET", "more", 1)).unwrap();
+    let verified = Reshard::new(plan, &stop).verify(&mut |_| stop.store(true, Ordering::Relaxed));
+    assert!(matches!(verified, Err(ReshardError::Stopped)), "{verified:?}");
+}
+
 #[test]
 fn a_node_that_is_not_there_and_a_stop_are_told() {
     let Some(mut servers) = Servers::start() else { return };

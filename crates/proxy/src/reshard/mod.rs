@@ -8,7 +8,7 @@
 //! - A key that is copied again replaces itself, so a run that was stopped is run again from its beginning.
 //! - Where a node refuses what the source has dumped (the formats of their versions differ), the value is copied by the commands of its
 //!   type ([`by_type`]).
-//! - [`Reshard::verify`] compares every key, and finds keys that the source does not have.
+//! - [`Reshard::verify`] compares every key, and finds keys that the source does not have; it ends at a stop, too.
 //! - [`Reshard::follow`] copies what changes meanwhile, and says in its text which guarantee that gives.
 //!
 //! Memory: chunks aim at [`CHUNK_BYTES`], three for each node at most; a single value may be larger.
@@ -121,9 +121,7 @@ impl<'s> Reshard<'s> {
     ) -> Result<(), ReshardError> {
         let mut keys = keys.into_iter().peekable();
         while keys.peek().is_some() {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(ReshardError::Stopped);
-            }
+            self.check_stop()?;
             let chunk: Vec<Vec<u8>> = keys.by_ref().take(source.chunk_keys()).collect();
             let read = chunk.len() as u64;
             let changes = if self.plan.by_type { Change::by_type(chunk) } else { source.dump(chunk)? };
@@ -132,6 +130,11 @@ impl<'s> Reshard<'s> {
             told(read, bytes);
         }
         Ok(())
+    }
+
+    /// [`ReshardError::Stopped`] once the stop is set.
+    fn check_stop(&self) -> Result<(), ReshardError> {
+        if self.stop.load(Ordering::Relaxed) { Err(ReshardError::Stopped) } else { Ok(()) }
     }
 
     /// Runs `work` with a writer for each node; ends when all that was handed over is written.

@@ -3,8 +3,6 @@
 //! Equal dumps are equal values. Dumps of equal values may differ (sets and hashes have no order, versions have formats), so where they
 //! do, the values themselves are compared. A key that changes while it is compared is compared once more.
 
-use std::sync::atomic::Ordering;
-
 use resp::{Client, Pipeline, Settings, Value};
 
 use super::source::{Change, Content, Expiry, Source};
@@ -53,60 +51,24 @@ impl Verified {
     }
 }
 
-impl Reshard<'_> {
-    /// Compares every key, its value and its time to live.
-    ///
-    /// # Errors
-    /// The source or a node is not reached, or refuses; [`ReshardError::Stopped`].
-    pub fn verify(&self, told: &mut dyn FnMut(u64)) -> Result<Verified, ReshardError> {
-        let mut source = Source::new(&self.plan.source);
-        let mut nodes: Vec<Source> = self.plan.nodes.iter().map(Source::new).collect();
-        let (mut found, mut cursor) = (Verified::default(), Some(0));
-        while let Some(at) = cursor {
-            let (next, keys) = source.scan(at)?;
-            cursor = (next != 0).then_some(next);
-            for chunk in keys.chunks(source.chunk_keys().max(1)) {
-                if self.stop.load(Ordering::Relaxed) {
-                    return Err(ReshardError::Stopped);
-                }
-                self.compare(&mut source, &mut nodes, chunk, &mut found)?;
-                told(chunk.len() as u64);
-            }
-        }
-        found.extra_keys = self.each_extra_key(|_, _| Ok(()))?;
-        Ok(found)
+/// A node that is compared: its connections last for the whole comparison, however many keys differ.
+struct Compared<'s> {
+    settings: &'s Settings,
+    /// Reads chunks of dumps.
+    dumps: Source,
+    /// Reads the values of single keys.
+    values: Client,
+}
+
+impl<'s> Compared<'s> {
+    fn new(settings: &'s Settings) -> Compared<'s> {
+        Compared { settings, dumps: Source::new(settings), values: Client::new(settings.clone()) }
     }
 
-    fn compare(
-        &self,
-        source: &mut Source,
-        nodes: &mut [Source],
-        keys: &[Vec<u8>],
-        found: &mut Verified,
-    ) -> Result<(), ReshardError> {
-        found.keys += keys.len() as u64;
-        let mut by_node: Vec<Vec<Change>> = nodes.iter().map(|_| Vec::new()).collect();
-        for change in source.dump(keys.to_vec())? {
-            by_node[self.plan.placement.node(&change.key, 0)].push(change);
-        }
-        for ((settings, node), changes) in self.plan.nodes.iter().zip(nodes).zip(by_node) {
-            let keys = changes.iter().map(|change| change.key.clone()).collect();
-            let there = node.dump(keys).map_err(|error| error.at(settings))?;
-            for (here, there) in changes.iter().zip(&there) {
-                if differs(&here.content, &there.content)
-                    && let Some(how) = self.difference_of_values(settings, &here.key)?
-                {
-                    found.add(&here.key, how);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads a key on both sides by the commands of its type.
-    fn difference_of_values(&self, node: &Settings, key: &[u8]) -> Result<Option<&'static str>, ReshardError> {
-        let here = read(&mut Client::new(self.plan.source.clone()), key).map_err(ReshardError::Source)?;
-        let there = read(&mut Client::new(node.clone()), key).map_err(|error| ReshardError::of_node(node, error))?;
+    /// Reads a key on both sides by the commands of its type: from the source, and here.
+    fn difference_of_values(&mut self, source: &mut Client, key: &[u8]) -> Result<Option<&'static str>, ReshardError> {
+        let here = read(source, key).map_err(ReshardError::Source)?;
+        let there = read(&mut self.values, key).map_err(|error| ReshardError::of_node(self.settings, error))?;
         Ok(match (here, there) {
             (None, None) => None,
             // It expires between one look and the other.
@@ -120,9 +82,61 @@ impl Reshard<'_> {
             _ => None,
         })
     }
+}
+
+impl Reshard<'_> {
+    /// Compares every key, its value and its time to live.
+    ///
+    /// # Errors
+    /// The source or a node is not reached, or refuses; [`ReshardError::Stopped`].
+    pub fn verify(&self, told: &mut dyn FnMut(u64)) -> Result<Verified, ReshardError> {
+        let mut source = Source::new(&self.plan.source);
+        let mut nodes: Vec<Compared<'_>> = self.plan.nodes.iter().map(Compared::new).collect();
+        let mut values = Client::new(self.plan.source.clone());
+        let (mut found, mut cursor) = (Verified::default(), Some(0));
+        while let Some(at) = cursor {
+            self.check_stop()?;
+            let (next, keys) = source.scan(at)?;
+            cursor = (next != 0).then_some(next);
+            for chunk in keys.chunks(source.chunk_keys().max(1)) {
+                self.check_stop()?;
+                self.compare((&mut source, &mut values), &mut nodes, chunk, &mut found)?;
+                told(chunk.len() as u64);
+            }
+        }
+        found.extra_keys = self.each_extra_key(|_, _| Ok(()))?;
+        Ok(found)
+    }
+
+    /// Compares some keys. `source` and `values` both read the source: dumps, and values of keys whose dumps differ.
+    fn compare(
+        &self,
+        (source, values): (&mut Source, &mut Client),
+        nodes: &mut [Compared<'_>],
+        keys: &[Vec<u8>],
+        found: &mut Verified,
+    ) -> Result<(), ReshardError> {
+        found.keys += keys.len() as u64;
+        let mut by_node: Vec<Vec<Change>> = nodes.iter().map(|_| Vec::new()).collect();
+        for change in source.dump(keys.to_vec())? {
+            by_node[self.plan.placement.node(&change.key, 0)].push(change);
+        }
+        for (node, changes) in nodes.iter_mut().zip(by_node) {
+            let keys = changes.iter().map(|change| change.key.clone()).collect();
+            let there = node.dumps.dump(keys).map_err(|error| error.at(node.settings))?;
+            for (here, there) in changes.iter().zip(&there) {
+                if differs(&here.content, &there.content)
+                    && let Some(how) = node.difference_of_values(values, &here.key)?
+                {
+                    found.add(&here.key, how);
+                }
+            }
+        }
+        Ok(())
+    }
 
     /// Looks for keys on the nodes that the source does not have, or that belong to another node; calls `each` with a node's client
-    /// and the keys of one of its chunks; gives their number.
+    /// and the keys of one of its chunks; gives their number. Looks at the stop before each chunk.
     pub(super) fn each_extra_key(
         &self,
         mut each: impl FnMut(&mut Client, &[Vec<u8>]) -> Result<(), resp::Error>,
@@ -132,20 +146,12 @@ impl Reshard<'_> {
             let (mut node, mut writer) = (Source::new(settings), Client::new(settings.clone()));
             let mut cursor = Some(0);
             while let Some(at) = cursor {
+                self.check_stop()?;
                 let (next, keys) = node.scan(at).map_err(|error| error.at(settings))?;
                 cursor = (next != 0).then_some(next);
                 for keys in keys.chunks(ASKED_AT_ONCE) {
-                    let mut pipeline = Pipeline::new();
-                    for key in keys {
-                        pipeline.add(("EXISTS", key));
-                    }
-                    let known = client.pipeline::<bool>(&pipeline).map_err(ReshardError::Source)?;
-                    let mut extra = Vec::new();
-                    for (key, known) in keys.iter().zip(known) {
-                        if !known.map_err(ReshardError::Source)? || self.plan.placement.node(key, 0) != place {
-                            extra.push(key.clone());
-                        }
-                    }
+                    self.check_stop()?;
+                    let extra = self.extra_keys(&mut client, keys, place)?;
                     count += extra.len() as u64;
                     if !extra.is_empty() {
                         each(&mut writer, &extra).map_err(|error| ReshardError::of_node(settings, error))?;
@@ -154,6 +160,22 @@ impl Reshard<'_> {
             }
         }
         Ok(count)
+    }
+
+    /// Those of the keys of the node at this place that the source does not have, or that belong to another node.
+    fn extra_keys(&self, source: &mut Client, keys: &[Vec<u8>], place: usize) -> Result<Vec<Vec<u8>>, ReshardError> {
+        let mut pipeline = Pipeline::new();
+        for key in keys {
+            pipeline.add(("EXISTS", key));
+        }
+        let known = source.pipeline::<bool>(&pipeline).map_err(ReshardError::Source)?;
+        let mut extra = Vec::new();
+        for (key, known) in keys.iter().zip(known) {
+            if !known.map_err(ReshardError::Source)? || self.plan.placement.node(key, 0) != place {
+                extra.push(key.clone());
+            }
+        }
+        Ok(extra)
     }
 }
 
