@@ -53,9 +53,30 @@ pub enum DistributionKind {
     Random,
 }
 
+/// When the keys of a node that fails go to the others, as twemproxy's `auto_eject_hosts` has it. Values that were written before are out of
+/// reach meanwhile, and those that are written meanwhile afterwards: it is for caches alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ejection {
+    /// So many failures of its connections in a row, seen by one loop; one at least.
+    pub failures: u32,
+    /// How long its keys are with the others.
+    pub time: Duration,
+}
+
 impl Spread {
+    /// Whether a node may be left out: twemproxy's distributions alone have a rule for its keys.
+    pub fn may_eject(&self) -> bool {
+        matches!(self, Spread::Twemproxy { .. })
+    }
+
     /// The placement over these nodes, of which there is one at least.
     pub fn placement(&self, nodes: &[NodeConfig]) -> Placement {
+        self.placement_over(nodes, |_| true)
+    }
+
+    /// The placement over those nodes that take keys, by their places in the list; one at least takes keys. Where no node may be left out, all
+    /// do.
+    pub fn placement_over(&self, nodes: &[NodeConfig], takes_keys: impl Fn(usize) -> bool) -> Placement {
         let servers = || -> Vec<Server> {
             nodes.iter().map(|node| Server { name: node.ring_name.clone(), weight: node.weight }).collect()
         };
@@ -64,9 +85,11 @@ impl Spread {
             Spread::Slots => Placement::Slots(Slots::new()),
             Spread::Twemproxy { hash, distribution, hash_tag } => {
                 let distribution = match distribution {
-                    DistributionKind::Ketama => Distribution::Ketama(Ketama::new(&servers(), |_| true)),
-                    DistributionKind::Modula => Distribution::modula(&servers()),
-                    DistributionKind::Random => Distribution::Random { nodes: nodes.len() },
+                    DistributionKind::Ketama => Distribution::Ketama(Ketama::new(&servers(), takes_keys)),
+                    DistributionKind::Modula => Distribution::modula(&servers(), takes_keys),
+                    DistributionKind::Random => {
+                        Distribution::Random((0..nodes.len()).filter(|place| takes_keys(*place)).collect())
+                    }
                 };
                 Placement::Twemproxy { hash, distribution, hash_tag }
             }
@@ -132,6 +155,12 @@ pub struct Config {
     pub nodes: Vec<NodeConfig>,
     /// How keys are spread.
     pub spread: Spread,
+    /// When a node that fails is left out; none: never. Ignored where [`Spread::may_eject`] is false.
+    pub ejection: Option<Ejection>,
+    /// Reads of a cluster go to replicas, which may be behind their masters.
+    pub reads_replicas: bool,
+    /// Each loop connects to all nodes at its start, not with the first request for them.
+    pub preconnect: bool,
     /// What clients must send with AUTH or HELLO.
     pub password: Option<Password>,
     /// What is sent to nodes.
@@ -169,6 +198,9 @@ impl Config {
         Config {
             nodes,
             spread: Spread::Crc32,
+            ejection: None,
+            reads_replicas: false,
+            preconnect: false,
             password: None,
             node_password: None,
             tls: None,

@@ -145,12 +145,13 @@ fn by_node<'c>(all: &[(String, &'c LoopCounters)]) -> Vec<Labelled<'c>> {
 
 fn node_states(text: &mut String, all: &[(String, &LoopCounters)]) {
     type Of = fn(&crate::metrics::NodeCounters) -> u64;
-    let families: [(&'static str, &str, &str, Of); 4] = [
+    let families: [(&'static str, &str, &str, Of); 5] = [
         ("sapsan_proxy_node_in_flight", "gauge", "Requests that a node has not answered.", |of| of.in_flight.get()),
         ("sapsan_proxy_node_connects_total", "counter", "Connections made.", |of| of.connected.get()),
         ("sapsan_proxy_node_failures_total", "counter", "Connections that broke or were not made.", |of| {
             of.failed.get()
         }),
+        ("sapsan_proxy_node_ejections_total", "counter", "Times that a node was left out.", |of| of.ejections.get()),
         ("sapsan_proxy_node_down", "gauge", "Threads whose last attempt to reach the node failed.", |of| {
             of.is_down.get()
         }),

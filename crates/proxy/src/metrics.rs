@@ -84,6 +84,8 @@ pub struct NodeCounters {
     pub connected: Counter,
     /// Connections to it that broke, or could not be made.
     pub failed: Counter,
+    /// How often this loop has had it left out: see [`crate::config::Ejection`].
+    pub ejections: Counter,
     /// 1 while the last attempt to reach it failed.
     pub is_down: Counter,
 }

@@ -8,8 +8,12 @@ use reactor::Address;
 use saphyr::{LoadableYamlNode, Yaml};
 
 use crate::address::{parse_address, parse_node};
-use crate::config::{Config, DistributionKind, NodeConfig, Password, Spread};
+use crate::config::{Config, DistributionKind, Ejection, NodeConfig, Password, Spread};
 use crate::placement::Hash;
+
+/// twemproxy's own defaults of `server_failure_limit` and `server_retry_timeout`.
+const FAILURES: u32 = 2;
+const RETRY: Duration = Duration::from_millis(30_000);
 
 /// A pool of the file.
 #[derive(Clone, Debug)]
@@ -53,6 +57,9 @@ struct Reading {
     distribution: DistributionKind,
     hash_tag: Option<[u8; 2]>,
     is_redis: bool,
+    /// `auto_eject_hosts`, and what it goes by.
+    ejects: bool,
+    ejection: Ejection,
     listen: Option<Address>,
     config: Config,
     notices: Vec<String>,
@@ -64,6 +71,8 @@ fn pool(name: &str, keys: &Yaml<'_>) -> Result<Pool, String> {
         distribution: DistributionKind::Ketama,
         hash_tag: None,
         is_redis: false,
+        ejects: false,
+        ejection: Ejection { failures: FAILURES, time: RETRY },
         listen: None,
         config: Config::new(Vec::new()),
         notices: Vec::new(),
@@ -119,8 +128,13 @@ impl Reading {
             "client_connections" if number()? > 0 => self.config.limits.clients_max = number()? as usize,
             "client_connections" => {}
             "backlog" => self.config.backlog = u32::try_from(number()?).map_err(|_| "is too large".to_owned())?,
-            "auto_eject_hosts" if !is_true => {}
-            "preconnect" if !is_true => {}
+            "auto_eject_hosts" => self.ejects = is_true,
+            // Of twemproxy too these say nothing where it does not eject.
+            "server_failure_limit" => {
+                self.ejection.failures = u32::try_from(number()?).map_err(|_| "is too large".to_owned())?;
+            }
+            "server_retry_timeout" => self.ejection.time = Duration::from_millis(number()?),
+            "preconnect" => self.config.preconnect = is_true,
             "server_connections" if number()? == 1 => {}
             "tcpkeepalive" if !is_true => {}
             _ => self.notices.push(self.not_obeyed(key)?),
@@ -131,11 +145,6 @@ impl Reading {
     /// What is done instead of what a key says.
     fn not_obeyed(&self, key: &str) -> Result<String, String> {
         let instead = match key {
-            "auto_eject_hosts" => "a node that is down keeps its keys, and requests for them get an error",
-            "server_retry_timeout" | "server_failure_limit" => {
-                "a node that is down is tried again when it is needed, at most every 0.6 seconds"
-            }
-            "preconnect" => "a node is connected to by the first request for it",
             "server_connections" => "each thread has one shared connection to each node",
             "tcpkeepalive" => "clients are ended by --idle-timeout alone",
             "reuseport" => "each thread has a listening socket of its own in any case",
@@ -153,6 +162,7 @@ impl Reading {
         }
         let (hash, distribution, hash_tag) = (self.hash, self.distribution, self.hash_tag);
         self.config.spread = Spread::Twemproxy { hash, distribution, hash_tag };
+        self.config.ejection = self.ejects.then_some(self.ejection);
         let listen = self.listen.ok_or("listen: is missing")?;
         Ok(Pool { name: name.to_owned(), listen, config: self.config, notices: self.notices })
     }
@@ -203,7 +213,10 @@ alpha:
   redis_auth: secret
   redis_db: 2
   auto_eject_hosts: true
-  server_connections: 1
+  server_failure_limit: 3
+  server_retry_timeout: 2000
+  preconnect: true
+  server_connections: 4
   servers:
    - 127.0.0.1:6381:1 server1
    - 127.0.0.1:11211:2
@@ -225,8 +238,10 @@ beta: { listen: /run/proxy.sock 0600, redis: true, servers: [ 127.0.0.1:6381:1 ]
         let names: Vec<_> = alpha.config.nodes.iter().map(|node| (node.ring_name.as_str(), node.weight)).collect();
         assert_eq!(names, [("server1", 1), ("127.0.0.1", 2), ("/run/redis.sock", 1)]);
         assert_eq!(alpha.notices.len(), 1);
-        assert!(alpha.notices[0].starts_with("auto_eject_hosts is not supported"));
-        assert!(beta.notices.is_empty());
+        assert!(alpha.notices[0].starts_with("server_connections is not supported"));
+        assert_eq!(alpha.config.ejection, Some(Ejection { failures: 3, time: Duration::from_secs(2) }));
+        assert!(alpha.config.preconnect && !beta.config.preconnect);
+        assert!(beta.notices.is_empty() && beta.config.ejection.is_none());
         assert_eq!(beta.listen, Address::Unix("/run/proxy.sock".into()));
         let defaults =
             Spread::Twemproxy { hash: Hash::Fnv1a64, distribution: DistributionKind::Ketama, hash_tag: None };

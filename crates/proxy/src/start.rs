@@ -58,7 +58,7 @@ pub struct Running {
 /// # Errors
 /// It cannot listen, or its loops do not start. Nodes that cannot be reached are no reason: they may come.
 pub fn start(config: Config, listen: &[Address]) -> Result<Running, StartError> {
-    let nodes = SharedNodes::new(config.spread, config.nodes.clone()).map_err(StartError::Nodes)?;
+    let nodes = SharedNodes::new(config.spread, config.ejection, config.nodes.clone()).map_err(StartError::Nodes)?;
     let (nodes, config) = (Arc::new(nodes), Arc::new(config));
     let mut reactor = Reactor::new(settings(&config)).map_err(StartError::Loops)?;
     let (mut addresses, mut listeners) = (Vec::new(), Vec::new());

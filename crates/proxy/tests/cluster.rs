@@ -1,74 +1,8 @@
 //! Redis Cluster: three masters, slots that move while clients work, a master that is gone.
 
-use std::process::Command;
-
-use crate::nodes::{Plain, Program, address_of, eventually, free_port, is_there, start_proxy};
-use proxy::config::Spread;
+use crate::nodes::cluster::Cluster;
+use crate::nodes::{Plain, address_of, eventually, is_there};
 use proxy::placement::slot_of;
-
-/// A cluster of three masters, without replicas.
-struct Cluster {
-    nodes: Vec<Program>,
-    ids: Vec<String>,
-    _folder: tempfile::TempDir,
-}
-
-impl Cluster {
-    fn start() -> Cluster {
-        let folder = tempfile::tempdir().unwrap();
-        let mut nodes = Vec::new();
-        let mut buses = Vec::new();
-        for _ in 0..3 {
-            let (port, bus) = (free_port(), free_port());
-            let dir = folder.path().join(port.to_string());
-            std::fs::create_dir(&dir).unwrap();
-            let mut command = Command::new("redis-server");
-            command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--cluster-enabled", "yes"]);
-            command.args(["--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000"]);
-            command.args(["--port", &port.to_string(), "--cluster-port", &bus.to_string(), "--dir"]).arg(&dir);
-            nodes.push(Program::start(&mut command, port));
-            buses.push(bus);
-        }
-        let mut plains: Vec<Plain> = nodes.iter().map(|node| Plain::connect(node.address)).collect();
-        for (plain, range) in plains.iter_mut().zip([["0", "5460"], ["5461", "10922"], ["10923", "16383"]]) {
-            assert_eq!(plain.text(&["CLUSTER", "ADDSLOTSRANGE", range[0], range[1]]), "+OK\r\n");
-        }
-        for (node, bus) in nodes.iter().zip(&buses).skip(1) {
-            let (port, bus) = (node.address.port().to_string(), bus.to_string());
-            assert_eq!(plains[0].text(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]), "+OK\r\n");
-        }
-        for plain in &mut plains {
-            eventually("the cluster is up", || {
-                let info = plain.text(&["CLUSTER", "INFO"]);
-                info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
-            });
-        }
-        let id = |plain: &mut Plain| plain.text(&["CLUSTER", "MYID"]).lines().nth(1).unwrap().to_owned();
-        let ids = plains.iter_mut().map(id).collect();
-        Cluster { nodes, ids, _folder: folder }
-    }
-
-    fn proxy(&self) -> proxy::Running {
-        start_proxy(&[self.nodes[0].address], |config| config.spread = Spread::Slots)
-    }
-
-    /// Moves a slot as `redis-cli --cluster reshard` does; `between` is called while it is on its way.
-    fn move_slot(&self, slot: u16, from: usize, to: usize, between: impl FnOnce()) {
-        let (mut source, mut target) =
-            (Plain::connect(self.nodes[from].address), Plain::connect(self.nodes[to].address));
-        let (slot, port) = (slot.to_string(), self.nodes[to].address.port().to_string());
-        assert_eq!(target.text(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.ids[from]]), "+OK\r\n");
-        assert_eq!(source.text(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.ids[to]]), "+OK\r\n");
-        let keys = source.text(&["CLUSTER", "GETKEYSINSLOT", &slot, "1000"]);
-        for key in keys.lines().skip(1).filter(|line| !line.starts_with('$')) {
-            assert_eq!(source.text(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]), "+OK\r\n");
-        }
-        between();
-        for plain in [&mut target, &mut source] {
-            assert_eq!(plain.text(&["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]]), "+OK\r\n");
-        }
-    }
-}
 
 fn end(proxy: proxy::Running) {
     proxy.drain(std::time::Duration::ZERO);
@@ -80,8 +14,8 @@ fn a_cluster_is_served_as_one_redis() {
     if !is_there("redis-server") {
         return;
     }
-    let cluster = Cluster::start();
-    let proxy = cluster.proxy();
+    let cluster = Cluster::start(0);
+    let proxy = cluster.proxy(|_| {});
     let mut plain = Plain::connect(address_of(&proxy));
     let keys: Vec<String> = (0..300).map(|number| format!("k{number}")).collect();
     let mut set = vec!["MSET"];
@@ -106,8 +40,8 @@ fn a_slot_that_moves_is_followed() {
     if !is_there("redis-server") {
         return;
     }
-    let cluster = Cluster::start();
-    let proxy = cluster.proxy();
+    let cluster = Cluster::start(0);
+    let proxy = cluster.proxy(|_| {});
     let mut plain = Plain::connect(address_of(&proxy));
     let slot = slot_of(b"{t}");
     let from = usize::from(slot / 5462);
@@ -143,8 +77,8 @@ fn the_first_node_is_not_needed_once_the_others_are_known() {
     if !is_there("redis-server") {
         return;
     }
-    let mut cluster = Cluster::start();
-    let proxy = cluster.proxy();
+    let mut cluster = Cluster::start(0);
+    let proxy = cluster.proxy(|_| {});
     let mut plain = Plain::connect(address_of(&proxy));
     let keys: Vec<String> = (0..30).map(|number| format!("k{number}")).collect();
     for key in &keys {

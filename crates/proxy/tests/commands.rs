@@ -136,6 +136,9 @@ fn commands_that_the_proxy_answers() {
     let mut plain = sharded.connect();
     check(&mut plain, "ECHO text", "$4\r\ntext\r\n");
     check(&mut plain, "CLIENT GETNAME", "$-1\r\n");
+    assert!(
+        plain.text(&["CLIENT", "TRACKING", "ON"]).starts_with("-ERR CLIENT TRACKING is not supported: clients share")
+    );
     check(&mut plain, "CLIENT SETNAME me", "+OK\r\n");
     check(&mut plain, "CLIENT GETNAME", "$2\r\nme\r\n");
     check(&mut plain, "SELECT 3", "+OK\r\n");

@@ -1,5 +1,7 @@
 //! Programs that tests start: redis-server and nutcracker, on loopback and free ports, ended with their handles.
 
+pub(crate) mod cluster;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;

@@ -106,7 +106,7 @@ impl Pool {
         let servers: Vec<Server> = nodes.iter().zip(self.weights).enumerate().map(server).collect();
         let distribution = match self.distribution {
             "ketama" => Distribution::Ketama(Ketama::new(&servers, |_| true)),
-            _ => Distribution::modula(&servers),
+            _ => Distribution::modula(&servers, |_| true),
         };
         Placement::Twemproxy { hash: self.hash.1, distribution, hash_tag: self.hash_tag }
     }

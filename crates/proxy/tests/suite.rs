@@ -4,13 +4,17 @@
 mod bounds;
 mod cluster;
 mod commands;
+mod ejection;
 mod faults;
 mod keys;
 mod nodes;
 mod own;
 mod placement;
+mod preconnect;
 mod programs;
 mod random;
+mod replicas;
 mod reshard;
+mod sharded_channels;
 mod splits;
 mod tls;

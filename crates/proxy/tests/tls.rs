@@ -19,6 +19,12 @@ fn certificate(folder: &Path) -> (String, String) {
 
 /// A Redis that speaks TLS alone; none where the installed one cannot.
 fn redis(folder: &Path) -> Option<Program> {
+    let roots = folder.join("cert.pem").display().to_string();
+    redis_with(folder, &["--tls-auth-clients", "no", "--tls-ca-cert-file", &roots])
+}
+
+/// The same with these settings of its clients' certificates.
+fn redis_with(folder: &Path, clients: &[&str]) -> Option<Program> {
     // It names the first directive that it does not know.
     let told = command("redis-server").args(["--tls-port", "0", "--none-such", "1"]).output().ok()?;
     if [told.stdout, told.stderr].iter().any(|told| String::from_utf8_lossy(told).contains("'tls-port")) {
@@ -28,19 +34,25 @@ fn redis(folder: &Path) -> Option<Program> {
     }
     let port = free_port();
     let mut server = command("redis-server");
-    server.args(["--bind", "127.0.0.1", "--port", "0", "--tls-port", &port.to_string(), "--tls-auth-clients", "no"]);
-    server.args(["--save", "", "--appendonly", "no", "--dir", "/tmp"]);
-    for (setting, file) in
-        [("--tls-cert-file", "cert.pem"), ("--tls-key-file", "key.pem"), ("--tls-ca-cert-file", "cert.pem")]
-    {
+    server.args(["--bind", "127.0.0.1", "--port", "0", "--tls-port", &port.to_string()]);
+    server.args(clients).args(["--save", "", "--appendonly", "no", "--dir", "/tmp"]);
+    for (setting, file) in [("--tls-cert-file", "cert.pem"), ("--tls-key-file", "key.pem")] {
         server.arg(setting).arg(folder.join(file));
     }
     Some(Program::start(&mut server, port))
 }
 
 fn cli(folder: &Path, port: u16, arguments: &[&str]) -> String {
+    cli_with(folder, port, None, arguments)
+}
+
+/// The same with the certificate of another folder, or without one.
+fn cli_with(folder: &Path, port: u16, own: Option<&Path>, arguments: &[&str]) -> String {
     let mut cli = Command::new("redis-cli");
     cli.args(["--tls", "-h", "127.0.0.1", "-p", &port.to_string(), "--cacert"]).arg(folder.join("cert.pem"));
+    if let Some(own) = own {
+        cli.arg("--cert").arg(own.join("cert.pem")).arg("--key").arg(own.join("key.pem"));
+    }
     let output = cli.args(arguments).output().unwrap();
     [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat()
 }
@@ -87,4 +99,45 @@ fn a_node_whose_certificate_is_not_trusted_is_an_error_of_its_keys() {
     let output = Command::new("redis-cli").args(["-h", "127.0.0.1", "-p", &port, "GET", "a"]).output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(told.contains(&node.address.to_string()) && told.contains("the TLS handshake failed"), "{told}");
+}
+
+#[test]
+fn certificates_are_required_of_clients_and_shown_to_nodes() {
+    if !is_there("redis-server") || !is_there("redis-cli") {
+        return;
+    }
+    let (ours, of_client, of_proxy) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (cert, key) = certificate(ours.path());
+    let (client_cert, _) = certificate(of_client.path());
+    let (proxy_cert, proxy_key) = certificate(of_proxy.path());
+    // The node requires a certificate, and trusts that of the proxy alone.
+    let roots = of_proxy.path().join("cert.pem");
+    let Some(node) =
+        redis_with(ours.path(), &["--tls-auth-clients", "yes", "--tls-ca-cert-file", roots.to_str().unwrap()])
+    else {
+        return;
+    };
+    let start = |shows: bool| {
+        start_proxy(&[node.address], |config| {
+            let (cert, key, roots) = (cert.as_bytes(), key.as_bytes(), client_cert.as_bytes());
+            config.tls = Some(TlsServer::from_pem_with_client_roots(cert, key, roots, &[]).unwrap());
+            let tls = TlsClient::from_pem(cert, "localhost", &[]).unwrap();
+            config.node_tls = Some(match shows {
+                true => tls.with_certificate(proxy_cert.as_bytes(), proxy_key.as_bytes()).unwrap(),
+                false => tls,
+            });
+        })
+    };
+    let (showing, hiding) = (start(true), start(false));
+    let ask = |proxy: &proxy::Running, own: Option<&Path>| {
+        cli_with(ours.path(), address_of(proxy).port(), own, &["SET", "a", "1"])
+    };
+    assert_eq!(ask(&showing, Some(of_client.path())), "OK\n");
+    for own in [None, Some(ours.path())] {
+        let told = ask(&showing, own);
+        assert!(!told.contains("OK"), "{told}");
+    }
+    let told = ask(&hiding, Some(of_client.path()));
+    assert!(told.contains(&format!("ERR node {}", node.address)), "{told}");
 }

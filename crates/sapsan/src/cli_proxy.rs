@@ -61,10 +61,32 @@ pub(crate) struct Proxy {
     /// Its private key, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// Require a certificate of clients that these have issued, in PEM; SIGHUP has it read again
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
     /// Speak TLS with the nodes, and trust what these certificates have issued, in PEM; a node's certificate names the host that the
     /// list of nodes has for it
     #[arg(long, value_name = "FILE")]
     pub(crate) node_tls_ca: Option<PathBuf>,
+    /// The certificate that nodes are shown, in PEM, its issuers' behind it
+    #[arg(long, value_name = "FILE", requires_all = ["node_tls_key", "node_tls_ca"])]
+    pub(crate) node_tls_cert: Option<PathBuf>,
+    /// Its private key, in PEM
+    #[arg(long, value_name = "FILE", requires = "node_tls_cert")]
+    pub(crate) node_tls_key: Option<PathBuf>,
+    /// Connect to all nodes at the start, and not by the first request for each
+    #[arg(long)]
+    pub(crate) preconnect: bool,
+    /// Reads of a cluster go to replicas, which may be behind their masters (--hash slots)
+    #[arg(long, conflicts_with = "nutcracker")]
+    pub(crate) read_replicas: bool,
+    /// Caches alone: a node whose connections fail so often in a row loses its keys to the others for a time. What was written before is
+    /// out of reach meanwhile, and what is written meanwhile afterwards (--hash ketama, modula or random)
+    #[arg(long, value_name = "FAILURES", conflicts_with = "nutcracker", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) eject_after: Option<u32>,
+    /// How long, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "30", requires = "eject_after", value_parser = seconds)]
+    pub(crate) eject_for: Duration,
     /// Event loops, 1 to 256: as many as there are cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,

@@ -92,8 +92,29 @@ pub enum Transaction {
 pub enum Subscription {
     Subscribe,
     Psubscribe,
+    Ssubscribe,
     Unsubscribe,
     Punsubscribe,
+    Sunsubscribe,
+}
+
+impl Subscription {
+    /// Its name, in small letters.
+    pub fn word(self) -> &'static str {
+        match self {
+            Subscription::Subscribe => "subscribe",
+            Subscription::Psubscribe => "psubscribe",
+            Subscription::Ssubscribe => "ssubscribe",
+            Subscription::Unsubscribe => "unsubscribe",
+            Subscription::Punsubscribe => "punsubscribe",
+            Subscription::Sunsubscribe => "sunsubscribe",
+        }
+    }
+
+    /// Whether it begins to listen, rather than to end it.
+    pub fn is_joining(self) -> bool {
+        matches!(self, Subscription::Subscribe | Subscription::Psubscribe | Subscription::Ssubscribe)
+    }
 }
 
 /// What is done with the command of this name, in small letters; `script|load` for subcommands.
@@ -108,7 +129,7 @@ pub(super) fn handling(name: &str, may_block: bool, has_keys: bool) -> Handling 
         "flushdb" | "flushall" | "script|load" | "script|flush" | "script|kill" => Everywhere(Join::Same),
         "function|load" | "function|delete" | "function|flush" => Everywhere(Join::Same),
         "script|exists" => Everywhere(Join::LeastOfEach),
-        "keys" | "pubsub|channels" => Everywhere(Join::Lists),
+        "keys" | "pubsub|channels" | "pubsub|shardchannels" => Everywhere(Join::Lists),
         "info" => Everywhere(Join::Texts),
         "randomkey" => Everywhere(Join::Any),
         "scan" => Handling::Scan,
@@ -134,8 +155,8 @@ pub(super) fn handling(name: &str, may_block: bool, has_keys: bool) -> Handling 
         "psubscribe" => Listening(Subscription::Psubscribe),
         "unsubscribe" => Listening(Subscription::Unsubscribe),
         "punsubscribe" => Listening(Subscription::Punsubscribe),
-        // They have a key of a slot, but their replies are no replies.
-        "ssubscribe" | "sunsubscribe" => Handling::Refused,
+        "ssubscribe" => Listening(Subscription::Ssubscribe),
+        "sunsubscribe" => Listening(Subscription::Sunsubscribe),
         _ if may_block && has_keys => Handling::Blocking,
         _ if has_keys => Handling::Keyed,
         _ => Handling::Refused,

@@ -34,14 +34,16 @@ pub struct Command {
     pub handling: Handling,
     /// The argument that is its one key, where the node of that key is all that matters.
     pub only_key: Option<usize>,
+    /// It changes nothing, as the nodes' COMMAND says; the table that they have not told of says it of no command.
+    pub only_reads: bool,
     has_subcommands: bool,
 }
 
 impl Command {
-    fn new(name: &str, arity: i64, key_rule: KeyRule, may_block: bool) -> Command {
+    fn new(name: &str, arity: i64, key_rule: KeyRule, may_block: bool, only_reads: bool) -> Command {
         let handling = handling(name, may_block, key_rule != KeyRule::None);
         let only_key = key_rule.only_key().filter(|_| handling == Handling::Keyed);
-        Command { name: name.into(), arity, key_rule, handling, only_key, has_subcommands: false }
+        Command { name: name.into(), arity, key_rule, handling, only_key, only_reads, has_subcommands: false }
     }
 
     /// Whether a request of so many arguments, the name included, is one.
@@ -168,7 +170,7 @@ fn builtin(line: &str) -> Option<Command> {
     let (arity, first, last, step) = (number()?, number()?, number()?, number()?);
     let flags = words.next().unwrap_or_default();
     let rule = movable::rule(name).unwrap_or_else(|| KeyRule::classic(first, last, step));
-    Some(Command::new(name, arity, rule, flags.contains("blocking")))
+    Some(Command::new(name, arity, rule, flags.contains("blocking"), false))
 }
 
 /// An element of the reply to `COMMAND`: name, arity, flags, first key, last key, step; from Redis 7 on categories, hints, key
@@ -202,7 +204,7 @@ impl<'v> Entry<'v> {
     fn command(&self) -> Option<Command> {
         let name = self.name.to_ascii_lowercase();
         let rule = self.key_rule(&name);
-        Some(Command::new(&name, self.arity, rule, self.has_flag(b"blocking")))
+        Some(Command::new(&name, self.arity, rule, self.has_flag(b"blocking"), self.has_flag(b"readonly")))
     }
 
     fn key_rule(&self, name: &str) -> KeyRule {

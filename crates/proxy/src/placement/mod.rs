@@ -7,7 +7,7 @@
 //! | `slots` | CRC-16 modulo 16,384 gives the slot, the cluster's table its node | between the first `{` and the next `}` |
 //!
 //! Where nothing stands between the marks, the whole key counts. Placement never moves a key by itself: a node that is down keeps its
-//! keys, unless it is ejected ([`Ketama::new`] without it).
+//! keys, unless it is ejected (twemproxy's distributions are then made without it).
 
 mod hash;
 mod ketama;
@@ -47,11 +47,8 @@ pub enum Distribution {
     Ketama(Ketama),
     /// Modulo the sum of weights: the place in this list, where each node stands as often as its weight says.
     Modula(Box<[usize]>),
-    /// Any node, whatever the key: a cache whose nodes hold the same.
-    Random {
-        /// Nodes, one at least.
-        nodes: usize,
-    },
+    /// Any of these nodes, whatever the key: a cache whose nodes hold the same. One at least.
+    Random(Box<[usize]>),
 }
 
 impl Placement {
@@ -70,10 +67,11 @@ impl Placement {
 }
 
 impl Distribution {
-    /// twemproxy's `modula` over servers with these weights: in the order of their names, the shorter ones first, in which twemproxy has
-    /// sorted them.
-    pub fn modula(servers: &[Server]) -> Distribution {
-        let mut sorted: Vec<(usize, &Server)> = servers.iter().enumerate().collect();
+    /// twemproxy's `modula` over those servers, one at least, that take keys: in the order of their names, the shorter ones first, in which
+    /// twemproxy has sorted them. By their places in the list of all, as [`Ketama::new`].
+    pub fn modula(servers: &[Server], takes_keys: impl Fn(usize) -> bool) -> Distribution {
+        let mut sorted: Vec<(usize, &Server)> =
+            servers.iter().enumerate().filter(|(place, _)| takes_keys(*place)).collect();
         sorted.sort_by_key(|(_, server)| (server.name.len(), &server.name));
         let places = sorted.into_iter().flat_map(|(place, server)| (0..server.weight).map(move |_| place));
         Distribution::Modula(places.collect())
@@ -83,7 +81,7 @@ impl Distribution {
         match self {
             Distribution::Ketama(ring) => ring.node(hash()),
             Distribution::Modula(places) => places[hash() as usize % places.len()],
-            Distribution::Random { nodes } => (turn % *nodes as u64) as usize,
+            Distribution::Random(places) => places[(turn % places.len() as u64) as usize],
         }
     }
 }

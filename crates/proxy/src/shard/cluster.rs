@@ -4,6 +4,9 @@
 //! Specification, "MOVED Redirection", "ASK Redirection"): the request is sent again, of which its node connection keeps a copy until it is
 //! answered, and after MOVED, or the loss of a node, the table is read anew. Commands of one client that are in flight while a slot moves may
 //! reach their nodes in another order than they were sent.
+//!
+//! Replicas answer reads where that is asked for (`Config::reads_replicas`): in turns, and the master if none is up. Connections begin with
+//! READONLY then. Which commands only read is what the nodes' COMMAND says; before it has come, masters answer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -22,7 +25,7 @@ use crate::config::{NODES_MAX, NodeConfig};
 use crate::placement::Slots;
 
 /// How often a request is sent on to another node.
-const REDIRECTS_MAX: u8 = 5;
+pub(super) const REDIRECTS_MAX: u8 = 5;
 /// The table is read anew at most so often.
 const REFRESH_EVERY: Duration = Duration::from_millis(200);
 const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
@@ -35,9 +38,31 @@ pub(crate) struct Cluster {
     /// Something has changed since the table was asked for.
     is_stale: bool,
     asked_ns: u64,
+    /// By the master's number; empty where replicas are not read.
+    replicas: Vec<Vec<u16>>,
 }
 
 impl Cluster {
+    /// The replica of a master whose turn it is; none of one without replicas.
+    fn replica(&self, master: u16, turn: u64) -> Option<u16> {
+        let replicas = self.replicas.get(usize::from(master)).filter(|all| !all.is_empty())?;
+        Some(replicas[(turn % replicas.len() as u64) as usize])
+    }
+
+    fn replicas_of(&self, master: u16) -> usize {
+        self.replicas.get(usize::from(master)).map_or(0, Vec::len)
+    }
+
+    fn add_replica(&mut self, master: u16, replica: u16) {
+        let master = usize::from(master);
+        if self.replicas.len() <= master {
+            self.replicas.resize(master + 1, Vec::new());
+        }
+        if !self.replicas[master].contains(&replica) {
+            self.replicas[master].push(replica);
+        }
+    }
+
     /// The table may be wrong.
     pub(crate) fn spoil(&mut self) {
         self.is_stale = true;
@@ -103,18 +128,31 @@ fn address(host: &str, port: u16, asked: &Address) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// Ranges of slots, each with the address of its master.
-fn ranges(reply: &View<'_>, asked: &Address) -> Vec<(u16, u16, SocketAddr)> {
+/// A range of slots, and the nodes that have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SlotRange {
+    from: u16,
+    to: u16,
+    master: SocketAddr,
+    replicas: Vec<SocketAddr>,
+}
+
+/// The ranges of the reply to CLUSTER SLOTS.
+fn ranges(reply: &View<'_>, asked: &Address) -> Vec<SlotRange> {
     let number = |view: Option<View<'_>>| match view? {
         View::Integer(number) => u16::try_from(number).ok(),
         _ => None,
     };
+    let node = |node: View<'_>| {
+        let mut fields = node.elements()?;
+        let host = fields.next()?.text().unwrap_or_default();
+        address(std::str::from_utf8(host).ok()?, number(fields.next())?, asked)
+    };
     let range = |range: View<'_>| {
         let mut fields = range.elements()?;
         let (from, to) = (number(fields.next())?, number(fields.next())?);
-        let mut master = fields.next()?.elements()?;
-        let host = master.next()?.text().unwrap_or_default();
-        Some((from, to, address(std::str::from_utf8(host).ok()?, number(master.next())?, asked)?))
+        let master = node(fields.next()?)?;
+        Some(SlotRange { from, to, master, replicas: fields.filter_map(node).collect() })
     };
     reply.elements().into_iter().flatten().filter_map(range).collect()
 }
@@ -137,29 +175,82 @@ impl Shard {
     }
 
     /// Takes the reply to `CLUSTER SLOTS`.
-    pub(super) fn take_slots(&mut self, link: &Link, reply: &View<'_>) {
+    pub(super) fn take_slots(&mut self, link: &Link, reply: &View<'_>, io: &mut Io<'_>) {
         let asked = self.nodes[usize::from(link.node)].config.address.clone();
         let ranges = ranges(reply, &asked);
         if ranges.is_empty() {
             tracing::warn!(node = %asked, "the node tells of no slots: is it one of a cluster?");
             return;
         }
-        let mut masters = Vec::new();
-        for (from, to, address) in ranges {
-            let Some(node) = self.node_at(address) else { continue };
+        if let Some(cluster) = &mut self.cluster {
+            cluster.replicas.clear();
+        }
+        let (mut masters, mut listed) = (Vec::new(), Vec::new());
+        for range in ranges {
+            let Some(node) = self.node_at(range.master) else { continue };
             if let Some(cluster) = &mut self.cluster {
-                cluster.slots.assign(from..=to, node);
+                cluster.slots.assign(range.from..=range.to, node);
             }
             if !masters.contains(&node) {
                 masters.push(node);
+                listed.push(node);
+                listed.append(&mut self.take_replicas(node, &range.replicas));
             }
         }
         for (number, node) in self.nodes.iter_mut().enumerate() {
-            node.is_listed = masters.contains(&(number as u16));
+            node.is_listed = listed.contains(&(number as u16));
         }
         // In an order that does not depend on who was asked, for SCAN's cursors.
         masters.sort_by_key(|node| self.nodes[usize::from(*node)].config.name.clone());
         self.node_numbers = masters;
+        self.preconnect(io);
+    }
+
+    /// Takes the replicas of a master, if they are read; gives their numbers.
+    fn take_replicas(&mut self, master: u16, replicas: &[SocketAddr]) -> Vec<u16> {
+        if !self.config.reads_replicas {
+            return Vec::new();
+        }
+        let numbers: Vec<u16> = replicas.iter().filter_map(|replica| self.node_at(*replica)).collect();
+        if let Some(cluster) = &mut self.cluster {
+            numbers.iter().for_each(|replica| cluster.add_replica(master, *replica));
+        }
+        numbers
+    }
+
+    /// The connection for a request of keys of this node, and the node that it leads to: a replica's, if the command only reads and replicas
+    /// are read. None: the node is down.
+    #[inline]
+    pub(super) fn link_for(&mut self, lane: u16, node: u16, command: CommandId, io: &mut Io<'_>) -> Option<(Key, u16)> {
+        if self.config.reads_replicas
+            && self.table.get(command).only_reads
+            && let Some(read) = self.replica_link(lane, node, io)
+        {
+            return Some(read);
+        }
+        self.shared_link(lane, node, io).map(|link| (link, node))
+    }
+
+    /// The connection to a replica of this master; none: there is none, or all are down.
+    fn replica_link(&mut self, lane: u16, master: u16, io: &mut Io<'_>) -> Option<(Key, u16)> {
+        let count = self.cluster.as_deref()?.replicas_of(master);
+        (0..count).find_map(|_| {
+            self.turn = self.turn.wrapping_add(1);
+            let replica = self.cluster.as_deref()?.replica(master, self.turn)?;
+            self.shared_link(lane, replica, io).map(|link| (link, replica))
+        })
+    }
+
+    /// The node that a node's MOVED names, noted in the table; none where the error is another, or it names the node itself.
+    pub(super) fn moved_to(&mut self, link: &Link, reply: &[u8]) -> Option<u16> {
+        let asked = &self.nodes[usize::from(link.node)].config.address;
+        let text = reply.strip_prefix(b"-").unwrap_or(reply).trim_ascii_end();
+        let redirect = Redirect::read(text, asked).filter(|redirect| redirect.is_moved)?;
+        let node = self.node_at(redirect.to)?;
+        let cluster = self.cluster.as_mut()?;
+        cluster.slots.assign(redirect.slot..=redirect.slot, node);
+        cluster.spoil();
+        (node != link.node).then_some(node)
     }
 
     /// Asks for the table again, if it may be wrong.
@@ -253,14 +344,16 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_slots_name_their_masters() {
+    fn ranges_of_slots_name_their_masters_and_replicas() {
         let reply = b"*2\r\n*3\r\n:0\r\n:5460\r\n*3\r\n$9\r\n127.0.0.1\r\n:7001\r\n$1\r\na\r\n\
                       *4\r\n:5461\r\n:16383\r\n*2\r\n$-1\r\n:7002\r\n*2\r\n$9\r\n127.0.0.1\r\n:7003\r\n";
         let view = View::parse(reply, Limits::default()).unwrap().unwrap().0;
         let asked = Address::from("10.0.0.9:7000".parse::<SocketAddr>().unwrap());
-        let found: Vec<_> =
-            ranges(&view, &asked).into_iter().map(|(from, to, at)| (from, to, at.to_string())).collect();
-        assert_eq!(found, [(0, 5460, "127.0.0.1:7001".to_owned()), (5461, 16383, "10.0.0.9:7002".to_owned())]);
+        let at = |address: &str| address.parse::<SocketAddr>().unwrap();
+        let second =
+            SlotRange { from: 5461, to: 16383, master: at("10.0.0.9:7002"), replicas: vec![at("127.0.0.1:7003")] };
+        let first = SlotRange { from: 0, to: 5460, master: at("127.0.0.1:7001"), replicas: Vec::new() };
+        assert_eq!(ranges(&view, &asked), [first, second]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::client::{Client, Mode, Replies, written};
 use super::expected::{Expected, Role};
 use super::reply_queue::WHOLE;
 use super::slab::Key;
-use crate::commands::{Command, CommandId, Handling, Local, Request, Span, Subscription};
+use crate::commands::{Command, CommandId, Handling, Local, Request, Span};
 
 /// Where the bytes of a request stand: in its client's input, or apart.
 #[derive(Clone, Debug)]
@@ -82,8 +82,8 @@ impl Shard {
         let at = command.only_key.filter(|_| command.takes(client.framer.arguments()))?;
         let key = arguments.nth(at - 1)?;
         let node = self.node_of(key);
-        match self.shared_link(client.lane, node, io) {
-            Some(link) => self.forward(client, io, &Source::Input(range.clone()), (link, node), id),
+        match self.link_for(client.lane, node, id, io) {
+            Some(to) => self.forward(client, io, &Source::Input(range.clone()), to, id),
             None => self.answer_down(client, io, node),
         }
         Some(Served::Done)
@@ -197,7 +197,7 @@ impl Shard {
         }
     }
 
-    /// Sends a request to a node, on the connection that clients share.
+    /// Sends a request to a node, or to a replica of it, on the connection that clients share.
     pub(super) fn send_to_node(
         &mut self,
         client: &mut Client,
@@ -205,8 +205,8 @@ impl Shard {
         order: &Order<'_>,
         node: u16,
     ) -> Served {
-        match self.shared_link(client.lane, node, io) {
-            Some(link) => self.forward(client, io, &order.source, (link, node), order.id),
+        match self.link_for(client.lane, node, order.id, io) {
+            Some(to) => self.forward(client, io, &order.source, to, order.id),
             None => self.answer_down(client, io, node),
         }
         Served::Done
@@ -311,7 +311,7 @@ fn not_now(client: &Client, command: &Command) -> Option<String> {
             command.name
         ));
     }
-    let is_leaving = matches!(handling, Handling::Subscription(Subscription::Unsubscribe | Subscription::Punsubscribe));
+    let is_leaving = matches!(handling, Handling::Subscription(subscription) if !subscription.is_joining());
     (client.replies != Replies::On && matches!(handling, Handling::Subscription(_)) && !is_leaving)
         .then(|| "ERR replies are switched off: a subscriber would get nothing".to_owned())
 }

@@ -48,6 +48,8 @@ pub(crate) enum Step {
     Auth,
     Hello,
     Select,
+    /// READONLY: a cluster's replica then answers reads.
+    ReadOnly,
     Command,
     /// CLUSTER SLOTS, also later.
     Slots,

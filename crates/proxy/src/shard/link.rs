@@ -17,6 +17,20 @@ use super::slab::Key;
 use crate::commands::CommandId;
 use crate::config::Config;
 
+/// No connection has it: generations begin with 1.
+const NOT_OPENED: ConnectionId = ConnectionId { loop_index: u16::MAX, slot: u32::MAX, generation: 0 };
+
+/// What a node connection begins with beside what its lane and the configuration ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begin {
+    /// The loop knows only its own table of commands yet.
+    pub(crate) wants_commands: bool,
+    /// It is a cluster's.
+    pub(crate) wants_slots: bool,
+    /// Replicas are to answer reads on it.
+    pub(crate) reads_replicas: bool,
+}
+
 /// Shared connections of one protocol and one database.
 pub(crate) struct Lane {
     pub(crate) version: Version,
@@ -67,10 +81,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(key: Key, id: ConnectionId, (node, lane): (u16, u16), owner: Key) -> Link {
+    /// One that is about to be opened: it gets its id then.
+    pub(crate) fn new(key: Key, (node, lane): (u16, u16), owner: Key) -> Link {
         Link {
             key,
-            id,
+            id: NOT_OPENED,
             node,
             lane,
             expected: VecDeque::new(),
@@ -87,15 +102,8 @@ impl Link {
         }
     }
 
-    /// Requests with which it begins. `wants_commands`: the loop knows only its own table of commands yet; `wants_slots`: it is a cluster's.
-    pub(crate) fn begin(
-        &mut self,
-        config: &Config,
-        lane: &Lane,
-        (wants_commands, wants_slots): (bool, bool),
-        now_ns: u64,
-        output: &mut Vec<u8>,
-    ) {
+    /// Requests with which it begins.
+    pub(crate) fn begin(&mut self, config: &Config, lane: &Lane, begin: Begin, now_ns: u64, output: &mut Vec<u8>) {
         let database = lane.database.to_string();
         let password = config.node_password.as_ref().map(|password| password.0.as_str());
         let mut ask = |step, arguments: &[&str]| {
@@ -112,17 +120,21 @@ impl Link {
         if lane.database != 0 {
             ask(Step::Select, &["SELECT", &database]);
         }
-        if wants_commands {
+        if begin.reads_replicas {
+            // A master takes it as well, and it may become a replica later.
+            ask(Step::ReadOnly, &["READONLY"]);
+        }
+        if begin.wants_commands {
             ask(Step::Command, &["COMMAND"]);
         }
-        if wants_slots {
+        if begin.wants_slots {
             ask(Step::Slots, &["CLUSTER", "SLOTS"]);
         }
     }
 
     /// Whether the node has yet to let it in: a wrong password ends it there, each time.
     pub(crate) fn is_beginning(&self) -> bool {
-        let lets_in = |role| matches!(role, Role::Handshake(Step::Auth | Step::Hello | Step::Select));
+        let lets_in = |role| matches!(role, Role::Handshake(Step::Auth | Step::Hello | Step::Select | Step::ReadOnly));
         self.expected.iter().any(|expected| lets_in(expected.role))
     }
 }

@@ -240,6 +240,11 @@ impl Shard {
                     client.replies = Replies::SkipNext;
                 }
             }
+            () if word(b"TRACKING") || word(b"CACHING") => {
+                let text = "ERR CLIENT TRACKING is not supported: clients share node connections, and a node would send the news of one \
+                            client's keys to all of them";
+                return self.refuse(client, io, text.as_bytes());
+            }
             () => {
                 let text =
                     "ERR the proxy knows of CLIENT only SETNAME, GETNAME, ID, SETINFO, REPLY, NO-EVICT and NO-TOUCH";

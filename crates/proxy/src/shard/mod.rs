@@ -50,7 +50,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use reactor::{Address, Closed, Io, Loop, Outgoing, TlsClient, TlsError, Traffic};
+use reactor::{Address, Closed, Loop, Outgoing, TlsClient, TlsError, Traffic};
 use resp::codec::Version;
 
 use crate::commands::{CommandTable, Span};
@@ -62,12 +62,13 @@ use client::Client;
 pub(crate) use client::Clients;
 use cluster::Cluster;
 use expected::Expected;
-use link::{Lane, Link};
+use link::{Begin, Lane, Link};
 use node::Node;
 use receive::LinkProtocol;
 use reply_queue::BufferPool;
 use slab::{Key, Slab};
 pub(crate) use upkeep::Upkeep;
+use wires::Wires;
 
 /// Clients begin to wait when all together hold one in so many parts of what they may: replies on their way come beside.
 const PRESSURE_PART: usize = 2;
@@ -241,22 +242,33 @@ impl Shard {
 
     /// The connection to a node that clients of a lane share; it is opened where there is none. None: the node is down.
     #[inline]
-    fn shared_link(&mut self, lane: u16, node: u16, io: &mut Io<'_>) -> Option<Key> {
+    fn shared_link(&mut self, lane: u16, node: u16, wires: &mut impl Wires) -> Option<Key> {
         match self.lanes[usize::from(lane)].link(node) {
-            Key::NONE => self.open_shared(lane, node, io),
+            Key::NONE => self.open_shared(lane, node, wires),
             link => Some(link),
         }
     }
 
+    /// Connects to all nodes of the list for clients of the first lane, if that is asked for. A node that is not reached is tried again by
+    /// the first request for it.
+    fn preconnect(&mut self, wires: &mut impl Wires) {
+        if !self.config.preconnect {
+            return;
+        }
+        for node in self.node_numbers.clone() {
+            self.shared_link(0, node, wires);
+        }
+    }
+
     #[cold]
-    fn open_shared(&mut self, lane: u16, node: u16, io: &mut Io<'_>) -> Option<Key> {
-        let link = self.open_link(lane, node, Key::NONE, io)?;
+    fn open_shared(&mut self, lane: u16, node: u16, wires: &mut impl Wires) -> Option<Key> {
+        let link = self.open_link(lane, node, Key::NONE, wires)?;
         self.lanes[usize::from(lane)].set_link(node, link);
         Some(link)
     }
 
     /// Opens a connection to a node. None: the node is down, and is not tried now.
-    fn open_link(&mut self, lane: u16, node: u16, owner: Key, io: &mut Io<'_>) -> Option<Key> {
+    fn open_link(&mut self, lane: u16, node: u16, owner: Key, wires: &mut impl Wires) -> Option<Key> {
         let now_ns = self.lp.now_ns();
         let at = &self.nodes[usize::from(node)];
         if !at.may_try(now_ns) {
@@ -275,16 +287,18 @@ impl Shard {
             traffic: Some(Arc::clone(&self.node_traffic)),
             tls,
         };
-        let key = self.links.insert(|key| Link::new(key, io.id(), (node, lane), owner));
+        let key = self.links.insert(|key| Link::new(key, (node, lane), owner));
         let protocol = LinkProtocol { key, shard: self.this.upgrade()?, lp: self.lp.clone() };
-        match io.connect(outgoing, Box::new(protocol)) {
+        match wires.connect(outgoing, Box::new(protocol)) {
             Ok(id) => {
                 let link = self.links.get_mut(key)?;
                 link.id = id;
                 let wants_commands = !std::mem::replace(&mut self.has_asked_commands, true);
-                if let Some(mut neighbour) = io.neighbour(id) {
-                    let wants = (wants_commands, self.cluster.is_some() && owner == Key::NONE);
-                    link.begin(&self.config, &self.lanes[usize::from(lane)], wants, now_ns, neighbour.output());
+                if let Some(output) = wires.output(id) {
+                    let wants_slots = self.cluster.is_some() && owner == Key::NONE;
+                    let reads_replicas = wants_slots && self.config.reads_replicas;
+                    let begin = Begin { wants_commands, wants_slots, reads_replicas };
+                    link.begin(&self.config, &self.lanes[usize::from(lane)], begin, now_ns, output);
                 }
                 Some(key)
             }
@@ -304,6 +318,12 @@ impl Shard {
         let counters = &self.counters.nodes[usize::from(node)];
         counters.failed.add(1);
         counters.is_down.set(1);
+        let is_ejected = self.shared_nodes.failures_max().is_some_and(|most| at.misses_too_often(most))
+            && self.shared_nodes.eject(&at.config, self.lp.now_ns());
+        if is_ejected {
+            tracing::warn!(node = %at.config.name, "the node is ejected: its keys go to the others");
+            counters.ejections.add(1);
+        }
         if let Some(cluster) = &mut self.cluster {
             cluster.spoil();
         }

@@ -17,6 +17,8 @@ pub(crate) struct Node {
     /// Still in the list of nodes.
     pub(crate) is_listed: bool,
     failures: u32,
+    /// Failed connections since its last reply.
+    misses: u32,
     retry_at_ns: u64,
     /// What the last attempt failed with.
     failure: String,
@@ -24,7 +26,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(config: NodeConfig) -> Node {
-        Node { config, is_listed: true, failures: 0, retry_at_ns: 0, failure: String::new() }
+        Node { config, is_listed: true, failures: 0, misses: 0, retry_at_ns: 0, failure: String::new() }
     }
 
     /// Whether it may be tried now.
@@ -32,9 +34,25 @@ impl Node {
         now_ns >= self.retry_at_ns
     }
 
-    /// It answered.
+    /// It was connected to.
     pub(crate) fn succeeded(&mut self) {
         (self.failures, self.retry_at_ns) = (0, 0);
+    }
+
+    /// It has answered a request.
+    #[inline]
+    pub(crate) fn answered(&mut self) {
+        self.misses = 0;
+    }
+
+    /// A connection to it failed. `true`: as often in a row as is permitted; the count begins anew.
+    pub(crate) fn misses_too_often(&mut self, failures_max: u32) -> bool {
+        self.misses += 1;
+        let is_too_often = self.misses >= failures_max;
+        if is_too_often {
+            self.misses = 0;
+        }
+        is_too_often
     }
 
     /// An attempt failed. `random` is any number.
@@ -65,15 +83,18 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn back_off_doubles_to_its_bound_and_ends_with_a_success() {
-        let config = NodeConfig {
+    fn node() -> Node {
+        Node::new(NodeConfig {
             name: "n".into(),
             address: std::path::PathBuf::from("/n").into(),
             weight: 1,
             ring_name: "n".into(),
-        };
-        let mut node = Node::new(config);
+        })
+    }
+
+    #[test]
+    fn back_off_doubles_to_its_bound_and_ends_with_a_success() {
+        let mut node = node();
         let mut longest = 0;
         for attempt in 0..10 {
             node.failed(1000, "refused\r\n".into(), attempt * 7_777_777);
@@ -86,5 +107,16 @@ mod tests {
         assert_eq!(node.down(), b"-ERR node n is down: refused  \r\n");
         node.succeeded();
         assert!(node.may_try(0));
+    }
+
+    #[test]
+    fn a_reply_between_two_failures_has_them_counted_anew() {
+        let mut node = node();
+        assert!(!node.misses_too_often(2));
+        node.answered();
+        assert!(!node.misses_too_often(2));
+        assert!(node.misses_too_often(2));
+        assert!(!node.misses_too_often(2));
+        assert!(node.misses_too_often(1));
     }
 }

@@ -206,6 +206,9 @@ impl Shard {
         let is_error = link.framer.kind() == Some(ReplyKind::Error);
         let took_ns = self.lp.now_ns().saturating_sub(expected.sent_ns);
         self.counters.answered(link.node, expected.command, took_ns, is_error);
+        if self.config.ejection.is_some() {
+            self.nodes[usize::from(link.node)].answered();
+        }
         if self.config.slow.is_some_and(|slow| Duration::from_nanos(took_ns) >= slow) {
             self.log_slow(link.node, expected, took_ns);
         }
@@ -303,7 +306,7 @@ impl Shard {
             (Step::Command, View::Error(_)) => self.has_asked_commands = false,
             (Step::Command, view) => self.table.learn(&view),
             (Step::Slots, View::Error(text)) => tracing::warn!("CLUSTER SLOTS: {}", String::from_utf8_lossy(text)),
-            (Step::Slots, view) => self.take_slots(link, &view),
+            (Step::Slots, view) => self.take_slots(link, &view, io),
             (_, View::Error(text)) => {
                 link.failure = Some(format!("it refused {step:?}: {}", String::from_utf8_lossy(text)));
                 io.abort();

@@ -129,9 +129,13 @@ impl Shard {
         let at = client.add_gather(gather);
         for (node, share) in shares {
             let part = client.gathers[usize::from(at)].as_mut().map_or(0, |gather| gather.add_part(node));
-            let sent = self
-                .shared_link(client.lane, node, io)
-                .is_some_and(|link| self.send_share(client, io, order, link, Role::Part { gather: at, part }, &share));
+            let link = match share {
+                Share::Keys { .. } => self.link_for(client.lane, node, order.id, io).map(|(link, _)| link),
+                // Of all nodes of a cluster masters alone are meant: each key then counts once.
+                Share::Whole | Share::Bytes(_) => self.shared_link(client.lane, node, io),
+            };
+            let role = Role::Part { gather: at, part };
+            let sent = link.is_some_and(|link| self.send_share(client, io, order, link, role, &share));
             if !sent {
                 let down = self.nodes[usize::from(node)].down();
                 self.counters.refused.add(1);

@@ -1,17 +1,20 @@
 //! SUBSCRIBE and its family.
 //!
 //! A channel is a node's, as a key is; PUBLISH goes to that node. A pattern may match channels of any node, and is subscribed on all. Each
-//! message so comes once. A subscriber has a connection of its own to each node that it needs. Confirmations are made anew, for a node counts
+//! message so comes once. A sharded channel (SSUBSCRIBE, SPUBLISH) is a node's too; of a cluster it is its slot's, and a subscription that meets
+//! a slot that has moved is sent on. If the slot moves later, the node ends the subscription, and the client is told so by SUNSUBSCRIBE's
+//! confirmation, as by a cluster. A subscriber has a connection of its own to each node that it needs. Confirmations are made anew, for a node counts
 //! only its own channels; messages pass as they are. If one of the connections breaks, the client is disconnected: no reply could tell it that some
 //! of its channels are silent.
 
 use hashbrown::HashSet;
 use reactor::Io;
-use resp::codec::{View, write_command};
+use resp::codec::{Version, View, write_command};
 
 use super::Shard;
 use super::admission::Served;
 use super::client::{Client, written};
+use super::cluster::REDIRECTS_MAX;
 use super::dispatch::Order;
 use super::expected::{Expected, Role};
 use super::gather::{Gather, Joining};
@@ -19,20 +22,32 @@ use super::link::Link;
 use super::reply_queue::WHOLE;
 use super::slab::Key;
 use super::wires::Wires;
-use crate::commands::{CommandId, Subscription};
+use crate::commands::{CommandId, Handling, Subscription};
+
+/// Stands for the error of a node that has sent a subscription on.
+const SENT_ON: &[u8] = b"+MOVED\r\n";
 
 /// What a client listens to.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
     channels: HashSet<Box<[u8]>>,
     patterns: HashSet<Box<[u8]>>,
+    sharded: HashSet<Box<[u8]>>,
     /// Connections of its own, by node.
     own: Vec<(u16, Key)>,
 }
 
 impl Subscriptions {
     fn count(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+        self.channels.len() + self.patterns.len() + self.sharded.len()
+    }
+
+    /// What the confirmation of a command counts: Redis counts sharded channels apart.
+    fn count_for(&self, command: Subscription) -> usize {
+        match command {
+            Subscription::Ssubscribe | Subscription::Sunsubscribe => self.sharded.len(),
+            _ => self.channels.len() + self.patterns.len(),
+        }
     }
 
     /// Whether nothing is listened to.
@@ -49,6 +64,7 @@ impl Subscriptions {
         match command {
             Subscription::Subscribe | Subscription::Unsubscribe => &mut self.channels,
             Subscription::Psubscribe | Subscription::Punsubscribe => &mut self.patterns,
+            Subscription::Ssubscribe | Subscription::Sunsubscribe => &mut self.sharded,
         }
     }
 }
@@ -59,22 +75,22 @@ pub(crate) struct Confirmation {
     command: Subscription,
     /// The channel or pattern; none where there is none to leave.
     name: Option<Box<[u8]>>,
-    /// Channels and patterns of the client after it.
+    /// Channels and patterns of the client after it, or its sharded channels.
     count: usize,
 }
 
-impl Subscription {
-    fn word(self) -> &'static str {
-        match self {
-            Subscription::Subscribe => "subscribe",
-            Subscription::Psubscribe => "psubscribe",
-            Subscription::Unsubscribe => "unsubscribe",
-            Subscription::Punsubscribe => "punsubscribe",
-        }
-    }
-
-    fn is_joining(self) -> bool {
-        matches!(self, Subscription::Subscribe | Subscription::Psubscribe)
+impl Confirmation {
+    /// As the client is told.
+    fn written(&self, version: Version) -> Vec<u8> {
+        written(version, |writer| {
+            writer.push(3);
+            writer.bulk(self.command.word().as_bytes());
+            match &self.name {
+                Some(name) => writer.bulk(name),
+                None => writer.null(),
+            }
+            writer.integer(self.count as i64);
+        })
     }
 }
 
@@ -123,7 +139,7 @@ impl Shard {
             Some(name) => subscriptions.names(command).remove(name),
             None => false,
         };
-        let count = subscriptions.count();
+        let count = subscriptions.count_for(command);
         let confirmation = Confirmation { command, name: name.clone(), count };
         let mut gather = Gather::new(client.queue.push(WHOLE), Joining::Confirmed(confirmation));
         gather.is_dropped = false;
@@ -138,7 +154,10 @@ impl Shard {
 
     fn nodes_of_name(&mut self, command: Subscription, name: &[u8]) -> Vec<u16> {
         match command {
-            Subscription::Subscribe | Subscription::Unsubscribe => vec![self.node_of(name)],
+            Subscription::Subscribe
+            | Subscription::Unsubscribe
+            | Subscription::Ssubscribe
+            | Subscription::Sunsubscribe => vec![self.node_of(name)],
             // A cluster's nodes pass messages on to one another.
             Subscription::Psubscribe | Subscription::Punsubscribe if self.cluster.is_some() => vec![self.node_of(b"")],
             Subscription::Psubscribe | Subscription::Punsubscribe => self.node_numbers.clone(),
@@ -191,24 +210,16 @@ impl Shard {
 
     /// The reply of a confirmation whose parts have all come; none of other joined replies.
     pub(super) fn confirmation(&mut self, client: &mut Client, gather: &Gather) -> Option<Vec<u8>> {
-        let Joining::Confirmed(Confirmation { command, name, count }) = &gather.joining else { return None };
+        let Joining::Confirmed(confirmation) = &gather.joining else { return None };
         if let Some(failed) = gather.parts.iter().find(|part| part.reply.first() == Some(&b'-')) {
             // It listens to nothing of this name.
             let subscriptions = client.subscriptions.get_or_insert_default();
-            if let Some(name) = name.as_ref().filter(|_| command.is_joining()) {
-                subscriptions.names(*command).remove(name);
+            if let Some(name) = confirmation.name.as_ref().filter(|_| confirmation.command.is_joining()) {
+                subscriptions.names(confirmation.command).remove(name);
             }
             return Some(failed.reply.clone());
         }
-        Some(written(client.version, |writer| {
-            writer.push(3);
-            writer.bulk(command.word().as_bytes());
-            match name {
-                Some(name) => writer.bulk(name),
-                None => writer.null(),
-            }
-            writer.integer(*count as i64);
-        }))
+        Some(confirmation.written(client.version))
     }
 
     /// Ends the connections of a client that listens to nothing any more.
@@ -277,15 +288,16 @@ impl Shard {
     }
 
     fn take_message(&mut self, link: &mut Link, io: &mut Io<'_>, message: &[u8]) {
-        let kind = link.framer.view(message).elements().and_then(|mut elements| elements.next());
-        let is_message = kind.is_some_and(|kind| matches!(kind, View::Bulk(b"message" | b"pmessage")));
-        if is_message {
-            if let Some(client) = self.clients.get_mut(link.owner)
-                && let Some(output) = Wires::output(io, client.id)
-            {
-                output.extend_from_slice(message);
+        let mut elements = link.framer.view(message).elements().into_iter().flatten();
+        match elements.next() {
+            Some(View::Bulk(b"message" | b"pmessage" | b"smessage")) => {
+                return self.give_to_subscriber(link, io, message);
             }
-            return;
+            Some(View::Bulk(b"sunsubscribe")) if !self.is_asked_to_leave(link) => {
+                let name = elements.next().and_then(|name| name.text()).unwrap_or_default();
+                return self.slot_has_left(link, io, name);
+            }
+            _ => {}
         }
         let Some(expected) = link.expected.pop_front() else { return };
         if let Role::Handshake(step) = expected.role {
@@ -296,6 +308,8 @@ impl Shard {
         self.counters.answered(link.node, expected.command, took_ns, is_error);
         let Some(mut client) = self.clients.lend(expected.client) else { return };
         if let Role::Part { gather: at, part } = expected.role {
+            let is_sent_on = is_error && self.ask_elsewhere(link, &mut client, io, &expected, (at, message));
+            let message = if is_sent_on { SENT_ON } else { message };
             if let Some(gather) = client.gathers.get_mut(usize::from(at)).and_then(Option::as_mut) {
                 gather.receive(part, message, true, self.config.limits.joined_bytes_max);
                 self.kept_bytes += message.len();
@@ -304,5 +318,56 @@ impl Shard {
         }
         client.progressed(&self.config.limits, self.is_pressed, io);
         self.clients.take_back(expected.client, client);
+    }
+
+    fn give_to_subscriber(&mut self, link: &Link, io: &mut Io<'_>, message: &[u8]) {
+        if let Some(client) = self.clients.get_mut(link.owner)
+            && let Some(output) = Wires::output(io, client.id)
+        {
+            output.extend_from_slice(message);
+        }
+    }
+
+    /// Whether the next confirmation is that of a SUNSUBSCRIBE of the client's.
+    fn is_asked_to_leave(&self, link: &Link) -> bool {
+        let leaves = |expected: &Expected| {
+            self.table.get(expected.command).handling == Handling::Subscription(Subscription::Sunsubscribe)
+        };
+        link.expected.front().is_some_and(leaves)
+    }
+
+    /// A node has ended the subscription of a sharded channel, whose slot is another node's from now on.
+    fn slot_has_left(&mut self, link: &Link, io: &mut Io<'_>, name: &[u8]) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.spoil();
+        }
+        let Some(client) = self.clients.get_mut(link.owner) else { return };
+        let Some(subscriptions) = client.subscriptions.as_mut() else { return };
+        if !subscriptions.sharded.remove(name) {
+            return;
+        }
+        let (command, count) = (Subscription::Sunsubscribe, subscriptions.sharded.len());
+        let told = Confirmation { command, name: Some(name.into()), count }.written(client.version);
+        self.give_to_subscriber(link, io, &told);
+    }
+
+    /// Asks the node for a sharded channel whose slot has moved there. `false`: the error is no such one.
+    fn ask_elsewhere(
+        &mut self,
+        link: &Link,
+        client: &mut Client,
+        io: &mut Io<'_>,
+        expected: &Expected,
+        (at, error): (u16, &[u8]),
+    ) -> bool {
+        let Some(gather) = client.gathers.get(usize::from(at)).and_then(Option::as_ref) else { return false };
+        let Joining::Confirmed(Confirmation { command, name: Some(name), .. }) = &gather.joining else { return false };
+        let (word, name) = (command.word(), name.clone());
+        if gather.parts.len() > usize::from(REDIRECTS_MAX) {
+            return false;
+        }
+        let Some(node) = self.moved_to(link, error) else { return false };
+        self.ask(client, io, (node, at), expected.command, &[word.as_bytes(), &name]);
+        true
     }
 }

@@ -28,13 +28,19 @@ impl Upkeep {
 }
 
 impl LoopState for Upkeep {
+    fn started(&mut self, at: &mut LoopContext<'_>) {
+        self.shard.borrow_mut().preconnect(at);
+    }
+
     fn before_wait(&mut self, at: &mut LoopContext<'_>) {
         let shard = &mut *self.shard.borrow_mut();
+        shard.shared_nodes.readmit(shard.lp.now_ns());
         let version = shard.shared_nodes.version();
         if std::mem::replace(&mut self.version, version) != version {
             let list = shard.shared_nodes.get();
             shard.take_list(list);
             shard.end_unlisted(at);
+            shard.preconnect(at);
         }
         while let Some(broken) = shard.broken.pop() {
             shard.answer_broken(broken, at);

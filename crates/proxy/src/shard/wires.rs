@@ -1,6 +1,6 @@
 //! The connections of a loop, as they are reached from a turn of one of them or from a hook of the loop.
 
-use reactor::{ConnectionId, Io, LoopContext, Neighbour};
+use reactor::{ConnectFailure, ConnectionId, Io, LoopContext, Neighbour, Outgoing, Protocol};
 
 /// See the module. What is done to a connection that is gone is done to nothing.
 pub(crate) trait Wires {
@@ -16,6 +16,8 @@ pub(crate) trait Wires {
     fn finish(&mut self, id: ConnectionId);
     /// Closes it at once.
     fn abort(&mut self, id: ConnectionId);
+    /// Opens an outgoing connection.
+    fn connect(&mut self, to: Outgoing, protocol: Box<dyn Protocol>) -> Result<ConnectionId, ConnectFailure>;
 }
 
 impl Wires for Io<'_> {
@@ -57,6 +59,10 @@ impl Wires for Io<'_> {
             false => self.neighbour(id).into_iter().for_each(|mut at| at.abort()),
         }
     }
+
+    fn connect(&mut self, to: Outgoing, protocol: Box<dyn Protocol>) -> Result<ConnectionId, ConnectFailure> {
+        Io::connect(self, to, protocol)
+    }
 }
 
 impl Wires for LoopContext<'_> {
@@ -82,5 +88,9 @@ impl Wires for LoopContext<'_> {
 
     fn abort(&mut self, id: ConnectionId) {
         self.connection(id).into_iter().for_each(|mut at| at.abort());
+    }
+
+    fn connect(&mut self, to: Outgoing, protocol: Box<dyn Protocol>) -> Result<ConnectionId, ConnectFailure> {
+        LoopContext::connect(self, to, protocol)
     }
 }

@@ -3,8 +3,8 @@
 use super::serve::BROKEN_STATUS;
 use super::{Outcome, output};
 use crate::cli_proxy::{Proxy, ProxyLimits};
-use proxy::config::{Config, Limits, NodeConfig, Password, Spread};
-use proxy::{Address, Running, TlsClient, TlsServer, nutcracker};
+use proxy::config::{Config, Ejection, Limits, NodeConfig, Password, Spread};
+use proxy::{Address, Running, TlsClient, TlsError, TlsServer, nutcracker};
 use server::{Signal, Termination};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -58,6 +58,7 @@ fn pools(arguments: &Proxy) -> Result<Vec<Pool>, String> {
         None => {
             let mut config = Config::new(nodes(arguments)?);
             config.spread = arguments.spread.spread();
+            settle_spread(&mut config, arguments)?;
             if config.spread == Spread::Slots {
                 // A cluster has one database.
                 config.databases = 1;
@@ -65,7 +66,8 @@ fn pools(arguments: &Proxy) -> Result<Vec<Pool>, String> {
             vec![Pool { name: None, listen: arguments.listen.clone(), config }]
         }
     };
-    let (tls, node_tls) = (tls(arguments)?, node_tls(arguments)?);
+    let tls = tls_files(arguments)?.map(|files| files.server()).transpose()?;
+    let node_tls = node_tls(arguments)?;
     for Pool { config, .. } in &mut pools {
         settle(config, arguments);
         (config.tls, config.node_tls) = (tls.clone(), node_tls.clone());
@@ -73,22 +75,71 @@ fn pools(arguments: &Proxy) -> Result<Vec<Pool>, String> {
     Ok(pools)
 }
 
-/// Certificate and key of `--tls-cert` and `--tls-key`.
-fn certificate(arguments: &Proxy) -> Result<Option<(String, String)>, String> {
-    let files = arguments.tls_cert.as_deref().zip(arguments.tls_key.as_deref());
-    files.map(|(cert, key)| Ok((read(cert)?, read(key)?))).transpose()
+/// Takes what some ways of spreading keys alone permit.
+fn settle_spread(config: &mut Config, arguments: &Proxy) -> Result<(), String> {
+    if arguments.eject_after.is_some() && !config.spread.may_eject() {
+        return Err("--eject-after: only --hash ketama, modula and random say where the keys go".to_owned());
+    }
+    if arguments.read_replicas && config.spread != Spread::Slots {
+        return Err("--read-replicas: only a cluster has known replicas (--hash slots)".to_owned());
+    }
+    config.ejection = arguments.eject_after.map(|failures| Ejection { failures, time: arguments.eject_for });
+    config.reads_replicas = arguments.read_replicas;
+    Ok(())
 }
 
-fn tls(arguments: &Proxy) -> Result<Option<TlsServer>, String> {
-    let server = |(cert, key): (String, String)| TlsServer::from_pem(cert.as_bytes(), key.as_bytes(), &[]);
-    certificate(arguments)?.map(server).transpose().map_err(|error| format!("--tls-cert, --tls-key: {error}"))
+/// Texts of the files with which clients are spoken to in TLS.
+struct TlsFiles {
+    cert: String,
+    key: String,
+    client_roots: Option<String>,
+}
+
+/// Those of `--tls-cert`, `--tls-key` and `--tls-client-ca`.
+fn tls_files(arguments: &Proxy) -> Result<Option<TlsFiles>, String> {
+    let Some((cert, key)) = arguments.tls_cert.as_deref().zip(arguments.tls_key.as_deref()) else { return Ok(None) };
+    let client_roots = arguments.tls_client_ca.as_deref().map(read).transpose()?;
+    Ok(Some(TlsFiles { cert: read(cert)?, key: read(key)?, client_roots }))
+}
+
+impl TlsFiles {
+    fn server(&self) -> Result<TlsServer, String> {
+        let (cert, key) = (self.cert.as_bytes(), self.key.as_bytes());
+        let server = match &self.client_roots {
+            None => TlsServer::from_pem(cert, key, &[]),
+            Some(roots) => TlsServer::from_pem_with_client_roots(cert, key, roots.as_bytes(), &[]),
+        };
+        server.map_err(told_of_tls)
+    }
+
+    fn replace(&self, server: &TlsServer) -> Result<(), String> {
+        let (cert, key) = (self.cert.as_bytes(), self.key.as_bytes());
+        let replaced = match &self.client_roots {
+            None => server.replace(cert, key),
+            Some(roots) => server.replace_with_client_roots(cert, key, roots.as_bytes()),
+        };
+        replaced.map_err(told_of_tls)
+    }
+}
+
+/// The error with the option whose file it is of.
+fn told_of_tls(error: TlsError) -> String {
+    match error {
+        TlsError::Roots(_) => format!("--tls-client-ca: {error}"),
+        _ => format!("--tls-cert, --tls-key: {error}"),
+    }
 }
 
 fn node_tls(arguments: &Proxy) -> Result<Option<TlsClient>, String> {
     let Some(file) = &arguments.node_tls_ca else { return Ok(None) };
     // The name is that of each node, put in where it is connected to.
     let client = TlsClient::from_pem(read(file)?.as_bytes(), "localhost", &[]);
-    client.map(Some).map_err(|error| format!("{}: {error}", file.display()))
+    let client = client.map_err(|error| format!("{}: {error}", file.display()))?;
+    let Some((cert, key)) = arguments.node_tls_cert.as_deref().zip(arguments.node_tls_key.as_deref()) else {
+        return Ok(Some(client));
+    };
+    let client = client.with_certificate(read(cert)?.as_bytes(), read(key)?.as_bytes());
+    client.map(Some).map_err(|error| format!("--node-tls-cert, --node-tls-key: {error}"))
 }
 
 fn nutcracker_pools(file: &Path) -> Result<Vec<Pool>, String> {
@@ -120,6 +171,7 @@ fn settle(config: &mut Config, arguments: &Proxy) {
     config.node_password = password(&arguments.node_password).or(config.node_password.take());
     config.threads = arguments.threads.map_or(config.threads, usize::from);
     config.may_split_msetnx = arguments.split;
+    config.preconnect |= arguments.preconnect;
     config.node_timeout = arguments.timeout.or(config.node_timeout);
     config.idle_timeout = arguments.idle_timeout.or(config.idle_timeout);
     config.slow = arguments.slow;
@@ -144,13 +196,13 @@ fn settle_limits(limits: &mut Limits, given: &ProxyLimits) {
 /// SIGHUP: reads the nodes and the certificate again. What is wrong is told, and what was in force stays.
 fn reload(arguments: &Proxy, running: &[(Option<String>, Running)]) {
     let taken = pools(arguments).and_then(|pools| {
-        let certificate = certificate(arguments)?;
+        let files = tls_files(arguments)?;
         for (name, running) in running {
             let pool = pools.iter().find(|pool| pool.name == *name);
             let pool = pool.ok_or_else(|| format!("pool {} is gone", name.as_deref().unwrap_or_default()))?;
             running.set_nodes(pool.config.nodes.clone()).map_err(|error| error.to_string())?;
-            if let (Some(tls), Some((cert, key))) = (&running.config().tls, &certificate) {
-                tls.replace(cert.as_bytes(), key.as_bytes()).map_err(|error| format!("--tls-cert: {error}"))?;
+            if let (Some(tls), Some(files)) = (&running.config().tls, &files) {
+                files.replace(tls)?;
             }
         }
         Ok(())

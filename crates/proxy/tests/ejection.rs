@@ -1,0 +1,132 @@
+//! Nodes that are left out for a time, as twemproxy's auto_eject_hosts has it.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use proxy::config::{Config, DistributionKind, Ejection, Spread};
+use proxy::placement::Hash;
+
+use crate::nodes::{self, Plain, Program, Sharded, eventually, free_port, is_there};
+
+/// Longer than any test.
+const FOR_GOOD: Duration = Duration::from_secs(600);
+
+fn spread(distribution: DistributionKind) -> Spread {
+    Spread::Twemproxy { hash: Hash::Fnv1a64, distribution, hash_tag: None }
+}
+
+fn ejecting(distribution: DistributionKind, time: Duration) -> impl FnOnce(&mut Config) {
+    move |config| {
+        config.spread = spread(distribution);
+        config.ejection = Some(Ejection { failures: 2, time });
+    }
+}
+
+fn keys() -> Vec<String> {
+    (0..400).map(|number| format!("key:{number}")).collect()
+}
+
+/// Has each key set, until none fails.
+#[track_caller]
+fn set_all(plain: &mut Plain, keys: &[String]) {
+    let mut set = || keys.iter().all(|key| plain.text(&["SET", key, "1"]) == "+OK\r\n");
+    eventually("all keys can be set", &mut set);
+}
+
+fn keys_of(node: &Program) -> HashSet<Vec<u8>> {
+    let mut plain = Plain::connect(node.address);
+    plain.send([&[b"KEYS".as_slice(), b"*"][..]]);
+    plain.texts().into_iter().collect()
+}
+
+/// The keys of each node after all were set.
+fn placed(plain: &mut Plain, nodes: &[Program], keys: &[String]) -> Vec<HashSet<Vec<u8>>> {
+    set_all(plain, keys);
+    // Some were set before the ejection, where they belonged then.
+    for node in nodes {
+        Plain::connect(node.address).text(&["FLUSHALL"]);
+    }
+    set_all(plain, keys);
+    nodes.iter().map(keys_of).collect()
+}
+
+#[test]
+fn the_keys_of_a_node_that_fails_go_to_the_others_and_come_back() {
+    if !is_there("redis-server") {
+        return;
+    }
+    for distribution in [DistributionKind::Ketama, DistributionKind::Modula] {
+        let mut sharded = Sharded::start(ejecting(distribution, Duration::from_millis(1500)));
+        let (mut plain, keys) = (sharded.connect(), keys());
+        set_all(&mut plain, &keys);
+        let port = sharded.nodes.remove(1).kill();
+        set_all(&mut plain, &keys);
+        let counters = &sharded.proxy().counters()[0];
+        assert!(counters.nodes[1].ejections.get() > 0);
+        let back = Program::redis_at(port);
+        eventually("it takes keys again", || {
+            keys.iter().all(|key| plain.text(&["SET", key, "2"]) == "+OK\r\n") && !keys_of(&back).is_empty()
+        });
+    }
+}
+
+#[test]
+fn a_node_keeps_its_keys_where_ejection_is_not_asked_for() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let mut sharded = Sharded::start(|config| config.spread = spread(DistributionKind::Ketama));
+    let (mut plain, keys) = (sharded.connect(), keys());
+    set_all(&mut plain, &keys);
+    let lost = keys_of(&sharded.nodes.remove(0));
+    let lost: Vec<String> = lost.into_iter().map(|key| String::from_utf8(key).unwrap()).collect();
+    for _ in 0..3 {
+        eventually("its keys fail", || plain.text(&["GET", &lost[0]]).starts_with("-ERR node"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(sharded.proxy().counters()[0].nodes[0].ejections.get(), 0);
+}
+
+#[test]
+fn the_last_node_is_never_ejected() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let mut sharded = Sharded::start(ejecting(DistributionKind::Ketama, FOR_GOOD));
+    let (mut plain, keys) = (sharded.connect(), keys());
+    for _ in 0..3 {
+        sharded.nodes.pop().unwrap().kill();
+        set_all(&mut plain, &keys);
+    }
+    let port = sharded.nodes.pop().unwrap().kill();
+    eventually("its keys fail", || plain.text(&["GET", "a"]).starts_with("-ERR node"));
+    let _back = Program::redis_at(port);
+    set_all(&mut plain, &keys);
+}
+
+#[test]
+fn nutcracker_sends_the_keys_of_an_ejected_node_to_the_same_ones() {
+    if !is_there("redis-server") || !is_there("nutcracker") {
+        return;
+    }
+    for (name, distribution) in [("ketama", DistributionKind::Ketama), ("modula", DistributionKind::Modula)] {
+        let mut sharded = Sharded::start(ejecting(distribution, FOR_GOOD));
+        let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+        let servers: String = sharded.nodes.iter().map(|node| format!("   - {}:1\n", node.address)).collect();
+        let text = format!(
+            "p:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: {name}\n  redis: true\n  timeout: 1000\n  \
+             auto_eject_hosts: true\n  server_failure_limit: 2\n  server_retry_timeout: 600000\n  servers:\n{servers}"
+        );
+        let file = folder.path().join("nutcracker.yml");
+        std::fs::write(&file, text).unwrap();
+        let (log, stats) = (folder.path().join("log"), free_port().to_string());
+        let mut command = nodes::command("nutcracker");
+        command.arg("-c").arg(&file).arg("-o").arg(&log).args(["-s", &stats, "-a", "127.0.0.1"]);
+        let nutcracker = Program::start(&mut command, port);
+        let keys = keys();
+        sharded.nodes.remove(2).kill();
+        let theirs = placed(&mut Plain::connect(nutcracker.address), &sharded.nodes, &keys);
+        let ours = placed(&mut sharded.connect(), &sharded.nodes, &keys);
+        assert_eq!(ours, theirs, "{name}");
+    }
+}
