@@ -9,6 +9,7 @@ mod book;
 mod browser;
 mod campaign;
 mod charts;
+mod nginx;
 mod openapi;
 mod programs;
 mod promtool;
@@ -35,7 +36,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        usage: "http|latency|writes|feed|import|memory|json|client|store|large|query|adhoc|change",
+        usage: "http|latency|writes|feed|import|memory|json|client|proxy|tls|store|large|query|adhoc|change",
         about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick; `change --before REVISION` beside an earlier revision",
         run: bench::run,
     },

@@ -50,7 +50,7 @@ fn install_server() -> Result<(), String> {
         return Ok(());
     }
     tools::require(CHECKER, PACKAGE)?;
-    let program = on_path(CHECKER).ok_or_else(|| format!("`{CHECKER}` is missing"))?;
+    let program = tools::on_path(CHECKER).ok_or_else(|| format!("`{CHECKER}` is missing"))?;
     let folder = tools::target().join("redis");
     let server = folder.join(SERVER);
     std::fs::create_dir_all(&folder)
@@ -61,11 +61,6 @@ fn install_server() -> Result<(), String> {
 /// The server's program, after [`install`].
 pub(crate) fn program() -> Result<PathBuf, String> {
     let linked = tools::target().join("redis").join(SERVER);
-    let program = on_path(SERVER).or_else(|| linked.is_file().then_some(linked));
+    let program = tools::on_path(SERVER).or_else(|| linked.is_file().then_some(linked));
     program.ok_or_else(|| format!("`{SERVER}` is missing (cargo xtask redis installs it)"))
-}
-
-fn on_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|program| program.is_file())
 }

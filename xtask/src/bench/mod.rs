@@ -18,6 +18,7 @@ mod query;
 mod results;
 mod stage;
 mod store;
+mod tls;
 mod writes;
 mod wrk;
 
@@ -79,8 +80,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("json"), None) => json::run(effort),
         (Some("proxy"), None) => proxy::run(effort),
         (Some("client"), None) => client::run(effort),
+        (Some("tls"), None) => tls::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, proxy, client, store, large, query, adhoc, change --before REVISION",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, proxy, client, tls, store, large, query, adhoc, change --before REVISION",
             other.unwrap_or("")
         )),
     }

@@ -1,5 +1,6 @@
 //! Servers under measurement: started pinned, their CPU time and memory read from /proc, ended by id.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -53,6 +54,16 @@ impl Server {
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
         (ticks(11) + ticks(12)) / TICKS_PER_SECOND
+    }
+
+    /// Time on a CPU of each thread so far, in nanoseconds, by the threads' ids.
+    pub(super) fn thread_nanoseconds(&self) -> BTreeMap<u32, u64> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let of = |task: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            Some((task.file_name().to_str()?.parse().ok()?, text.split_whitespace().next()?.parse().ok()?))
+        };
+        tasks.into_iter().flatten().filter_map(|task| of(task.ok()?)).collect()
     }
 
     /// Anonymous resident memory in bytes.

@@ -2,11 +2,15 @@
 //!
 //! redis-benchmark loads one and then the other, by turns. Both run on one core that nothing else has, with one thread each; nodes and load
 //! share the rest. Where cores are few the nodes are the slower side, so that CPU for each command decides, not commands a second.
+//!
+//! The gain of a second thread is computed for the same reason: with free cores the rate of a proxy is bounded by its busiest thread, which
+//! has its share of the CPU of all commands. So two threads serve `cpu of one / (cpu of two × share of the busiest)` times as many as one.
 
 use super::process::{Server, free_address};
 use super::results::{Row, record};
 use super::{Cores, Effort, median, sapsan, spread};
 use crate::tools;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -45,6 +49,10 @@ const CELLS: [Cell; 5] = [
     Cell { clients: 1, pipeline: 100, commands: 1_000_000, bound: 0.7 },
 ];
 
+/// Clients, pipeline and commands of a run on two threads, and what two threads must gain.
+const TWO_THREADS: (u32, u32, u64) = (20, 100, 1_000_000);
+const TWO_THREADS_GAIN: f64 = 1.7;
+
 /// What one run showed.
 #[derive(Clone, Copy)]
 struct Run {
@@ -81,6 +89,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
     for command in ["mset", "mget"] {
         rows.push(stage.many_keys(effort, command)?);
     }
+    rows.push(stage.two_threads(effort)?);
     rows.push(stage.slow_readers()?);
     rows.iter().for_each(Row::print);
     if effort.record { record("cargo xtask bench proxy", &rows) } else { Ok(()) }
@@ -99,7 +108,7 @@ impl Stage {
             nodes.push(Server::start(&cores.load, Path::new("redis-server"), &arguments.map(str::to_owned), address)?);
             addresses.push(address);
         }
-        let ours = start_ours(&cores, &addresses)?;
+        let ours = start_ours(&cores, &addresses, 1)?;
         let theirs = start_theirs(&cores, &addresses, folder.path())?;
         Ok(Stage { cores, _nodes: nodes, addresses, ours, theirs, folder })
     }
@@ -191,9 +200,39 @@ impl Stage {
         Ok(row)
     }
 
+    /// The gain of a second thread, by CPU for each command and its division among threads.
+    fn two_threads(&self, effort: Effort) -> Result<Row, String> {
+        let (clients, pipeline, commands) = TWO_THREADS;
+        let commands = if effort.record { commands } else { commands / 5 };
+        let two = start_ours(&self.cores, &self.addresses, 2)?;
+        let test = ["-t".to_owned(), "get".to_owned()];
+        let (mut alone, mut both, mut gains, mut shares) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..effort.rounds {
+            alone.push(self.load(&self.ours, clients, pipeline, commands, &test)?.cpu_us);
+            let before = two.thread_nanoseconds();
+            both.push(self.load(&two, clients, pipeline, commands, &test)?.cpu_us);
+            shares.push(busiest_share(&before, &two.thread_nanoseconds()));
+            gains.extend(
+                alone.last().zip(both.last()).zip(shares.last()).map(|((one, two), share)| one / (two * share)),
+            );
+        }
+        let (gain, noise) = (median(gains.clone()), spread(&gains));
+        let row = Row {
+            work: format!("GET {clients} clients -P {pipeline}, two threads beside one, computed"),
+            other: format!("one: {:.2} µs", median(alone)),
+            ours: format!("two: {:.2} µs, the busiest has {:.0} %", median(both), median(shares) * 100.0),
+            figure: format!("{gain:.2} × the rate"),
+            bound: format!("{TWO_THREADS_GAIN} ×"),
+            reached: gain >= TWO_THREADS_GAIN,
+            noise: format!("{:.0} %", noise * 100.0),
+        };
+        row.print();
+        Ok(row)
+    }
+
     /// Deep pipelines of replies of 1 KB that are read slowly.
     fn slow_readers(&self) -> Result<Row, String> {
-        let ours = start_ours(&self.cores, &self.addresses)?;
+        let ours = start_ours(&self.cores, &self.addresses, 1)?;
         exchange_set(ours.address)?;
         let readers: Vec<_> = (0..SLOW_CLIENTS).map(|_| slow_reader(ours.address)).collect();
         let mut most = 0;
@@ -218,11 +257,18 @@ impl Stage {
     }
 }
 
-fn start_ours(cores: &Cores, nodes: &[SocketAddr]) -> Result<Server, String> {
-    let address = free_address()?;
+/// The part of the CPU time between two looks that the busiest thread has had.
+fn busiest_share(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> f64 {
+    let used = |(id, time): (&u32, &u64)| time - before.get(id).copied().unwrap_or(0).min(*time);
+    let times: Vec<u64> = after.iter().map(used).collect();
+    times.iter().copied().max().unwrap_or(0) as f64 / times.iter().sum::<u64>().max(1) as f64
+}
+
+fn start_ours(cores: &Cores, nodes: &[SocketAddr], threads: usize) -> Result<Server, String> {
+    let (address, threads) = (free_address()?, threads.to_string());
     let nodes: Vec<String> = nodes.iter().map(SocketAddr::to_string).collect();
     let (listen, nodes) = (address.to_string(), nodes.join(","));
-    let arguments = ["proxy", "--listen", &listen, "--nodes", &nodes, "--threads", "1", "--log", "error"];
+    let arguments = ["proxy", "--listen", &listen, "--nodes", &nodes, "--threads", &threads, "--log", "error"];
     Server::start(&cores.server, &sapsan()?, &arguments.map(str::to_owned), address)
 }
 
@@ -270,4 +316,17 @@ fn slow_reader(address: SocketAddr) -> std::thread::JoinHandle<Result<(), String
         };
         talk().map_err(|error| format!("a slow reader: {error}"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_the_busiest_thread_is_of_the_time_between_two_looks() {
+        let before = BTreeMap::from([(1, 500), (2, 100)]);
+        let after = BTreeMap::from([(1, 510), (2, 160), (3, 30)]);
+        assert!((busiest_share(&before, &after) - 0.6).abs() < 1e-9);
+        assert!(busiest_share(&after, &after) < 1e-9);
+    }
 }

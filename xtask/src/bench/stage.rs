@@ -88,12 +88,17 @@ impl Stage {
 
     /// Generates, imports and serves a data set.
     pub(super) fn serve(&self, counts: Counts) -> Result<Server, String> {
+        self.serve_folder(&self.import(counts)?)
+    }
+
+    /// Generates and imports a data set, and gives its folder.
+    pub(super) fn import(&self, counts: Counts) -> Result<PathBuf, String> {
         let zip = self.generate(counts)?;
         let store = zip.with_extension("store");
         tools::run_with(
             Command::new(&self.sapsan).arg("import").arg(Stage::config()).arg("--data").arg(&store).arg(&zip),
         )?;
-        self.serve_folder(&store)
+        Ok(store)
     }
 
     /// Imports the train data with another build of the server, into a folder of this name.
@@ -114,10 +119,19 @@ impl Stage {
     }
 
     fn serve_with(&self, sapsan: &Path, store: &Path) -> Result<Server, String> {
+        self.serve_file(sapsan, &Stage::config(), store)
+    }
+
+    /// Serves a data folder by another service file of the same collections.
+    pub(super) fn serve_folder_by(&self, file: &Path, store: &Path) -> Result<Server, String> {
+        self.serve_file(&self.sapsan, file, store)
+    }
+
+    fn serve_file(&self, sapsan: &Path, file: &Path, store: &Path) -> Result<Server, String> {
         let address = free_address()?;
         let arguments = [
             "serve".to_owned(),
-            Stage::config().display().to_string(),
+            file.display().to_string(),
             "--data".to_owned(),
             store.display().to_string(),
             "--http".to_owned(),

@@ -2,7 +2,7 @@
 
 use super::process::Server;
 use super::{Cores, Effort};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One shape of load.
@@ -65,17 +65,46 @@ pub(super) fn run(
     folder: &Path,
     seed: u64,
 ) -> Result<Outcome, String> {
+    run_over(&Carrier::Plain, server, load, cores, effort, folder, seed)
+}
+
+/// What carries the requests.
+#[derive(Clone, Debug)]
+pub(super) enum Carrier {
+    Plain,
+    /// TLS as this configuration of OpenSSL has it: its versions and ciphers.
+    Tls(PathBuf),
+}
+
+/// The same over TLS, or in the clear.
+pub(super) fn run_over(
+    carrier: &Carrier,
+    server: &Server,
+    load: &Load,
+    cores: &Cores,
+    effort: Effort,
+    folder: &Path,
+    seed: u64,
+) -> Result<Outcome, String> {
     let file = folder.join("load.lua");
     std::fs::write(&file, script(load, seed, cores.threads)).map_err(|error| format!("{}: {error}", file.display()))?;
     let before = server.cpu_seconds();
-    let output = Command::new("taskset")
+    let mut wrk = Command::new("taskset");
+    let scheme = match carrier {
+        Carrier::Plain => "http",
+        Carrier::Tls(config) => {
+            wrk.env("OPENSSL_CONF", config);
+            "https"
+        }
+    };
+    let output = wrk
         .args(["-c", &cores.load, "wrk"])
         .arg(format!("-t{}", cores.threads))
         .arg(format!("-c{}", load.connections))
         .arg(format!("-d{}s", effort.seconds))
         .arg("-s")
         .arg(&file)
-        .arg(format!("http://{}", server.address))
+        .arg(format!("{scheme}://{}", server.address))
         .output()
         .map_err(|error| format!("cannot start wrk: {error}"))?;
     let cpu_seconds = server.cpu_seconds() - before;
