@@ -1,23 +1,26 @@
-//! The programs of the tests: built by cargo, run two at a time.
+//! The programs of the tests: built by cargo, each run as soon as it is there, two at a time.
 //!
-//! Cargo runs one program after the other. Those of the store wait for the disk half of their time, those of the documents compute:
-//! side by side they end sooner. A program runs in the folder of its package, as cargo would run it, and what it prints is printed when
-//! it has ended, so that lines of two programs never mix.
+//! Cargo builds all programs and then runs one after the other. Here the first ones run while the last ones are compiled: those of the
+//! store wait for the disk half of their time. Two at once end sooner than one behind another for the same reason. A program runs in
+//! the folder of its package, as cargo would run it, and what it prints is printed when it has ended, so that lines of two programs
+//! never mix.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::tools;
 
-/// Programs that run at once.
+/// Programs that run at once when all are built.
 const AT_ONCE: usize = 2;
-/// Packages whose programs take longest: they begin first, beside one another.
+/// Programs that run at once while cargo still builds, which keeps the cores busy for itself.
+const AT_ONCE_BESIDE_BUILD: usize = 1;
+/// Packages whose programs take longest: they begin before others that wait.
 const SLOW: [&str; 2] = ["store", "docs"];
 
 /// One program of tests.
@@ -42,30 +45,105 @@ pub(crate) struct Ended {
 }
 
 /// Builds the tests of these targets and runs all, also after a failure; tells of each when it has ended.
+///
+/// A build that fails is the error, after the programs that had been built by then have run.
 pub(crate) fn run(targets: &[&str], mut told: impl FnMut(Ended)) -> Result<(), String> {
-    let mut programs = build(targets)?;
-    programs.sort_by_key(|program| SLOW.iter().position(|slow| *slow == program.package).unwrap_or(SLOW.len()));
-    let waiting = Mutex::new(VecDeque::from(programs));
-    let next = || waiting.lock().map_or(None, |mut programs| programs.pop_front());
+    let queue = Queue::default();
     std::thread::scope(|scope| {
         let (sender, ended) = mpsc::channel();
         for _ in 0..AT_ONCE {
-            let sender = sender.clone();
+            let (sender, queue) = (sender.clone(), &queue);
             scope.spawn(move || {
-                while let Some(program) = next() {
-                    if sender.send(run_one(&program)).is_err() {
+                while let Some(program) = queue.next() {
+                    let ended = run_one(&program);
+                    queue.note_end();
+                    if sender.send(ended).is_err() {
                         return;
                     }
                 }
             });
         }
         drop(sender);
+        let building = scope.spawn(|| {
+            let started = Instant::now();
+            let outcome = build(targets, |program| queue.push(program));
+            queue.note_all_built();
+            outcome.map(|()| println!("== all programs built: {:.0} s", started.elapsed().as_secs_f64()))
+        });
         ended.iter().for_each(&mut told);
-    });
-    Ok(())
+        building.join().map_err(|_| "the thread that builds the tests panicked")?
+    })
 }
 
-fn build(targets: &[&str]) -> Result<Vec<Program>, String> {
+/// Programs that are built and have not begun.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    programs: VecDeque<Program>,
+    running: usize,
+    all_built: bool,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, program: Program) {
+        self.lock().push(program);
+        self.changed.notify_all();
+    }
+
+    fn note_all_built(&self) {
+        self.lock().all_built = true;
+        self.changed.notify_all();
+    }
+
+    fn note_end(&self) {
+        self.lock().running -= 1;
+        self.changed.notify_all();
+    }
+
+    /// The next program, as soon as one may run; none when all have begun.
+    fn next(&self) -> Option<Program> {
+        let mut waiting = self.lock();
+        loop {
+            if let Some(program) = waiting.begin() {
+                return Some(program);
+            }
+            if waiting.all_built && waiting.programs.is_empty() {
+                return None;
+            }
+            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Waiting {
+    /// Slow ones go to the front, in the order of [`SLOW`].
+    fn push(&mut self, program: Program) {
+        let rank = |program: &Program| SLOW.iter().position(|slow| *slow == program.package).unwrap_or(SLOW.len());
+        let place = self.programs.partition_point(|other| rank(other) <= rank(&program));
+        self.programs.insert(place, program);
+    }
+
+    fn begin(&mut self) -> Option<Program> {
+        let most = if self.all_built { AT_ONCE } else { AT_ONCE_BESIDE_BUILD };
+        if self.running >= most {
+            return None;
+        }
+        let program = self.programs.pop_front()?;
+        self.running += 1;
+        Some(program)
+    }
+}
+
+fn build(targets: &[&str], mut built: impl FnMut(Program)) -> Result<(), String> {
     let mut child = Command::new("cargo")
         .args(["test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"])
         .args(targets)
@@ -74,13 +152,12 @@ fn build(targets: &[&str]) -> Result<Vec<Program>, String> {
         .spawn()
         .map_err(|error| format!("cannot start cargo: {error}"))?;
     let output = child.stdout.take().ok_or("cargo gave no output")?;
-    let mut programs = Vec::new();
     for line in BufReader::new(output).lines() {
         let line = line.map_err(|error| format!("reading cargo's output: {error}"))?;
-        programs.extend(program_of(&line));
+        program_of(&line).into_iter().for_each(&mut built);
     }
     let status = child.wait().map_err(|error| format!("waiting for cargo: {error}"))?;
-    if status.success() { Ok(programs) } else { Err(format!("building the tests ended with {status}")) }
+    if status.success() { Ok(()) } else { Err(format!("building the tests ended with {status}")) }
 }
 
 /// The program of tests that a message of cargo tells of (The Cargo Book, "External tools"), if it is of one.
@@ -152,5 +229,35 @@ mod messages {
         for other in [&of(false, r#""/t/sapsan""#), &of(true, "null"), r#"{"reason":"build-finished"}"#, "no message"] {
             assert_eq!(program_of(other), None, "{other}");
         }
+    }
+}
+
+#[cfg(test)]
+mod order {
+    use super::{Program, Queue};
+
+    fn program(package: &str) -> Program {
+        let folder = format!("/p/crates/{package}").into();
+        Program { package: package.to_owned(), target: "test suite".to_owned(), executable: "/t/suite".into(), folder }
+    }
+
+    #[test]
+    fn one_runs_beside_the_build_and_two_behind_it_slow_ones_first() {
+        let queue = Queue::default();
+        for package in ["http", "docs", "reactor", "store"] {
+            queue.push(program(package));
+        }
+        let begin = || queue.lock().begin().map(|program| program.package);
+        assert_eq!(begin().as_deref(), Some("store"));
+        assert_eq!(begin(), None, "cargo still builds");
+        queue.note_all_built();
+        assert_eq!(begin().as_deref(), Some("docs"));
+        assert_eq!(begin(), None, "two run");
+        queue.note_end();
+        assert_eq!(begin().as_deref(), Some("http"), "equals keep their order");
+        queue.note_end();
+        queue.note_end();
+        assert_eq!(queue.next().map(|program| program.package).as_deref(), Some("reactor"));
+        assert_eq!(queue.next().map(|program| program.package), None);
     }
 }
