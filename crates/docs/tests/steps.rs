@@ -193,6 +193,9 @@ fn a_step_that_finds_more_than_it_may_keep_is_told_so_and_not_of_a_result() {
     let budget = Budget { memory_bytes_max: 4_000, ..Budget::default() };
     let error = service.database.run_steps(&call, &budget, &mut StepsDid::default()).expect_err("too much");
     let is_told = |error: &QueryError| matches!(error, QueryError::Limit { what: docs::sql::TO_WRITE, limit: 2_000 });
-    assert!(matches!(&error, StepsError::Failed { error: ModifyError::Query(error), .. } if is_told(error)), "{error:?}");
+    assert!(
+        matches!(&error, StepsError::Failed { error: ModifyError::Query(error), .. } if is_told(error)),
+        "{error:?}"
+    );
     assert_eq!(all(&service, "SELECT COUNT(*) AS n FROM goods"), r#"[{"n":201}]"#);
 }

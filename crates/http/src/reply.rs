@@ -80,6 +80,35 @@ impl Reply<'_> {
         *self.outcome = Outcome::Sent(status);
     }
 
+    /// Answers with status 200, a numbered tag and a body that is known to be right only once it is copied: `holds` is asked behind
+    /// the copy. Where it says no, nothing was said, and the reply comes back.
+    #[inline]
+    pub fn send_tagged<E>(
+        mut self,
+        tag: u64,
+        content_type: &str,
+        body: &[u8],
+        holds: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), (E, Self)> {
+        let (before, fields_before) = (self.out.len(), self.worker.fields.borrow().len());
+        self.numbered_tag(tag);
+        self.compose_head(Status(200), content_type, Length::Known(body.len() as u64));
+        if !self.shape.head_only {
+            self.out.extend_from_slice(body);
+        }
+        match holds() {
+            Ok(()) => {
+                *self.outcome = Outcome::Sent(Status(200));
+                Ok(())
+            }
+            Err(why) => {
+                self.out.truncate(before);
+                self.worker.fields.borrow_mut().truncate(fields_before);
+                Err((why, self))
+            }
+        }
+    }
+
     /// Answers with a body given in pieces, without joining them first.
     pub fn send_pieces(mut self, status: Status, content_type: &str, pieces: &[&[u8]]) {
         let status = checked(status);

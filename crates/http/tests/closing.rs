@@ -193,6 +193,23 @@ fn fields_of_the_service_are_checked() {
 }
 
 #[test]
+fn nothing_of_a_body_that_does_not_hold_is_sent() {
+    let server = TestServer::start(Settings::default());
+    let mut client = server.connect();
+    let pipelined = ["GET", "HEAD"].map(|method| format!("{method} /tagged/7 HTTP/1.1\r\nHost: h\r\n\r\n")).concat();
+    client.send(format!("GET /tagged/7?lost HTTP/1.1\r\nHost: h\r\n\r\n{pipelined}").as_bytes());
+    let lost = client.answer();
+    assert!(lost.head.starts_with("HTTP/1.1 503 ") && lost.head.contains("\r\nX-Before: kept\r\n"), "{}", lost.head);
+    assert!(!lost.head.contains("ETag"), "{}", lost.head);
+    assert_eq!(lost.body, "lost");
+    let tagged = client.answer();
+    assert!(tagged.head.starts_with("HTTP/1.1 200 OK\r\n") && tagged.head.contains("\r\nETag: \"7\"\r\n"));
+    assert_eq!(tagged.body, "{}");
+    let head = client.answer_to(true).expect("an answer").head;
+    assert!(head.contains("\r\nContent-Length: 2\r\n") && head.contains("\r\nETag: \"7\"\r\n"), "{head}");
+}
+
+#[test]
 fn odd_statuses_of_the_service_are_sent_as_they_may_be() {
     let server = TestServer::start(Settings::default());
     let mut client = server.connect();

@@ -12,10 +12,9 @@ use crate::kept_request::KeptRequest;
 use crate::keys::KeyTold;
 use crate::large;
 use crate::late_query::LateQuery;
-use crate::media::JSON;
 use crate::named::{Named, Unread, missing};
 use crate::params;
-use crate::preconditions::{self, Verdict};
+use crate::preconditions;
 use crate::querying::{DeclaredQuery, Ended, Whole};
 use crate::reading;
 use crate::refusal;
@@ -377,9 +376,9 @@ impl Named {
         local: &mut Local,
         (request, params): (&Request<'_>, &Params<'_, '_>),
         (unread, guard): (Option<Unread>, Option<Asked>),
-        mut reply: Reply<'_>,
+        reply: Reply<'_>,
     ) {
-        let Local { session, text: scratch, out, cold, direct, .. } = local;
+        let Local { session, text: scratch, cold, direct, .. } = local;
         let Some(key) = self.key(params, scratch) else { return service.fail(&missing(), reply) };
         let precondition = match preconditions::of(request) {
             Ok(precondition) => precondition,
@@ -421,24 +420,11 @@ impl Named {
             Ok(read) => read,
             Err(error) => return service.fail(&refusal::of_read(&error), reply),
         };
-        let is_large = text.len() > large::WHOLE_BYTES_MAX;
-        if !is_large {
-            // Copied before it is checked, checked before it leaves: see `Moment::check`.
-            out.clear();
-            out.extend_from_slice(text);
-        }
-        if let Err(error) = now.check() {
-            return service.fail(&refusal::of_read(&error), reply);
-        }
-        reply.numbered_tag(number);
-        match preconditions::judge(&precondition, number) {
-            Verdict::Holds if is_large => {
-                large::send_document(session, self.collection, self.kind, &key, (number, text.len()), reply);
-            }
-            Verdict::Holds => reply.send(Status(200), JSON, out),
-            Verdict::NotModified => reply.send(Status(304), "", b""),
-            Verdict::Failed => service.fail(&documents::other_number(), reply),
-        }
+        let send_large = |reply: Reply<'_>| {
+            large::send_document(session, self.collection, self.kind, &key, (number, text.len()), reply);
+        };
+        let refuse = |failure: &Failure, reply: Reply<'_>| service.fail(failure, reply);
+        documents::answer(&now, (number, text), &precondition, reply, send_large, refuse);
     }
 
     fn write(

@@ -191,6 +191,13 @@ impl Service for TestService {
                 reply.header("X-Good", "yes").header("X-Bad", "a\r\nX-Evil: yes").header("Content-Length", "7");
                 reply.send(Status(200), "text/plain", b"ok");
             }
+            "tagged" => {
+                reply.header("X-Before", "kept");
+                let holds = || if request.query() == "lost" { Err("lost") } else { Ok(()) };
+                if let Err((why, reply)) = reply.send_tagged(number(request) as u64, "application/json", b"{}", holds) {
+                    reply.send(Status(503), "text/plain", why.as_bytes());
+                }
+            }
             "status" => reply.send(Status(number(request) as u16), "text/plain", b"body"),
             _ => {
                 let body = String::from_utf8_lossy(request.body());

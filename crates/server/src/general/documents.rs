@@ -18,7 +18,9 @@ use crate::writing;
 use docs::catalog::CollectionInfo;
 use docs::direct::Got;
 use docs::key::Key;
-use docs::{CollectionId, Op, Precondition, ReadError, Session, Stored, Submission, Write, WriteError, Written};
+use docs::{
+    CollectionId, Moment, Op, Precondition, ReadError, Session, Stored, Submission, Write, WriteError, Written,
+};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -47,7 +49,7 @@ pub(super) fn get(
     params: &Params<'_, '_>,
     reply: Reply<'_>,
 ) {
-    let Local { session, text, out, cold, direct, .. } = local;
+    let Local { session, text, cold, direct, .. } = local;
     let found =
         target(service, text, params).and_then(|(id, info, key)| Ok((id, info, key, preconditions::of(request)?)));
     let (id, info, key, precondition) = match found {
@@ -56,7 +58,7 @@ pub(super) fn get(
     };
     let unanswered = {
         let _on_loop = OnLoop::new(session, cold.is_asking());
-        get_stored(session, direct, out, (id, info), &key, &precondition, reply)
+        get_stored(session, direct, (id, info), &key, &precondition, reply)
     };
     let Some((not_yet, reply)) = unanswered else { return };
     reading::count_cold(service, cold);
@@ -73,11 +75,10 @@ pub(super) fn get(
 fn get_stored<'r>(
     session: &Rc<Session>,
     direct: &mut Option<Direct>,
-    out: &mut Vec<u8>,
     (id, info): (CollectionId, &CollectionInfo),
     key: &Key<'_>,
     precondition: &Precondition,
-    mut reply: Reply<'r>,
+    reply: Reply<'r>,
 ) -> Option<(Got<'static>, Reply<'r>)> {
     let refuse = |failure: &Failure, reply: Reply<'_>| {
         fail(failure, reply);
@@ -95,24 +96,41 @@ fn get_stored<'r>(
         Ok(read) => read,
         Err(error) => return refuse(&refusal::of_read(&error), reply),
     };
-    // A large one is read again for each piece. Copied before it is checked, checked before it leaves.
-    if text.len() <= large::WHOLE_BYTES_MAX {
-        out.clear();
-        out.extend_from_slice(text);
+    let send_large = |reply: Reply<'_>| {
+        large::send_document(session, id, info.key.kind, key, (number, text.len()), reply);
+    };
+    answer(&now, (number, text), precondition, reply, send_large, fail);
+    None
+}
+
+/// Answers with a document as it was read at a moment, by its change number. A large one is read again for each piece.
+///
+/// Its text is copied before it is checked, straight into the connection's queue, and checked before it leaves: see [`Moment::check`].
+#[inline]
+pub(crate) fn answer<'r>(
+    now: &Moment<'_>,
+    (number, text): (u64, &[u8]),
+    precondition: &Precondition,
+    mut reply: Reply<'r>,
+    send_large: impl FnOnce(Reply<'r>),
+    refuse: impl Fn(&Failure, Reply<'r>),
+) {
+    let verdict = preconditions::judge(precondition, number);
+    if verdict == Verdict::Holds && text.len() <= large::WHOLE_BYTES_MAX {
+        if let Err((error, reply)) = reply.send_tagged(number, JSON, text, || now.check()) {
+            refuse(&refusal::of_read(&error), reply);
+        }
+        return;
     }
     if let Err(error) = now.check() {
         return refuse(&refusal::of_read(&error), reply);
     }
     reply.numbered_tag(number);
-    match preconditions::judge(precondition, number) {
+    match verdict {
+        Verdict::Holds => send_large(reply),
         Verdict::NotModified => reply.send(Status(304), "", b""),
-        Verdict::Failed => fail(&other_number(), reply),
-        Verdict::Holds if text.len() > large::WHOLE_BYTES_MAX => {
-            large::send_document(session, id, info.key.kind, key, (number, text.len()), reply);
-        }
-        Verdict::Holds => reply.send(Status(200), JSON, out),
+        Verdict::Failed => refuse(&other_number(), reply),
     }
-    None
 }
 
 /// The same on a thread that may wait.
