@@ -287,6 +287,43 @@ fn a_peer_that_is_cut_off_is_no_peer_that_has_ended() {
     server.stop();
 }
 
+/// Has the loop do nothing until the sender is used or dropped.
+fn hold(server: &TlsEcho) -> Sender<()> {
+    let (release, released) = mpsc::channel();
+    server.running.loops()[0].run(Box::new(move |_| {
+        let _ = released.recv();
+    }));
+    release
+}
+
+#[test]
+fn an_end_that_arrives_together_with_bytes_is_seen_behind_them() {
+    let pair = pair(NAME);
+    let server = serve(loops(1), pair.server(), Making::each(|_, _| Box::new(Echo)));
+    for version in both_versions() {
+        for says_so in [true, false] {
+            let mut stream = shake_hands(server.address, pair.plain_client(&[version], &["echo"])).unwrap();
+            stream.write_all(b"first").unwrap();
+            stream.read_exact(&mut [0; 5]).unwrap();
+            let release = hold(&server);
+            stream.write_all(b"last").unwrap();
+            if says_so {
+                stream.conn.send_close_notify();
+            }
+            stream.flush().unwrap();
+            stream.sock.shutdown(Shutdown::Write).unwrap();
+            drop(release);
+            let mut rest = Vec::new();
+            let ended = stream.read_to_end(&mut rest);
+            assert_eq!(rest, b"last", "{ended:?}");
+        }
+    }
+    eventually("all are closed", || server.running.metrics().sum(|l| l.open) == 0);
+    let closed = |count: fn(&reactor::LoopMetrics) -> u64| server.running.metrics().sum(count);
+    assert_eq!((closed(|l| l.closed_finished), closed(|l| l.closed_peer)), (2, 2));
+    server.stop();
+}
+
 #[test]
 fn another_certificate_is_used_from_the_next_handshake_on() {
     let (first, second) = (pair(NAME), pair(NAME));

@@ -39,6 +39,8 @@ pub(crate) struct Session {
     handshake_max: Duration,
     /// What ended the session, to be returned once the clear bytes before it were read.
     failed: Option<io::Error>,
+    /// The peer's TCP has ended behind clear bytes that were read: the next read says so.
+    end_waits: bool,
     /// The socket's write side is to be shut, or was, once all records have left.
     end: End,
 }
@@ -65,7 +67,16 @@ impl Session {
 
     fn new(socket: Socket, mut records: Connection, handshake_max: Duration) -> Self {
         records.set_buffer_limit(Some(PENDING_BYTES_MAX));
-        Self { socket, records, clear_bytes: 0, partial_bytes: 0, handshake_max, failed: None, end: End::No }
+        Self {
+            socket,
+            records,
+            clear_bytes: 0,
+            partial_bytes: 0,
+            handshake_max,
+            failed: None,
+            end_waits: false,
+            end: End::No,
+        }
     }
 
     pub(crate) fn socket(&self) -> &Socket {
@@ -78,7 +89,7 @@ impl Session {
 
     /// Whether a read may bring something.
     pub(crate) fn is_readable(&self) -> bool {
-        self.clear_bytes > 0 || self.failed.is_some() || self.socket.is_readable()
+        self.clear_bytes > 0 || self.failed.is_some() || self.end_waits || self.socket.is_readable()
     }
 
     /// Whether a write may take something.
@@ -121,6 +132,7 @@ impl Session {
 
     /// Reads clear bytes; `Ok(0)` is the peer's close_notify.
     pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.end_waits = false;
         let mut filled = self.read_clear(room)?;
         for _ in 0..RECEIVES_MAX {
             if filled == room.len() || self.failed.is_some() {
@@ -130,6 +142,8 @@ impl Session {
                 Ok(received) => {
                     filled += self.read_clear(&mut room[filled..])?;
                     if received == 0 {
+                        // The kernel says so once. Behind clear bytes it is for the next read to tell.
+                        self.end_waits = filled > 0;
                         break;
                     }
                 }
