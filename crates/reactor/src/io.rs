@@ -9,7 +9,7 @@ use crate::address::ConnectFailure;
 use crate::connection::{Link, Phase};
 use crate::core::Core;
 use crate::fleet::nanoseconds;
-use crate::neighbour::Neighbour;
+use crate::neighbour::{Neighbour, Neighbourhood};
 use crate::protocol::{Closed, ConnectionId, Protocol};
 use crate::settings::Outgoing;
 use crate::timers::Due;
@@ -197,5 +197,18 @@ impl Io<'_> {
     /// This connection's input and another one at once, so that what is read here is written there in one copy.
     pub fn input_and_neighbour(&mut self, id: ConnectionId) -> Option<(&[u8], Neighbour<'_>)> {
         Some((self.link.input.filled(), self.core.neighbour(id)?))
+    }
+
+    /// All connections of the loop, this one included.
+    pub fn neighbourhood(&mut self) -> Neighbourhood<'_> {
+        self.input_and_neighbourhood().1
+    }
+
+    /// This connection's input and all connections of the loop at once, so that code that reads the one in place can write to the
+    /// others.
+    pub fn input_and_neighbourhood(&mut self) -> (&[u8], Neighbourhood<'_>) {
+        self.core.buffers.lend_output(self.link);
+        let Link { id, input, output, .. } = &mut *self.link;
+        (input.filled(), Neighbourhood::of_turn(self.core, *id, output))
     }
 }

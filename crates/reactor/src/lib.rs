@@ -65,7 +65,7 @@ pub use io::Io;
 pub use kernel::try_unix;
 pub use mailbox::{Open, Task};
 pub use metrics::{LoopMetrics, Metrics};
-pub use neighbour::Neighbour;
+pub use neighbour::{Neighbour, Neighbourhood};
 pub use protocol::{Accept, Closed, ConnectionId, Factory, Message, Part, Protocol};
 pub use reactor::{Reactor, Running};
 pub use settings::{ListenerSettings, Outgoing, Settings, Traffic};

@@ -6,13 +6,21 @@
 //!
 //! A relay is stopped on the one side by the other's high-water mark ([`Neighbour::congested`]) and goes on with its
 //! [`crate::Protocol::writable`]. The protocols' own state is theirs to share, in an `Rc`.
+//!
+//! A [`Neighbourhood`] is the same for code that is called from turns and hooks alike, such as a client that stands between a server's
+//! connections and a peer: one type, and the connection whose turn it is belongs to it.
 
 use std::sync::Arc;
 
+use crate::Loop;
+use crate::address::ConnectFailure;
 use crate::buffers::Buffers;
 use crate::connection::{Link, Phase};
+use crate::core::Core;
 use crate::lists::Lists;
-use crate::protocol::{Closed, ConnectionId};
+use crate::output::OutputQueue;
+use crate::protocol::{Closed, ConnectionId, Protocol};
+use crate::settings::Outgoing;
 
 /// Another open connection of the same loop, or one that is being made.
 pub struct Neighbour<'a> {
@@ -105,5 +113,64 @@ impl Neighbour<'_> {
     pub fn abort(&mut self) {
         self.link.close(Closed::Aborted);
         self.lists.touch(self.link);
+    }
+}
+
+/// All connections of a loop, in the hands of a connection's turn ([`crate::Io::neighbourhood`]) or of a state's hook
+/// ([`crate::LoopContext::neighbourhood`]).
+pub struct Neighbourhood<'a> {
+    core: &'a mut Core,
+    /// The connection whose turn it is: it is out of its slot.
+    own: Option<(ConnectionId, &'a mut OutputQueue)>,
+}
+
+impl<'a> Neighbourhood<'a> {
+    pub(crate) fn of_hook(core: &'a mut Core) -> Self {
+        Self { core, own: None }
+    }
+
+    /// `output` has storage.
+    pub(crate) fn of_turn(core: &'a mut Core, id: ConnectionId, output: &'a mut OutputQueue) -> Self {
+        Self { core, own: Some((id, output)) }
+    }
+}
+
+impl Neighbourhood<'_> {
+    /// The loop, for its clock and for messages to other loops.
+    pub fn lp(&self) -> &Loop {
+        &self.core.lp
+    }
+
+    /// The tail of a connection's write queue, its own included: append only. `None`: the connection is gone, ends, or belongs to
+    /// another loop.
+    #[inline]
+    pub fn output(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
+        match &mut self.own {
+            Some((own, output)) if *own == id => Some(output.tail()),
+            _ => self.core.neighbour(id).map(Neighbour::into_output),
+        }
+    }
+
+    /// Bytes queued for a connection and not yet taken by the kernel; 0 where [`Neighbourhood::output`] gives none.
+    #[inline]
+    pub fn unsent(&mut self, id: ConnectionId) -> usize {
+        match &self.own {
+            Some((own, output)) if *own == id => output.unsent(),
+            _ => self.core.neighbour(id).map_or(0, |neighbour| neighbour.unsent()),
+        }
+    }
+
+    /// Another connection than the one whose turn it is, as [`crate::Io::neighbour`].
+    pub fn connection(&mut self, id: ConnectionId) -> Option<Neighbour<'_>> {
+        self.core.neighbour(id)
+    }
+
+    /// Opens an outgoing connection on this loop, as [`crate::Io::connect`].
+    pub fn connect(
+        &mut self,
+        to: impl Into<Outgoing>,
+        protocol: Box<dyn Protocol>,
+    ) -> Result<ConnectionId, ConnectFailure> {
+        self.core.begin_connect(&to.into(), |_, _| protocol)
     }
 }

@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use crate::Loop;
 use crate::address::ConnectFailure;
 use crate::core::Core;
-use crate::neighbour::Neighbour;
+use crate::neighbour::{Neighbour, Neighbourhood};
 use crate::protocol::{Accept, ConnectionId, Protocol};
 use crate::settings::Outgoing;
 use crate::timers::{Due, TimerKey};
@@ -61,6 +61,11 @@ impl LoopContext<'_> {
     /// A connection of this loop. `None`: it is gone, ends, or belongs to another loop.
     pub fn connection(&mut self, id: ConnectionId) -> Option<Neighbour<'_>> {
         self.core.neighbour(id)
+    }
+
+    /// All connections of the loop, for code that is called from turns too.
+    pub fn neighbourhood(&mut self) -> Neighbourhood<'_> {
+        Neighbourhood::of_hook(self.core)
     }
 
     /// Opens an outgoing connection on this loop, as [`crate::Io::connect`].

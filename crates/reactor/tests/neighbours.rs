@@ -73,6 +73,45 @@ fn bytes_and_half_close_pass_in_both_directions() {
     relay.stop();
 }
 
+/// Sends what it gets to itself and, with another mark, to an earlier connection, by way of the neighbourhood.
+struct Chorus {
+    before: Option<ConnectionId>,
+}
+
+impl Protocol for Chorus {
+    fn input(&mut self, io: &mut Io<'_>) {
+        let own = io.id();
+        let (input, mut all) = io.input_and_neighbourhood();
+        let passed = input.len();
+        for (mark, id) in [(b'.', Some(own)), (b'>', self.before)] {
+            if let Some(output) = id.and_then(|id| all.output(id)) {
+                output.extend_from_slice(input);
+                output.push(mark);
+            }
+        }
+        let unsent = (all.unsent(own), self.before.map(|id| all.unsent(id)));
+        assert_eq!(unsent, (passed + 1, self.before.map(|_| passed + 1)));
+        assert!(all.connection(own).is_none(), "it is out of its slot");
+        io.consume(passed);
+        assert!(io.neighbourhood().output(own).is_some_and(|output| output.ends_with(b".")));
+    }
+}
+
+#[test]
+fn a_neighbourhood_reaches_the_connection_whose_turn_it_is_and_the_others() {
+    let before = std::sync::Mutex::new(None);
+    let make = move |id, _: &reactor::Loop| -> Box<dyn Protocol> {
+        Box::new(Chorus { before: before.lock().unwrap().replace(id) })
+    };
+    let server = serve(loops(1), Making::each(make));
+    let mut first = server.connect();
+    exchange(&mut first, b"a", b"a.");
+    let mut second = server.connect();
+    exchange(&mut second, b"b", b"b.");
+    exchange(&mut first, b"", b"b>");
+    server.stop();
+}
+
 #[test]
 fn what_several_turns_of_a_tick_pass_on_leaves_in_one_write() {
     let (listener, address) = target();

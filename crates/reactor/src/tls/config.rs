@@ -237,6 +237,12 @@ impl TlsClient {
         Ok(Self { config: Arc::new(config), ..self })
     }
 
+    /// With settings of rustls that the caller has: roots of the system, say, or a certificate to show. Connections of one such value
+    /// resume one another's sessions.
+    pub fn of_config(config: Arc<ClientConfig>, name: ServerName<'static>) -> Self {
+        Self { config, name, handshake_max: HANDSHAKE_MAX }
+    }
+
     /// The same for a peer of another name.
     pub fn named(&self, name: &str) -> Result<Self, TlsError> {
         Ok(Self { name: server_name(name)?, ..self.clone() })
