@@ -1,17 +1,22 @@
-//! Redis protocol, RESP2 and RESP3: a codec for servers, proxies and clients, and a blocking client.
+//! Redis protocol, RESP2 and RESP3: a codec for servers, proxies and clients, a blocking client, and one on an event loop.
 //!
 //! | subject | room |
 //! |---|---|
 //! | bytes to requests and replies and back, without I/O | [`codec`] |
-//! | one connection, a pool, messages | `client`, re-exported here |
+//! | one connection, a pool, messages, for threads that wait | `client`, re-exported here |
+//! | the same without waiting, on a loop of `reactor` | [`loop_client`] (feature `reactor`) |
 //!
 //! What holds everywhere: no byte from a peer is a panic; split input is looked at once; every buffer and every level of
 //! nesting has a limit, in [`codec::Limits`] or [`Settings`].
 
 mod client;
 pub mod codec;
+#[cfg(feature = "reactor")]
+pub mod loop_client;
 
 pub use client::{
     ArgumentWriter, Client, Endpoint, Error, Event, FromReply, Lost, Mismatch, NotSent, Pipeline, Pool, PooledClient,
     ServerError, Settings, Subscriber, Tls, TlsError, ToArguments, Value,
 };
+#[cfg(feature = "reactor")]
+pub use loop_client::{LoopClient, LoopSettings, LoopSubscriber};

@@ -7,6 +7,7 @@ mod fake_server;
 mod fuzz_check;
 #[path = "../../../fuzz/mutation.rs"]
 mod mutation;
+mod on_loop;
 mod redis_server;
 mod redis_tls;
 
@@ -18,3 +19,5 @@ mod client_tls;
 mod codec_properties;
 mod codec_replies;
 mod codec_requests;
+mod loop_faults;
+mod loop_redis;

@@ -37,8 +37,10 @@ pub enum NotSent {
     Handshake(ServerError),
     /// A pool had no client free within the time of the call.
     PoolExhausted,
-    /// There is no connection, and the queue for commands without a reply is full: see `Settings::queue_bytes_max`.
+    /// There is no connection, and the queue for commands that wait for one is full: see `Settings::queue_bytes_max`.
     QueueFull,
+    /// As much is in flight or unsent as may be: see `LoopSettings`.
+    Congested,
     /// The command or pipeline has more than `Settings::request_bytes_max`.
     TooLarge {
         /// Its bytes.
@@ -112,6 +114,7 @@ impl fmt::Display for NotSent {
             NotSent::Tls(error) => error.fmt(formatter),
             NotSent::Handshake(error) => write!(formatter, "the server refused the session: {error}"),
             NotSent::PoolExhausted => formatter.write_str("no client of the pool became free in time"),
+            NotSent::Congested => formatter.write_str("too much waits for the server already"),
             NotSent::QueueFull => formatter.write_str("no connection, and the queue is full"),
             NotSent::TooLarge { bytes } => write!(formatter, "{bytes} bytes are too many for one request"),
         }

@@ -17,6 +17,11 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Bytes of a grown buffer that is kept.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
+/// What a client's framer takes. `Settings::reply_bytes_max` bounds bulk strings, whatever the server's own limit is.
+pub(crate) fn reply_limits() -> Limits {
+    Limits { bulk_bytes_max: u64::from(u32::MAX), ..Limits::default() }
+}
+
 #[derive(Debug)]
 pub(crate) struct Input {
     buffer: Vec<u8>,
@@ -28,9 +33,8 @@ pub(crate) struct Input {
 
 impl Input {
     pub(crate) fn new() -> Input {
-        // The limit of a reply's bytes bounds its bulk strings, whatever the server's own limit is.
-        let limits = Limits { bulk_bytes_max: u64::from(u32::MAX), ..Limits::default() };
-        Input { buffer: vec![0; BUFFER_BYTES], start: 0, scanned: 0, end: 0, framer: ReplyFramer::new(limits) }
+        let framer = ReplyFramer::new(reply_limits());
+        Input { buffer: vec![0; BUFFER_BYTES], start: 0, scanned: 0, end: 0, framer }
     }
 
     /// Finds the next reply among what was received, as its place in the buffer; none if it is not complete.

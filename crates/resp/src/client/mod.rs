@@ -28,13 +28,25 @@ mod subscriber;
 mod tls;
 mod value;
 
+#[cfg(feature = "reactor")]
+pub(crate) use backoff::Backoff;
 pub use client::Client;
+#[cfg(feature = "reactor")]
+pub(crate) use command::write as write_command;
 pub use command::{ArgumentWriter, ToArguments};
 pub use error::{Error, Lost, Mismatch, NotSent, ServerError};
 pub use from_reply::FromReply;
+#[cfg(feature = "reactor")]
+pub(crate) use input::reply_limits;
 pub use pipeline::Pipeline;
 pub use pool::{Pool, PooledClient};
+#[cfg(feature = "reactor")]
+pub(crate) use session::request as session_request;
 pub use settings::{Endpoint, Settings};
 pub use subscriber::{Event, Subscriber};
+#[cfg(feature = "reactor")]
+pub(crate) use subscriber::{event_of, write_subscriptions};
+#[cfg(feature = "reactor")]
+pub(crate) use tls::explained;
 pub use tls::{Tls, TlsError};
 pub use value::Value;

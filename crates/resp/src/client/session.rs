@@ -40,7 +40,7 @@ pub(crate) fn open(settings: &Settings, deadline: Instant) -> Result<Connection,
 }
 
 /// The commands of the session, and how many replies they have.
-fn request(settings: &Settings) -> (Vec<u8>, usize) {
+pub(crate) fn request(settings: &Settings) -> (Vec<u8>, usize) {
     let (mut output, mut count) = (Vec::new(), 0);
     let user = settings.user.as_deref();
     let password = settings.password.as_deref();

@@ -113,7 +113,7 @@ impl Subscriber {
                 Ok(None) => return Ok(None),
                 Ok(Some(message)) => {
                     let connection = self.connection.as_ref().expect("the connection that gave a message");
-                    return event(connection.view(message)).map(Some);
+                    return event_of(connection.view(message)).map(Some);
                 }
                 Err(Error::OutcomeUnknown(Lost::Closed)) => self.connection = None,
                 Err(error) => {
@@ -131,7 +131,7 @@ impl Subscriber {
 
     fn send<C: AsRef<[u8]>>(&mut self, name: &str, channels: &[C]) -> Result<(), Error> {
         let mut output = Vec::new();
-        write(&mut output, name, channels.iter().map(AsRef::as_ref));
+        write_subscriptions(&mut output, name, channels.iter().map(AsRef::as_ref));
         let Some(connection) = self.connection.as_mut().filter(|_| !channels.is_empty()) else { return Ok(()) };
         let sent = connection.send(&output, deadline(Instant::now(), self.settings.timeout));
         if sent.is_err() {
@@ -161,8 +161,8 @@ impl Subscriber {
         let until = until.min(deadline(Instant::now(), self.settings.connect_timeout));
         let opened = session::open(&self.settings, until).and_then(|mut connection| {
             let mut output = Vec::new();
-            write(&mut output, "SUBSCRIBE", self.channels.iter().map(Vec::as_slice));
-            write(&mut output, "PSUBSCRIBE", self.patterns.iter().map(Vec::as_slice));
+            write_subscriptions(&mut output, "SUBSCRIBE", self.channels.iter().map(Vec::as_slice));
+            write_subscriptions(&mut output, "PSUBSCRIBE", self.patterns.iter().map(Vec::as_slice));
             let sent = connection.send(&output, until);
             sent.map(|()| connection).map_err(|error| NotSent::Connect(io::Error::other(error.to_string())))
         });
@@ -179,7 +179,7 @@ impl Subscriber {
 }
 
 /// Writes a command with these arguments; none at all where there are no arguments, which would mean "all".
-fn write<'c>(output: &mut Vec<u8>, name: &str, channels: impl Iterator<Item = &'c [u8]>) {
+pub(crate) fn write_subscriptions<'c>(output: &mut Vec<u8>, name: &str, channels: impl Iterator<Item = &'c [u8]>) {
     let channels: Vec<&[u8]> = channels.collect();
     if !channels.is_empty() {
         command::write(output, &(name, channels));
@@ -187,7 +187,7 @@ fn write<'c>(output: &mut Vec<u8>, name: &str, channels: impl Iterator<Item = &'
 }
 
 /// RESP2 sends events as arrays, RESP3 as pushes.
-fn event(view: View<'_>) -> Result<Event<'_>, Error> {
+pub(crate) fn event_of(view: View<'_>) -> Result<Event<'_>, Error> {
     if let View::Error(text) = view {
         return Err(Error::Server(ServerError::of(text)));
     }

@@ -92,8 +92,11 @@ impl Drop for RedisServer {
     }
 }
 
-/// On the PATH, or where `cargo xtask redis` puts it.
+/// What `REDIS_SERVER` names, another version or Valkey say; else on the PATH, or where `cargo xtask redis` puts it.
 pub(crate) fn program() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("REDIS_SERVER") {
+        return Some(PathBuf::from(named));
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     // The tests' program lies in target/PROFILE/deps.
     let target = std::env::current_exe().ok().and_then(|program| Some(program.ancestors().nth(3)?.to_path_buf()));

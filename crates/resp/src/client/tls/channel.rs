@@ -44,7 +44,7 @@ impl Channel {
     /// # Errors
     /// `TimedOut` at the deadline; else the reason of either side, in words.
     pub(crate) fn open(socket: OwnedFd, tls: &Tls, deadline: Instant) -> io::Result<Channel> {
-        let session = tls.new_session().map_err(explained)?;
+        let session = tls.new_session().map_err(|error| explained(&error))?;
         let mut channel = Channel { socket, session, unsent: 0, failed: None };
         channel.shake_hands(deadline).map_err(of_handshake)?;
         Ok(channel)
@@ -147,7 +147,7 @@ impl Channel {
         let is_all = reading.is_all || bytes == 0;
         if let Err(error) = self.session.process_new_packets() {
             self.send_last_words();
-            return Err(explained(error));
+            return Err(explained(&error));
         }
         Ok(Taken { bytes, is_all })
     }
@@ -229,8 +229,8 @@ impl Write for Writing<'_> {
 }
 
 /// An error of the session, in words that say what to do about it.
-fn explained(error: rustls::Error) -> io::Error {
-    let words = match &error {
+pub(crate) fn explained(error: &rustls::Error) -> io::Error {
+    let words = match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "the server's certificate has an unknown issuer, none of the trusted ones".to_owned()
         }

@@ -133,6 +133,12 @@ impl Tls {
         Ok(Tls { config, roots, server_name })
     }
 
+    /// What a session is made from.
+    #[cfg(feature = "reactor")]
+    pub(crate) fn parts(&self) -> (Arc<ClientConfig>, ServerName<'static>) {
+        (Arc::clone(&self.config), self.server_name.clone())
+    }
+
     /// The client's end of a session that is about to begin.
     pub(crate) fn new_session(&self) -> Result<ClientConnection, rustls::Error> {
         ClientConnection::new(Arc::clone(&self.config), self.server_name.clone())

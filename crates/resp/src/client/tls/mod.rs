@@ -11,4 +11,6 @@ mod channel;
 mod config;
 
 pub(crate) use channel::Channel;
+#[cfg(feature = "reactor")]
+pub(crate) use channel::explained;
 pub use config::{Tls, TlsError};

@@ -1,0 +1,196 @@
+//! What an application on an event loop sends commands with.
+
+use super::commands::{Commands, Order};
+use super::in_flight::{Completion, Gathered, Then};
+use super::line::{Line, Shared};
+use super::link::Upkeep;
+use super::loop_settings::LoopSettings;
+use crate::client::{Error, FromReply, NotSent, Pipeline, ToArguments, write_command};
+use crate::codec::View;
+use reactor::{Neighbourhood, Setup};
+use std::fmt;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+/// A client of one server on one event loop. Clones share its connection; when the last one is dropped, the connection ends once
+/// nothing is in flight. See the [module](self) for what holds.
+#[derive(Clone)]
+pub struct LoopClient {
+    line: Shared<Commands>,
+    timeout: Duration,
+    /// Counted by the loop's hooks.
+    _handle: Rc<()>,
+}
+
+impl LoopClient {
+    /// A client on the loop that is set up, which connects at its first command. Give each loop one of its own.
+    pub fn new(settings: LoopSettings, setup: &mut Setup<'_>) -> LoopClient {
+        let (timeout, queue_bytes_max) = (settings.client.timeout, settings.client.queue_bytes_max);
+        let (line, handle) = (Line::new(settings, Commands::new(queue_bytes_max), setup.lp()), Rc::new(()));
+        setup.add_state(Box::new(Upkeep::new(&line, &handle)));
+        LoopClient { line, timeout, _handle: handle }
+    }
+
+    /// The same client with another time for each of its commands: waiting for a connection, sending and the reply.
+    pub fn within(&self, timeout: Duration) -> LoopClient {
+        LoopClient { timeout, ..self.clone() }
+    }
+
+    /// Sends a command; `then` gets its converted reply, or the reason why there is none, later in this loop.
+    ///
+    /// # Errors
+    /// Nothing is sent, and `then` is dropped: [`NotSent::Congested`], [`NotSent::QueueFull`] or [`NotSent::TooLarge`].
+    pub fn command<T: FromReply>(
+        &self,
+        at: &mut Neighbourhood<'_>,
+        command: impl ToArguments,
+        then: impl FnOnce(Result<T, Error>, &mut Neighbourhood<'_>) + 'static,
+    ) -> Result<(), NotSent> {
+        self.view(at, command, |reply, at| {
+            then(reply.and_then(|reply| T::from_reply(reply).map_err(Error::Conversion)), at);
+        })
+    }
+
+    /// Sends a command; `then` gets its reply in the loop's read buffer: nothing is copied or allocated but `then` itself.
+    ///
+    /// # Errors
+    /// As [`LoopClient::command`].
+    pub fn view(
+        &self,
+        at: &mut Neighbourhood<'_>,
+        command: impl ToArguments,
+        then: impl FnOnce(Result<View<'_>, Error>, &mut Neighbourhood<'_>) + 'static,
+    ) -> Result<(), NotSent> {
+        let completion: Completion = Box::new(then);
+        self.take(at, |output| write_command(output, &command), 1, Then::One(completion))
+    }
+
+    /// Sends all commands of a pipeline together, no other command between them; `then` gets a result for each, as from
+    /// [`Client::pipeline`](crate::Client::pipeline). For an empty pipeline it is called at once.
+    ///
+    /// # Errors
+    /// As [`LoopClient::command`].
+    pub fn pipeline<T: FromReply + 'static>(
+        &self,
+        at: &mut Neighbourhood<'_>,
+        pipeline: &Pipeline,
+        then: impl FnOnce(Result<Vec<Result<T, Error>>, Error>, &mut Neighbourhood<'_>) + 'static,
+    ) -> Result<(), NotSent> {
+        if pipeline.is_empty() {
+            then(Ok(Vec::new()), at);
+            return Ok(());
+        }
+        let gather = Then::Each(Box::new(Gathered::new(pipeline.len(), then)));
+        self.take(at, |output| output.extend_from_slice(pipeline.bytes()), pipeline.len(), gather)
+    }
+
+    /// Sends a command whose outcome nobody will see: its reply is dropped as it comes. (`CLIENT REPLY OFF` would silence the other
+    /// commands of the connection.) While there is no connection it waits for one, without a deadline.
+    ///
+    /// # Errors
+    /// As [`LoopClient::command`].
+    pub fn noreply(&self, at: &mut Neighbourhood<'_>, command: impl ToArguments) -> Result<(), NotSent> {
+        self.take(at, |output| write_command(output, &command), 1, Then::Nothing)
+    }
+
+    /// [`LoopClient::noreply`] of all commands of a pipeline.
+    ///
+    /// # Errors
+    /// As [`LoopClient::command`].
+    pub fn noreply_pipeline(&self, at: &mut Neighbourhood<'_>, pipeline: &Pipeline) -> Result<(), NotSent> {
+        if pipeline.is_empty() {
+            return Ok(());
+        }
+        self.take(at, |output| output.extend_from_slice(pipeline.bytes()), pipeline.len(), Then::Nothing)
+    }
+
+    /// Selects a database, on this connection and, once the server has agreed, on all later ones. Commands sent before are executed in
+    /// the old one, later ones in the new one; clones share it.
+    ///
+    /// # Errors
+    /// As [`LoopClient::command`].
+    pub fn select(
+        &self,
+        at: &mut Neighbourhood<'_>,
+        database: u32,
+        then: impl FnOnce(Result<(), Error>, &mut Neighbourhood<'_>) + 'static,
+    ) -> Result<(), NotSent> {
+        let line = Rc::downgrade(&self.line);
+        self.command(at, ("SELECT", database), move |outcome: Result<(), Error>, at| {
+            if outcome.is_ok() {
+                remember(&line, |settings| settings.client.database = database);
+            }
+            then(outcome, at);
+        })
+    }
+
+    /// Becomes another user, on this connection and, once the server has agreed, on all later ones; without a name the default user.
+    ///
+    /// # Errors
+    /// As [`LoopClient::command`].
+    pub fn authenticate(
+        &self,
+        at: &mut Neighbourhood<'_>,
+        user: Option<&str>,
+        password: &str,
+        then: impl FnOnce(Result<(), Error>, &mut Neighbourhood<'_>) + 'static,
+    ) -> Result<(), NotSent> {
+        let line = Rc::downgrade(&self.line);
+        let (new_user, new_password) = (user.map(str::to_owned), password.to_owned());
+        self.command(at, ("AUTH", user, password), move |outcome: Result<(), Error>, at| {
+            if outcome.is_ok() {
+                remember(&line, |settings| {
+                    (settings.client.user, settings.client.password) = (new_user, Some(new_password));
+                });
+            }
+            then(outcome, at);
+        })
+    }
+
+    /// Publishes a message; `then` gets the number of subscribers that the server sent it to.
+    ///
+    /// # Errors
+    /// As [`LoopClient::command`].
+    pub fn publish(
+        &self,
+        at: &mut Neighbourhood<'_>,
+        channel: impl ToArguments,
+        message: impl ToArguments,
+        then: impl FnOnce(Result<u64, Error>, &mut Neighbourhood<'_>) + 'static,
+    ) -> Result<(), NotSent> {
+        self.command(at, ("PUBLISH", channel, message), then)
+    }
+
+    /// Replies that have not come.
+    pub fn in_flight(&self) -> usize {
+        self.line.borrow().work.in_flight()
+    }
+
+    /// Bytes of commands that wait for a connection.
+    pub fn queued_bytes(&self) -> usize {
+        self.line.borrow().work.queued_bytes()
+    }
+
+    fn take(
+        &self,
+        at: &mut Neighbourhood<'_>,
+        write: impl FnOnce(&mut Vec<u8>),
+        replies: usize,
+        then: Then,
+    ) -> Result<(), NotSent> {
+        Line::take(&self.line, Order { write, replies, then, timeout: self.timeout }, at)
+    }
+}
+
+/// Changes what later connections begin with. A completion must not keep its own line alive, hence the weak pointer.
+fn remember(line: &Weak<std::cell::RefCell<Line<Commands>>>, change: impl FnOnce(&mut LoopSettings)) {
+    if let Some(line) = line.upgrade() {
+        change(&mut line.borrow_mut().settings);
+    }
+}
+
+impl fmt::Debug for LoopClient {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LoopClient").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}

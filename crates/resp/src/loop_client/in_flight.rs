@@ -1,0 +1,153 @@
+//! Commands that were sent, in the order in which their replies come.
+
+use crate::client::{Error, FromReply, ServerError};
+use crate::codec::View;
+use reactor::Neighbourhood;
+use std::collections::VecDeque;
+
+use super::failure::Failure;
+
+/// What is done with the outcome of one command.
+pub(super) type Completion = Box<dyn FnOnce(Result<View<'_>, Error>, &mut Neighbourhood<'_>)>;
+
+/// What is done with the outcome of a command or of a pipeline.
+pub(super) enum Then {
+    /// Nothing: its replies are dropped.
+    Nothing,
+    One(Completion),
+    Each(Box<dyn Gather>),
+}
+
+impl Then {
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self, Then::Nothing)
+    }
+
+    /// Tells that the replies still missing will not come.
+    pub(super) fn fail(self, failure: &Failure, at: &mut Neighbourhood<'_>) {
+        match self {
+            Then::Nothing => {}
+            Then::One(completion) => completion(Err(failure.error()), at),
+            Then::Each(gather) => gather.end(Some(failure), at),
+        }
+    }
+}
+
+/// The replies of a pipeline, one by one.
+pub(super) trait Gather {
+    /// Takes the next reply.
+    fn reply(&mut self, reply: View<'_>);
+    /// All have come, or the missing ones will not.
+    fn end(self: Box<Self>, failure: Option<&Failure>, at: &mut Neighbourhood<'_>);
+}
+
+/// Results of a pipeline's commands.
+pub(super) struct Gathered<T, F> {
+    results: Vec<Result<T, Error>>,
+    commands: usize,
+    then: F,
+}
+
+impl<T, F> Gathered<T, F> {
+    pub(super) fn new(commands: usize, then: F) -> Gathered<T, F> {
+        Gathered { results: Vec::new(), commands, then }
+    }
+}
+
+impl<T, F> Gather for Gathered<T, F>
+where
+    T: FromReply,
+    F: FnOnce(Result<Vec<Result<T, Error>>, Error>, &mut Neighbourhood<'_>),
+{
+    fn reply(&mut self, reply: View<'_>) {
+        if self.results.is_empty() {
+            self.results.reserve_exact(self.commands);
+        }
+        self.results.push(value_of(reply).and_then(|reply| T::from_reply(reply).map_err(Error::Conversion)));
+    }
+
+    fn end(mut self: Box<Self>, failure: Option<&Failure>, at: &mut Neighbourhood<'_>) {
+        let outcome = match failure.map(|failure| (failure, failure.error())) {
+            Some((_, error @ Error::NotSent(_))) => Err(error),
+            Some((failure, _)) => {
+                self.results.resize_with(self.commands, || Err(failure.error()));
+                Ok(self.results)
+            }
+            None => Ok(self.results),
+        };
+        (self.then)(outcome, at);
+    }
+}
+
+/// An error reply is an error.
+pub(super) fn value_of(reply: View<'_>) -> Result<View<'_>, Error> {
+    match reply {
+        View::Error(text) => Err(Error::Server(ServerError::of(text))),
+        reply => Ok(reply),
+    }
+}
+
+/// A command or a pipeline on its way.
+pub(super) struct Entry {
+    pub(super) then: Then,
+    /// Replies that have not come; at least one.
+    pub(super) replies_left: usize,
+    /// By the loop's clock, in nanoseconds.
+    pub(super) deadline_ns: u64,
+}
+
+/// What the reply that was counted last is for.
+pub(super) enum Taker {
+    Nothing,
+    One(Completion),
+    /// The last reply of a pipeline.
+    End(Box<dyn Gather>),
+}
+
+#[derive(Default)]
+pub(super) struct InFlight {
+    entries: VecDeque<Entry>,
+    replies: usize,
+}
+
+impl InFlight {
+    /// Replies that have not come.
+    pub(super) fn len(&self) -> usize {
+        self.replies
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.replies += entry.replies_left;
+        self.entries.push_back(entry);
+    }
+
+    /// Counts a reply; none if no command waits for one.
+    #[inline]
+    pub(super) fn take_reply(&mut self, reply: View<'_>) -> Option<Taker> {
+        let entry = self.entries.front_mut()?;
+        entry.replies_left -= 1;
+        self.replies -= 1;
+        if let Then::Each(gather) = &mut entry.then {
+            gather.reply(reply);
+        }
+        if entry.replies_left > 0 {
+            return Some(Taker::Nothing);
+        }
+        Some(match self.entries.pop_front()?.then {
+            Then::Nothing => Taker::Nothing,
+            Then::One(completion) => Taker::One(completion),
+            Then::Each(gather) => Taker::End(gather),
+        })
+    }
+
+    /// The earliest deadline; `u64::MAX`: nothing is in flight.
+    pub(super) fn deadline_ns(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.deadline_ns).min().unwrap_or(u64::MAX)
+    }
+
+    /// All entries, in order.
+    pub(super) fn take(&mut self) -> VecDeque<Entry> {
+        self.replies = 0;
+        std::mem::take(&mut self.entries)
+    }
+}

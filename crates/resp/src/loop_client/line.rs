@@ -1,0 +1,338 @@
+//! A connection that is made when it is wanted, and made again when it is lost.
+//!
+//! ```text
+//!            wanted, and due            made             session open
+//!   Idle ───────────────────> Connecting ──> Opening ──────────────────> Open
+//!    ^                            │             │                         │
+//!    └──── a pause (back-off) ────┴─────────────┴────── lost, or late ────┘
+//! ```
+//!
+//! Commands and messages are two kinds of [`Work`] over it. Code of the application (completions, handlers) is called while the line
+//! is not borrowed, so that it may send again. A connection that ends says so where no such call can be made
+//! ([`reactor::Protocol::closed`]): what is to be told then waits for the end of the tick ([`Line::end_of_tick`]).
+//!
+//! Invariant: `alarm_ns` is no later than the first moment at which something is due without an event of a connection.
+
+use super::failure::Failure;
+use super::link::LinkProtocol;
+use super::loop_settings::LoopSettings;
+use crate::client::{Backoff, Lost, ServerError, session_request};
+use crate::codec::{ReplyKind, View};
+use reactor::{ConnectionId, Io, Loop, Neighbourhood};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// What a connection is for.
+pub(super) trait Work: Sized + 'static {
+    /// News for the application that wait for the end of the tick.
+    type Ended;
+
+    /// Whether a connection is to be made.
+    fn wants_connection(&self) -> bool;
+    /// Whether the connection may end without a loss.
+    fn is_idle(&self) -> bool;
+    /// When something is late, by the loop's clock; `u64::MAX`: never.
+    fn deadline_ns(&self) -> u64;
+    /// The session is open: the time to send what waits.
+    fn opened(line: &Shared<Self>, id: ConnectionId, at: &mut Neighbourhood<'_>);
+    /// A reply, or a push. An error ends the connection.
+    fn reply(line: &Shared<Self>, kind: ReplyKind, reply: View<'_>, at: &mut Neighbourhood<'_>) -> Result<(), Failure>;
+    /// An open connection is gone.
+    fn lost(&mut self, failure: &Failure, ended: &mut VecDeque<Self::Ended>);
+    /// No connection could be made.
+    fn refused(&mut self, failure: &Failure, ended: &mut VecDeque<Self::Ended>);
+    /// Ends what is late. `true`: the connection is of no use any more.
+    fn expire(&mut self, now_ns: u64, ended: &mut VecDeque<Self::Ended>) -> bool;
+    /// Tells the application.
+    fn tell(line: &Shared<Self>, ended: Self::Ended, at: &mut Neighbourhood<'_>);
+}
+
+pub(super) type Shared<W> = Rc<RefCell<Line<W>>>;
+
+/// See the module.
+pub(super) struct Line<W: Work> {
+    pub(super) settings: LoopSettings,
+    pub(super) work: W,
+    lp: Loop,
+    state: State,
+    backoff: Backoff,
+    /// Attempts so far; the number of the last one names its connection.
+    attempts: usize,
+    /// Not before this moment the next attempt is made.
+    due_ns: u64,
+    alarm_ns: u64,
+    /// The open connection has brought a reply that is no error: the server works.
+    has_replied: bool,
+    /// Makes no more connections for nothing, and ends the one that it has once that is idle.
+    is_ending: bool,
+    ended: VecDeque<W::Ended>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Idle,
+    Connecting(Link),
+    Opening { link: Link, replies_left: usize, refusal: Option<ServerError>, until_ns: u64 },
+    Open(Link),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    id: ConnectionId,
+    attempt: usize,
+}
+
+impl State {
+    fn link(&self) -> Option<Link> {
+        match self {
+            State::Idle => None,
+            State::Connecting(link) | State::Opening { link, .. } | State::Open(link) => Some(*link),
+        }
+    }
+}
+
+impl<W: Work> Line<W> {
+    pub(super) fn new(settings: LoopSettings, work: W, lp: &Loop) -> Shared<W> {
+        let backoff = Backoff::new(settings.client.backoff_min, settings.client.backoff_max);
+        Rc::new(RefCell::new(Line {
+            settings,
+            work,
+            lp: lp.clone(),
+            state: State::Idle,
+            backoff,
+            attempts: 0,
+            due_ns: 0,
+            alarm_ns: u64::MAX,
+            has_replied: false,
+            is_ending: false,
+            ended: VecDeque::new(),
+        }))
+    }
+
+    /// The connection whose session is open.
+    #[inline]
+    pub(super) fn open_id(&self) -> Option<ConnectionId> {
+        match self.state {
+            State::Open(link) => Some(link.id),
+            _ => None,
+        }
+    }
+
+    pub(super) fn alarm_ns(&self) -> u64 {
+        self.alarm_ns
+    }
+
+    /// Has the line looked at no later than at this moment.
+    #[inline]
+    pub(super) fn look_by(&mut self, at_ns: u64) {
+        if at_ns < self.alarm_ns {
+            self.alarm_ns = at_ns;
+            self.wake_loop();
+        }
+    }
+
+    /// Has the loop's hooks called although no event comes: they set the timer, and tell what has ended.
+    #[cold]
+    fn wake_loop(&self) {
+        self.lp.run(Box::new(|_| {}));
+    }
+
+    pub(super) fn begin_ending(&mut self) {
+        self.is_ending = true;
+    }
+
+    /// Connects, if a connection is wanted and an attempt is due.
+    pub(super) fn connect_if_wanted(line: &Shared<W>, at: &mut Neighbourhood<'_>) {
+        let this = &mut *line.borrow_mut();
+        let is_wanted = this.work.wants_connection() && !(this.is_ending && this.work.is_idle());
+        if !matches!(this.state, State::Idle) || !is_wanted {
+            return;
+        }
+        if this.due_ns > this.lp.precise_now_ns() {
+            return this.look_by(this.due_ns);
+        }
+        let (attempt, outgoing) = (this.attempts, this.settings.outgoing(this.attempts).clone());
+        this.attempts += 1;
+        let protocol = LinkProtocol::new(Rc::clone(line), attempt, this.settings.client.reply_bytes_max);
+        match at.connect(outgoing, Box::new(protocol)) {
+            Ok(id) => this.state = State::Connecting(Link { id, attempt }),
+            Err(failure) => this.not_connected(&Failure::of_connect(failure)),
+        }
+    }
+
+    /// The connection of this attempt is made: begins the session.
+    pub(super) fn connected(line: &Shared<W>, attempt: usize, io: &mut Io<'_>) {
+        let opened = line.borrow_mut().begin_session(attempt, io.output());
+        if let Some(id) = opened {
+            W::opened(line, id, &mut io.neighbourhood());
+        }
+    }
+
+    /// Gives the connection's id where the session is open already.
+    fn begin_session(&mut self, attempt: usize, output: &mut Vec<u8>) -> Option<ConnectionId> {
+        let State::Connecting(link) = self.state else { return None };
+        if link.attempt != attempt {
+            return None;
+        }
+        let (request, replies_left) = session_request(&self.settings.client);
+        if replies_left == 0 {
+            return Some(self.session_opened(link));
+        }
+        output.extend_from_slice(&request);
+        let until_ns = deadline_ns(self.lp.now_ns(), self.settings.client.connect_timeout);
+        self.state = State::Opening { link, replies_left, refusal: None, until_ns };
+        self.look_by(until_ns);
+        None
+    }
+
+    fn session_opened(&mut self, link: Link) -> ConnectionId {
+        (self.state, self.has_replied) = (State::Open(link), false);
+        link.id
+    }
+
+    /// Takes a reply of the connection of this attempt.
+    ///
+    /// # Errors
+    /// The connection is of no use.
+    #[inline]
+    pub(super) fn take_reply(
+        line: &Shared<W>,
+        attempt: usize,
+        (kind, reply): (ReplyKind, View<'_>),
+        at: &mut Neighbourhood<'_>,
+    ) -> Result<(), Failure> {
+        let opened = {
+            let this = &mut *line.borrow_mut();
+            match &this.state {
+                State::Open(link) if link.attempt == attempt => {
+                    this.has_replied |= kind != ReplyKind::Error;
+                    None
+                }
+                State::Opening { link, .. } if link.attempt == attempt => {
+                    match this.take_session_reply(kind, reply)? {
+                        Some(id) => Some(id),
+                        None => return Ok(()),
+                    }
+                }
+                _ => return Err(Lost::Closed.into()),
+            }
+        };
+        match opened {
+            Some(id) => W::opened(line, id, at),
+            None => W::reply(line, kind, reply, at)?,
+        }
+        Ok(())
+    }
+
+    /// Counts a reply to one of the session's commands. Gives the connection's id with the last one.
+    fn take_session_reply(&mut self, kind: ReplyKind, reply: View<'_>) -> Result<Option<ConnectionId>, Failure> {
+        let State::Opening { link, replies_left, refusal, .. } = &mut self.state else { return Ok(None) };
+        if kind == ReplyKind::Push {
+            return Ok(None);
+        }
+        if let (View::Error(text), None) = (reply, &refusal) {
+            *refusal = Some(ServerError::of(text));
+        }
+        *replies_left -= 1;
+        if *replies_left > 0 {
+            return Ok(None);
+        }
+        let link = *link;
+        match refusal.take() {
+            Some(refusal) => Err(Failure::Handshake(refusal)),
+            None => Ok(Some(self.session_opened(link))),
+        }
+    }
+
+    /// The connection of this attempt is gone.
+    pub(super) fn lost(&mut self, attempt: usize, failure: Failure) {
+        if self.state.link().is_none_or(|link| link.attempt != attempt) {
+            return;
+        }
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Open(_) => {
+                self.pause_unless_replied();
+                self.work.lost(&failure.after_session(), &mut self.ended);
+            }
+            _ => self.not_connected(&failure.before_session()),
+        }
+        self.wake_loop();
+    }
+
+    fn not_connected(&mut self, failure: &Failure) {
+        self.pause();
+        self.work.refused(failure, &mut self.ended);
+        self.wake_loop();
+    }
+
+    /// A server that takes connections and ends them is not asked again at once either.
+    fn pause_unless_replied(&mut self) {
+        match self.has_replied {
+            true => self.backoff.succeeded(),
+            false => self.pause(),
+        }
+    }
+
+    fn pause(&mut self) {
+        let now = Instant::now();
+        self.backoff.failed(now);
+        let pause = self.backoff.due().map_or(Duration::ZERO, |due| due.saturating_duration_since(now));
+        self.due_ns = deadline_ns(self.lp.precise_now_ns(), pause);
+    }
+
+    /// The alarm has come: ends what is late.
+    pub(super) fn look(&mut self, at: &mut Neighbourhood<'_>) {
+        let now_ns = self.lp.precise_now_ns();
+        if let State::Opening { until_ns, .. } = self.state
+            && until_ns <= now_ns
+        {
+            self.drop_connection(at);
+            self.not_connected(&Failure::timed_out());
+        }
+        if self.work.expire(now_ns, &mut self.ended) {
+            self.drop_connection(at);
+            self.pause_unless_replied();
+        }
+        let session_ns = if let State::Opening { until_ns, .. } = self.state { until_ns } else { u64::MAX };
+        self.alarm_ns = self.work.deadline_ns().min(session_ns);
+    }
+
+    fn drop_connection(&mut self, at: &mut Neighbourhood<'_>) {
+        let link = std::mem::replace(&mut self.state, State::Idle).link();
+        if let Some(mut connection) = link.and_then(|link| at.connection(link.id)) {
+            connection.abort();
+        }
+    }
+
+    /// Tells the application what has ended, and connects where that is wanted.
+    pub(super) fn end_of_tick(line: &Shared<W>, at: &mut Neighbourhood<'_>) {
+        // One by one: a call that panics does not take the others with it.
+        while let Some(ended) = Line::next_ended(line) {
+            W::tell(line, ended, at);
+        }
+        Line::connect_if_wanted(line, at);
+        line.borrow_mut().end_if_idle(at);
+    }
+
+    fn next_ended(line: &Shared<W>) -> Option<W::Ended> {
+        line.borrow_mut().ended.pop_front()
+    }
+
+    fn end_if_idle(&mut self, at: &mut Neighbourhood<'_>) {
+        if !self.is_ending || !self.work.is_idle() {
+            return;
+        }
+        let link = std::mem::replace(&mut self.state, State::Idle).link();
+        if let Some(mut connection) = link.and_then(|link| at.connection(link.id)) {
+            connection.finish();
+        }
+    }
+}
+
+/// When a time that begins now ends, by the loop's clock.
+#[inline]
+pub(super) fn deadline_ns(now_ns: u64, timeout: Duration) -> u64 {
+    now_ns.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,86 @@
+//! The client on an event loop (feature `reactor`): commands whose replies come to closures of the same loop.
+//!
+//! A [`LoopClient`] lives on one loop of a [`reactor::Reactor`] and has one connection, which the loop's requests share by pipelining:
+//! what is sent in one tick leaves in one write. It is made where the loop is set up, and used from turns of other connections
+//! ([`reactor::Io::neighbourhood`]) and from hooks ([`reactor::LoopContext::neighbourhood`]).
+//!
+//! What holds:
+//!
+//! - A completion is called once, later, on the loop's thread, unless the loop ends before. It may send further commands, and write to any
+//!   connection of the loop. It is the only allocation that a command makes; nothing locks.
+//! - A command ends within its time: [`LoopClient::within`], or `Settings::timeout`. Where a reply is late, the connection is dropped, so
+//!   that it reaches nobody; other commands in flight end with [`Lost::Closed`](crate::Lost::Closed).
+//! - Commands wait in a bounded queue (`Settings::queue_bytes_max`, or one larger command) while there is no connection, and are sent in order once its session
+//!   (HELLO or AUTH, SELECT) is open. A command that was given to a connection is never sent again.
+//! - A lost connection is made again when a command wants one. Attempts are spread by a growing pause with a random part.
+//! - What is in flight and unsent has bounds ([`LoopSettings`]); beyond them commands are refused at once.
+//! - A draining loop answers what is in flight, and then ends the connection.
+//!
+//! A command that blocks on the server, such as BLPOP, holds up those behind it: give it a client of its own, with a longer time.
+//! Messages of channels come to a [`LoopSubscriber`].
+//!
+//! ```
+//! # use std::io::{Read, Write};
+//! # let redis = std::net::TcpListener::bind("127.0.0.1:0")?;
+//! # let address = format!("redis://{}", redis.local_addr()?);
+//! # let server = std::thread::spawn(move || {
+//! #     let mut stream = redis.accept().unwrap().0;
+//! #     let mut request = [0; 64];
+//! #     let read = stream.read(&mut request).unwrap();
+//! #     assert_eq!(&request[..read], b"*2\r\n$4\r\nINCR\r\n$6\r\nvisits\r\n");
+//! #     stream.write_all(b":42\r\n").unwrap();
+//! # });
+//! use resp::{LoopClient, LoopSettings, Settings};
+//!
+//! /// Counts one visit when the loop starts.
+//! struct Visit {
+//!     redis: LoopClient,
+//!     counted: std::sync::mpsc::Sender<i64>,
+//! }
+//!
+//! impl reactor::LoopState for Visit {
+//!     fn started(&mut self, at: &mut reactor::LoopContext<'_>) {
+//!         let counted = self.counted.clone();
+//!         let sent = self.redis.command(&mut at.neighbourhood(), ("INCR", "visits"), move |visits, _at| {
+//!             let visits: i64 = visits.expect("a reply");
+//!             counted.send(visits).expect("a receiver");
+//!         });
+//!         sent.expect("room in the queue");
+//!     }
+//! }
+//!
+//! let settings = LoopSettings::resolve(Settings::of(&address)?)?;
+//! let (counted, visits) = std::sync::mpsc::channel();
+//! let mut reactor = reactor::Reactor::new(reactor::Settings { loops: 1, ..Default::default() })?;
+//! reactor.set_up(move |setup| {
+//!     let redis = LoopClient::new(settings.clone(), setup);
+//!     setup.add_state(Box::new(Visit { redis, counted: counted.clone() }));
+//! });
+//! let running = reactor.start()?;
+//! assert_eq!(visits.recv()?, 42);
+//! running.drain(std::time::Duration::ZERO);
+//! running.join()?;
+//! # server.join().unwrap();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | subject | file |
+//! |---|---|
+//! | what an application sees | `client`, `subscriber`, `loop_settings` |
+//! | commands | `commands`, `in_flight` (sent), `waiting` (for a connection), `append` |
+//! | a connection and its session, made again | `line`, `link` (as the reactor sees it), `failure` |
+
+mod append;
+mod client;
+mod commands;
+mod failure;
+mod in_flight;
+mod line;
+mod link;
+mod loop_settings;
+mod subscriber;
+mod waiting;
+
+pub use client::LoopClient;
+pub use loop_settings::LoopSettings;
+pub use subscriber::LoopSubscriber;
