@@ -6,7 +6,7 @@ use std::process::Command;
 
 use proxy::{TlsClient, TlsServer};
 
-use crate::nodes::{Program, address_of, command, free_port, is_there, start_proxy};
+use crate::nodes::{Plain, Program, address_of, command, free_port, is_there, start_proxy};
 
 /// A certificate for 127.0.0.1 that has issued itself, and its key, as files in PEM.
 fn certificate(folder: &Path) -> (String, String) {
@@ -140,4 +140,23 @@ fn certificates_are_required_of_clients_and_shown_to_nodes() {
     }
     let told = ask(&hiding, Some(of_client.path()));
     assert!(told.contains(&format!("ERR node {}", node.address)), "{told}");
+}
+
+#[test]
+fn a_node_on_a_unix_socket_is_spoken_to_in_the_clear() {
+    if !is_there("redis-server") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, _) = certificate(folder.path());
+    let (port, socket) = (free_port(), folder.path().join("redis.sock"));
+    let mut server = command("redis-server");
+    server.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp"]);
+    server.args(["--port", &port.to_string(), "--unixsocket"]).arg(&socket);
+    let node = Program::start(&mut server, port);
+    let proxy = start_proxy(&[node.address], |config| {
+        config.nodes = vec![proxy::parse_node(&format!("unix:{}", socket.display())).unwrap()];
+        config.node_tls = Some(TlsClient::from_pem(cert.as_bytes(), "localhost", &[]).unwrap());
+    });
+    assert_eq!(Plain::connect(address_of(&proxy)).text(&["SET", "a", "1"]), "+OK\r\n");
 }
