@@ -14,6 +14,7 @@ mod openapi;
 mod programs;
 mod promtool;
 mod redis;
+mod redis_clients;
 mod tests;
 mod tools;
 
@@ -99,6 +100,12 @@ const TASKS: &[Task] = &[
         usage: "",
         about: "a redis-server and nutcracker for the tests of client and proxy, without starting one on the machine (Debian)",
         run: redis::install,
+    },
+    Task {
+        name: "redis-clients",
+        usage: "[redis-py|ioredis|go-redis|jedis]...",
+        about: "client libraries that the Redis proxy is tested with (Python, Node.js, Go, Java)",
+        run: redis_clients::install,
     },
     Task {
         name: "sanitize",

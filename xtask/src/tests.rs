@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change lands. Its last line counts the tests.
 
-use crate::{browser, openapi, programs, promtool, redis, tools};
+use crate::{browser, openapi, programs, promtool, redis, redis_clients, tools};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -82,11 +82,12 @@ type Installed = (&'static str, Result<(), String>, Duration);
 
 /// Installs what some tests need, one after the other. Without it they are skipped, and say so.
 fn install_checkers() -> Vec<Installed> {
-    let checkers: [(_, Install); 4] = [
+    let checkers: [(_, Install); 5] = [
         ("checkers of OpenAPI", openapi::install),
         ("promtool", promtool::install),
         ("browser", browser::install),
         ("redis-server", redis::install),
+        ("clients of Redis", redis_clients::install_cheap),
     ];
     let install = |(name, install): (&'static str, Install)| {
         let started = Instant::now();

@@ -16,8 +16,12 @@ use resp::codec::{Limits, ReplyFramer};
 /// Nothing is waited for longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where a program is: on the PATH, or where `cargo xtask redis` puts it.
+/// Where a program is: on the PATH, or where `cargo xtask redis` puts it. `REDIS_SERVER` names another redis-server, an older one or
+/// Valkey say.
 fn found(program: &str) -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("REDIS_SERVER").filter(|_| program == "redis-server") {
+        return Some(PathBuf::from(named));
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     // The tests' program lies in target/PROFILE/deps.
     let target = std::env::current_exe().ok().and_then(|program| Some(program.ancestors().nth(3)?.join("redis")));
