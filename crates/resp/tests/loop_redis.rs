@@ -208,6 +208,13 @@ impl Listener {
         assert_eq!(self.heard.recv_timeout(PATIENCE).expect("an event"), expected);
     }
 
+    /// A server that is being killed may take a connection and end it, so that one more is reported.
+    #[track_caller]
+    fn expect_behind_reconnects(&self, expected: Heard) {
+        let heard = std::iter::from_fn(|| self.heard.recv_timeout(PATIENCE).ok());
+        assert_eq!(heard.into_iter().find(|heard| *heard != Heard::Reconnected), Some(expected));
+    }
+
     fn stop(self) {
         self.running.drain(PATIENCE);
         self.running.join().unwrap();
@@ -251,7 +258,7 @@ fn a_subscriber_subscribes_again_after_a_restart_and_says_that_messages_may_be_m
     listener.run(|subscriber, at| subscriber.psubscribe(at, &["c*"]));
     server.run();
     listener.expect(Heard::Reconnected);
-    listener.expect(Heard::Subscribed("a".to_owned()));
+    listener.expect_behind_reconnects(Heard::Subscribed("a".to_owned()));
     listener.expect(Heard::Subscribed("c*".to_owned()));
     assert_eq!(server.client().publish("a", "again").unwrap(), 1);
     listener.expect(Heard::Message("a: again".to_owned()));

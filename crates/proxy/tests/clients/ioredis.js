@@ -6,7 +6,7 @@ const readline = require('node:readline');
 const Redis = require('ioredis');
 
 const port = Number(process.argv[2]);
-const open = (options) => new Redis(port, '127.0.0.1', { retryStrategy: () => 20, ...options });
+const open = (options) => new Redis(port, '127.0.0.1', { db: 1, retryStrategy: () => 20, ...options });
 const answers = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 async function strings(r) {
@@ -97,7 +97,7 @@ async function reconnect(r) {
 }
 
 async function main() {
-  const r = open({ connectionName: 'test', db: 1 });
+  const r = open({ connectionName: 'test' });
   r.on('error', () => {}); // The cut connection's; failed commands have their own.
   for (const part of [strings, hashesAndLists, pipelines, transactions, messages, blocking, large, errors, reconnect]) {
     await part(r);
