@@ -4,7 +4,7 @@
 //! |---|---|
 //! | bytes to requests and replies and back, without I/O | [`codec`] |
 //! | one connection, a pool, messages, for threads that wait | `client`, re-exported here |
-//! | the same without waiting, on a loop of `reactor` | [`loop_client`] (feature `reactor`) |
+//! | the same without waiting, on a loop of `reactor` | `loop_client` (feature `reactor`) |
 //!
 //! What holds everywhere: no byte from a peer is a panic; split input is looked at once; every buffer and every level of
 //! nesting has a limit, in [`codec::Limits`] or [`Settings`].
