@@ -350,17 +350,16 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         {
             return Ok(false);
         }
-        match from {
-            Some(limit) => {
-                if !push_limit(limit, false, &scope, &mut room, low)? {
-                    return Ok(false);
-                }
+        let may_match = match (from, to) {
+            (Some(limit), _) => push_limit(limit, false, &scope, &mut room, low)?,
+            (None, Some(_)) => {
+                // NULL is below every bound, yet fulfils none.
+                order::upper(Scalar::Null, low);
+                true
             }
-            // NULL is below every bound, yet fulfils none.
-            None if to.is_some() => order::upper(Scalar::Null, low),
-            None => {}
-        }
-        Ok(high.is_empty() || low.as_slice() < high.as_slice())
+            (None, None) => true,
+        };
+        Ok(may_match && (high.is_empty() || low.as_slice() < high.as_slice()))
     }
 
     /// One bound of a scan in key order; false for none. A value that is no key does not narrow.
