@@ -160,6 +160,16 @@ impl std::error::Error for Error {
 impl std::error::Error for ServerError {}
 impl std::error::Error for Mismatch {}
 
+impl std::error::Error for NotSent {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            NotSent::Connect(error) | NotSent::Tls(error) => Some(error),
+            NotSent::Handshake(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
 impl From<NotSent> for Error {
     fn from(reason: NotSent) -> Error {
         Error::NotSent(reason)
