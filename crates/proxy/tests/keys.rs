@@ -114,3 +114,15 @@ fn subcommands_are_found_by_their_second_word() {
     }
     assert!(table.find(&[b'x'; 1000]).is_none());
 }
+
+#[test]
+fn a_command_that_waits_is_known_to_where_the_node_does_not_tell() {
+    // As Redis 6.2 tells of it: `blocking` came with 7.0.
+    let told = b"*1\r\n*7\r\n$5\r\nblpop\r\n:-3\r\n*2\r\n+write\r\n+noscript\r\n:1\r\n:-2\r\n:1\r\n*2\r\n+@write\r\n+@blocking\r\n";
+    let (view, _) = View::parse(told, Limits::default()).unwrap().unwrap();
+    let mut table = CommandTable::new();
+    table.learn(&view);
+    let command = table.get(table.find(b"BLPOP").unwrap());
+    assert_eq!(command.handling, Handling::Blocking);
+    assert!(!command.only_reads && command.arity == -3);
+}

@@ -102,7 +102,10 @@ impl CommandTable {
     }
 
     fn add_entry(&mut self, entry: &Entry<'_>) {
-        if let Some(command) = entry.command() {
+        // COMMAND tells which commands wait from Redis 7.0 on: of an older node's the built-in table knows.
+        let is_known_to_block =
+            |name: &str| self.find(name.as_bytes()).is_some_and(|id| self.get(id).handling == Handling::Blocking);
+        if let Some(command) = entry.command(is_known_to_block) {
             self.add(command);
         }
     }
@@ -201,10 +204,10 @@ impl<'v> Entry<'v> {
         self.flags.into_iter().any(|one| one.text() == Some(flag))
     }
 
-    fn command(&self) -> Option<Command> {
+    fn command(&self, is_known_to_block: impl Fn(&str) -> bool) -> Option<Command> {
         let name = self.name.to_ascii_lowercase();
-        let rule = self.key_rule(&name);
-        Some(Command::new(&name, self.arity, rule, self.has_flag(b"blocking"), self.has_flag(b"readonly")))
+        let (rule, may_block) = (self.key_rule(&name), self.has_flag(b"blocking") || is_known_to_block(&name));
+        Some(Command::new(&name, self.arity, rule, may_block, self.has_flag(b"readonly")))
     }
 
     fn key_rule(&self, name: &str) -> KeyRule {
