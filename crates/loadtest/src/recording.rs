@@ -1,0 +1,195 @@
+//! What a run leaves: counts, histograms, a row for each second and for each phase. Of bounded size however long the run was.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The longest time that a histogram tells apart, nanoseconds; longer ones count as this.
+pub const LONGEST_NS: u64 = 120_000_000_000;
+/// Rows of seconds that a recording keeps. In a longer run two neighbours become one, as often as needed.
+pub const INTERVALS_MAX: usize = 3600;
+
+/// One run, or one side of a comparison, as it was recorded. Without its histograms it is the JSON of `--json`'s file form, which a
+/// later report reads to compare two runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Recording {
+    /// The address that was under load, as the user wrote it.
+    pub target: String,
+    /// The load in the user's words: the profile's text, or `64 connections, 16 pipelined, 30s`.
+    pub load: String,
+    /// When the first request was planned, seconds of Unix time.
+    pub started: f64,
+    /// From the first planned moment to the last answer, seconds.
+    pub seconds: f64,
+    /// All requests of the run.
+    pub outcome: Outcome,
+    /// The three distributions of the whole run.
+    pub latencies: Latencies,
+    /// A row for each second, or for each `interval_seconds` of a long run.
+    pub intervals: Vec<Interval>,
+    /// Length of a row, seconds.
+    pub interval_seconds: u32,
+    /// The parts of the profile, or of a contest; one where there are no parts.
+    pub phases: Vec<Phase>,
+    /// The server's own numbers on the same time axis, where `--metrics` named an address.
+    pub server: Vec<ServerSample>,
+    /// Whether the generator kept up with its plan.
+    pub validity: Validity,
+}
+
+/// Counts of requests. `planned = sent + unsent`, `sent = answered + failures`, `answered = right + wrong + late`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Requests that the profile planned, or that connections of a closed load began.
+    pub planned: u64,
+    /// Requests whose bytes left.
+    pub sent: u64,
+    /// Whole replies that came, late and wrong ones too.
+    pub answered: u64,
+    /// Replies within the timeout which are as expected: by the answers file, else status 200 to 399.
+    pub right: u64,
+    /// Replies within the timeout with another status or body.
+    pub wrong: u64,
+    /// Replies after the timeout.
+    pub late: u64,
+    /// Requests without a reply, by cause.
+    pub failures: Failures,
+    /// Replies by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Bytes sent and received.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Sum of the latencies of right answers plus the timeout for each other request, seconds. Lower is better.
+    pub rating: f64,
+}
+
+/// Requests that no reply came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Failures {
+    /// No connection could be made, by the reason's text.
+    pub connect: BTreeMap<String, u64>,
+    /// The connection ended before the whole reply was there.
+    pub closed: u64,
+    /// No reply within the timeout.
+    pub timeout: u64,
+    /// Bytes that are no HTTP reply.
+    pub malformed: u64,
+    /// Planned, but never sent: all connections were waiting, to their bound.
+    pub unsent: u64,
+}
+
+/// The distributions of a run, nanoseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Latencies {
+    /// From the planned moment to the whole reply. What a user of the server would have waited.
+    #[serde(with = "encoded")]
+    pub latency: Histogram<u64>,
+    /// From the moment the request was handed to the socket to the whole reply.
+    #[serde(with = "encoded")]
+    pub service: Histogram<u64>,
+    /// How late the generator itself was: from the planned moment to the moment of sending, where a connection was free.
+    #[serde(with = "encoded")]
+    pub sending_error: Histogram<u64>,
+}
+
+/// Percentiles of one distribution, nanoseconds; all zero where nothing was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// The mean.
+    pub mean: u64,
+    /// Half took at most this.
+    pub p50: u64,
+    /// 75 of 100 took at most this.
+    pub p75: u64,
+    /// 90 of 100 took at most this.
+    pub p90: u64,
+    /// 95 of 100 took at most this.
+    pub p95: u64,
+    /// 99 of 100 took at most this.
+    pub p99: u64,
+    /// 999 of 1,000 took at most this.
+    pub p999: u64,
+    /// 9,999 of 10,000 took at most this.
+    pub p9999: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// What happened in one row of time. A request is counted in the row of its planned moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Seconds from the start of the run to this row.
+    pub at: u32,
+    /// Requests planned, sent, answered rightly, answered wrongly or late, and without a reply.
+    pub planned: u64,
+    /// Requests whose bytes left.
+    pub sent: u64,
+    /// Right answers.
+    pub right: u64,
+    /// Wrong or late answers.
+    pub wrong: u64,
+    /// No answer.
+    pub failed: u64,
+    /// From the planned moments.
+    pub latency: Percentiles,
+    /// From the moments of sending.
+    pub service: Percentiles,
+}
+
+/// One part of the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// The part of the profile, such as `line(1,200,180s)`, or the contest's name for it.
+    pub name: String,
+    /// When it began and ended, seconds from the start of the run.
+    pub from: f64,
+    /// When its last request was planned.
+    pub to: f64,
+    /// Its requests.
+    pub outcome: Outcome,
+    /// From the planned moments.
+    pub latency: Percentiles,
+    /// From the moments of sending.
+    pub service: Percentiles,
+}
+
+/// The server's own numbers at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerSample {
+    /// Seconds from the start of the run.
+    pub at: f64,
+    /// Values by series, such as `process_resident_memory_bytes` or `sapsan_queue_length{pool="query"}`.
+    pub values: BTreeMap<String, f64>,
+}
+
+/// Whether what was measured is the server, or the generator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Validity {
+    /// The generator sent when it had planned to.
+    Valid,
+    /// The generator was late, so the latencies are partly its own: the reason, with figures and remedy.
+    Invalid(String),
+}
+
+/// A histogram as text: HdrHistogram's compressed form, version 2, in base64, as its log files have it.
+mod encoded {
+    use hdrhistogram::Histogram;
+    use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerializer};
+    use serde::de::Error as _;
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer as Input, Serializer as Output};
+
+    pub(super) fn serialize<S: Output>(histogram: &Histogram<u64>, output: S) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new().serialize(histogram, &mut bytes).map_err(S::Error::custom)?;
+        output.serialize_str(&base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Input<'de>>(input: D) -> Result<Histogram<u64>, D::Error> {
+        let text = String::deserialize(input)?;
+        let bytes =
+            base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text).map_err(D::Error::custom)?;
+        Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,1 @@
+//! Every test of the load tester, in one program.
