@@ -1,8 +1,9 @@
 //! A load tester that tells the truth: requests have planned moments, whatever the server does, and latency counts from them.
 //!
 //! [`Recording`] is what every part meets in: the engine fills it, the table, the JSON output, the report page and the
-//! comparison of two runs read it.
+//! comparison of two runs read it. [`source::Source`] is where its requests come from.
 
 mod recording;
+pub mod source;
 
 pub use recording::{Failures, Interval, Latencies, Outcome, Percentiles, Phase, Recording, ServerSample, Validity};

@@ -33,11 +33,16 @@ pub struct Recording {
     pub phases: Vec<Phase>,
     /// The server's own numbers on the same time axis, where `--metrics` named an address.
     pub server: Vec<ServerSample>,
+    /// Replies that an answers file was to be compared with and that were not, for the queue before the comparing thread was full.
+    /// They count by their status.
+    #[serde(default)]
+    pub unchecked: u64,
     /// Whether the generator kept up with its plan.
     pub validity: Validity,
 }
 
-/// Counts of requests. `planned = sent + unsent`, `sent = answered + failures`, `answered = right + wrong + late`.
+/// Counts of requests. `planned = answered + failures`, all of them; `sent = planned - connect - unsent`;
+/// `answered = right + wrong + late`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Requests that the profile planned, or that connections of a closed load began.
@@ -50,7 +55,7 @@ pub struct Outcome {
     pub right: u64,
     /// Replies within the timeout with another status or body.
     pub wrong: u64,
-    /// Replies after the timeout.
+    /// Replies after the timeout, counted from the planned moment.
     pub late: u64,
     /// Requests without a reply, by cause.
     pub failures: Failures,
@@ -71,21 +76,22 @@ pub struct Failures {
     pub connect: BTreeMap<String, u64>,
     /// The connection ended before the whole reply was there.
     pub closed: u64,
-    /// No reply within the timeout.
+    /// No reply within the timeout, counted from sending. The connection is closed then.
     pub timeout: u64,
-    /// Bytes that are no HTTP reply.
+    /// Bytes that are no HTTP reply, or a reply that nobody asked for.
     pub malformed: u64,
-    /// Planned, but never sent: all connections were waiting, to their bound.
+    /// Planned, but not sent within the timeout: all connections were busy.
     pub unsent: u64,
 }
 
 /// The distributions of a run, nanoseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latencies {
-    /// From the planned moment to the whole reply. What a user of the server would have waited.
+    /// From the planned moment to the whole reply: what a user of the server would have waited. Requests that were given up after
+    /// the timeout are in it with the time until then, so that losing requests makes no percentile better.
     #[serde(with = "encoded")]
     pub latency: Histogram<u64>,
-    /// From the moment the request was handed to the socket to the whole reply.
+    /// From the moment the request was handed to the socket to the whole reply. Requests without a reply are not in it.
     #[serde(with = "encoded")]
     pub service: Histogram<u64>,
     /// How late the generator itself was: from the planned moment to the moment of sending, where a connection was free.
