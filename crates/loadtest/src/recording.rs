@@ -84,6 +84,20 @@ pub struct Failures {
     pub unsent: u64,
 }
 
+impl Failures {
+    /// All requests without a reply, unsent ones too.
+    pub fn total(&self) -> u64 {
+        self.connect.values().sum::<u64>() + self.closed + self.timeout + self.malformed + self.unsent
+    }
+}
+
+impl Outcome {
+    /// Requests that got no right answer within the timeout: wrong, late, failed and unsent ones.
+    pub fn errors(&self) -> u64 {
+        self.wrong + self.late + self.failures.total()
+    }
+}
+
 /// The distributions of a run, nanoseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latencies {
@@ -120,6 +134,27 @@ pub struct Percentiles {
     pub p9999: u64,
     /// The longest.
     pub max: u64,
+}
+
+impl Percentiles {
+    /// Those of `histogram`, whose unit is the nanosecond.
+    pub fn of(histogram: &Histogram<u64>) -> Percentiles {
+        if histogram.is_empty() {
+            return Percentiles::default();
+        }
+        let at = |quantile| histogram.value_at_quantile(quantile);
+        Percentiles {
+            mean: histogram.mean() as u64,
+            p50: at(0.5),
+            p75: at(0.75),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+            p999: at(0.999),
+            p9999: at(0.9999),
+            max: histogram.max(),
+        }
+    }
 }
 
 /// What happened in one row of time. A request is counted in the row of its planned moment.
