@@ -3,7 +3,14 @@
 //! [`Recording`] is what every part meets in: the engine fills it, the table, the JSON output, the report page and the
 //! comparison of two runs read it. [`source::Source`] is where its requests come from.
 
+pub mod cli;
+pub mod duration;
+pub mod engine;
+pub mod profile;
 mod recording;
+pub mod reply;
+pub mod request;
 pub mod source;
+pub mod target;
 
 pub use recording::{Failures, Interval, Latencies, Outcome, Percentiles, Phase, Recording, ServerSample, Validity};

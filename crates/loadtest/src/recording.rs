@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The longest time that a histogram tells apart, nanoseconds; longer ones count as this.
-pub const LONGEST_NS: u64 = 120_000_000_000;
-/// Rows of seconds that a recording keeps. In a longer run two neighbours become one, as often as needed.
-pub const INTERVALS_MAX: usize = 3600;
+pub(crate) const LONGEST_NS: u64 = 120_000_000_000;
+/// Rows of time that a recording keeps. A row is a second; in a run that is planned for more seconds than this it is longer.
+pub(crate) const INTERVALS_MAX: usize = 3600;
 
 /// One run, or one side of a comparison, as it was recorded. Without its histograms it is the JSON of `--json`'s file form, which a
 /// later report reads to compare two runs.
@@ -78,7 +78,7 @@ pub struct Failures {
     pub closed: u64,
     /// No reply within the timeout, counted from sending. The connection is closed then.
     pub timeout: u64,
-    /// Bytes that are no HTTP reply, or a reply that nobody asked for.
+    /// Bytes that are no HTTP reply.
     pub malformed: u64,
     /// Planned, but not sent within the timeout: all connections were busy.
     pub unsent: u64,

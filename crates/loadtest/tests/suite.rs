@@ -1,1 +1,12 @@
-//! Every test of the load tester, in one program.
+//! The tests of `loadtest`, one subject a file, in one program: to link one for each took most of the time.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod fuzz_check;
+mod harness;
+#[path = "../../../fuzz/mutation.rs"]
+mod mutation;
+
+mod closed_model;
+mod failures;
+mod open_model;
+mod replies;

@@ -1,0 +1,21 @@
+//! `sapsan loadtest` as a program of its own, which builds in a tenth of the time.
+
+use clap::Parser;
+use loadtest::cli::{Arguments, run};
+use std::process::ExitCode;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+fn main() -> ExitCode {
+    match run(&Line::parse().arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("load: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

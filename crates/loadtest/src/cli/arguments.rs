@@ -1,0 +1,76 @@
+//! The arguments of `sapsan loadtest`.
+
+use crate::duration;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A load on one server.
+#[derive(Clone, Debug, Args)]
+pub struct Arguments {
+    /// The server: http://HOST[:PORT]/PATH or https://…
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// When requests are sent: line(FROM,TO,DURATION), const(RATE,DURATION), step(FROM,TO,STEP,DURATION), chained with spaces
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["rate", "duration"])]
+    pub profile: Option<String>,
+    /// Requests a second, evenly: short for --profile 'const(RATE,DURATION)'
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<f64>,
+    /// How long, such as 500ms, 30s, 3m: 10s
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub duration: Option<Duration>,
+    /// Connections. Without a profile or rate each sends its next request when a reply has come: 64. With one they are the most
+    /// that are used: 1000, and the first 16 for each thread are made before the start
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub connections: Option<u32>,
+    /// Requests in flight on one connection
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub pipeline: u32,
+    /// A new connection for each request
+    #[arg(long, conflicts_with = "pipeline")]
+    pub new_connections: bool,
+    /// Event loops: as many as there are cores
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Option<u16>,
+    /// A request without a reply after this is lost; one whose reply comes later than this after its planned moment is late
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = timeout)]
+    pub timeout: Duration,
+    /// The method: GET, or POST where there is a body
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<String>,
+    /// A header field; may be given several times
+    #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
+    pub header: Vec<(String, String)>,
+    /// The body: its text, or @FILE
+    #[arg(long, value_name = "TEXT")]
+    pub body: Option<String>,
+    /// The certificates that the server is trusted by, in PEM, instead of the system's
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+    /// Seed of whatever is random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// One JSON object instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Permit a target that is neither of this machine nor of a private network
+    #[arg(long)]
+    pub i_may_load_this_host: bool,
+}
+
+/// Longer than the histograms tell apart, a timeout could not be seen in them.
+fn timeout(text: &str) -> Result<Duration, String> {
+    let time = duration::parse(text)?;
+    let longest = Duration::from_nanos(crate::recording::LONGEST_NS);
+    if time >= Duration::from_millis(1) && time <= longest {
+        Ok(time)
+    } else {
+        Err(format!("a timeout is 1ms to {}s", longest.as_secs()))
+    }
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}

@@ -1,0 +1,163 @@
+//! The command `sapsan loadtest`: its arguments, and a run from them.
+//!
+//! Ctrl-C ends a run with the report so far, a second one ends the process at once.
+
+mod arguments;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+pub use arguments::Arguments;
+
+use crate::engine::{self, Finished, Load, Settings, Stop, Watchers, room};
+use crate::profile::Profile;
+use crate::request::{Constant, Parts};
+use crate::source::Source;
+use crate::target::{self, Target};
+use reactor::TlsClient;
+use reactor::signals::Termination;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Exit status of a process that a second signal ended, as shells count it (128 + SIGINT).
+const CUT_STATUS: i32 = 130;
+/// Time for the connection that is tried before the start.
+const FIRST_TRY: Duration = Duration::from_secs(5);
+/// Connections of an open load at the start, for each loop, where none are named; it makes more when requests wait.
+const OPEN_CONNECTIONS_AT_START: u32 = 16;
+/// Connections of an open load at most, where none are named.
+const OPEN_CONNECTIONS_MAX: u32 = 1000;
+/// Connections of a closed load, where none are named.
+const CLOSED_CONNECTIONS: u32 = 64;
+/// Length of a closed load, and of one by `--rate`, where none is named.
+const DURATION: Duration = Duration::from_secs(10);
+/// Files in which systems keep the certificates that they trust.
+const SYSTEM_ROOTS: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+/// A file of `--body @FILE`.
+const BODY_BYTES_MAX: u64 = 8 << 20;
+
+/// Runs the command. To be called before any other thread is started, since those would be ended by a signal. The error is for the user.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let termination = Termination::claim().map_err(|error| format!("cannot wait for signals: {error}"))?;
+    let stop = Stop::default();
+    end_by_signal(termination, stop.clone());
+    let target = Target::parse(&arguments.url).map_err(|error| error.to_string())?;
+    let settings = settings(arguments, &target)?;
+    let finished = engine::run(&settings, source(arguments, &target)?, Watchers::default(), &stop);
+    let finished = finished.map_err(|error| format!("the load ended: {error}"))?;
+    show(arguments, &finished)?;
+    finished.failure.map_or(Ok(()), |failure| Err(failure.to_string()))
+}
+
+fn end_by_signal(termination: Termination, stop: Stop) {
+    std::thread::spawn(move || {
+        termination.wait();
+        stop.stop();
+        termination.wait();
+        std::process::exit(CUT_STATUS);
+    });
+}
+
+/// The engine's settings from the arguments, once the target may be loaded and there is room for it.
+fn settings(arguments: &Arguments, target: &Target) -> Result<Settings, String> {
+    let address = address(arguments, target)?;
+    let threads = usize::from(arguments.threads.unwrap_or_else(cores));
+    let (load, connections) = load(arguments, threads as u32)?;
+    let rate = match &load {
+        Load::Open { profile, .. } if arguments.new_connections => Some(profile.rate_max()),
+        _ => None,
+    };
+    let wanted = room::Wanted { connections, threads, new_connections_per_second: rate, to: address.ip() };
+    if let Some(warning) = room::check(&wanted)? {
+        notice(&warning);
+    }
+    Ok(Settings {
+        target: target.url.clone(),
+        address,
+        tls: if target.is_tls { Some(tls(arguments, target)?) } else { None },
+        load,
+        connections,
+        pipeline: arguments.pipeline,
+        new_connections: arguments.new_connections,
+        timeout: arguments.timeout,
+        threads,
+    })
+}
+
+fn cores() -> u16 {
+    std::thread::available_parallelism().map_or(1, |cores| u16::try_from(cores.get()).unwrap_or(u16::MAX))
+}
+
+/// The first of the target's addresses that takes a connection, if all may be loaded.
+fn address(arguments: &Arguments, target: &Target) -> Result<SocketAddr, String> {
+    let addresses = target.resolve().map_err(|error| error.to_string())?;
+    if !arguments.i_may_load_this_host {
+        target::check_near(&addresses).map_err(|error| error.to_string())?;
+    }
+    target::first_that_listens(&addresses, FIRST_TRY).map_err(|error| error.to_string())
+}
+
+/// Open with a profile or a rate, else closed; with the number of its connections.
+fn load(arguments: &Arguments, threads: u32) -> Result<(Load, u32), String> {
+    let duration = arguments.duration.unwrap_or(DURATION);
+    let profile = match (&arguments.profile, arguments.rate) {
+        (Some(text), _) => Some(Profile::parse(text)),
+        (None, Some(rate)) => Some(Profile::constant(rate, duration)),
+        (None, None) => None,
+    };
+    let Some(profile) = profile else {
+        return Ok((Load::Closed { duration }, arguments.connections.unwrap_or(CLOSED_CONNECTIONS)));
+    };
+    let profile = Arc::new(profile.map_err(|error| error.to_string())?);
+    let at_start = arguments.connections.unwrap_or((OPEN_CONNECTIONS_AT_START * threads).min(OPEN_CONNECTIONS_MAX));
+    let load = Load::Open { profile, connections_at_start: at_start };
+    Ok((load, arguments.connections.unwrap_or(OPEN_CONNECTIONS_MAX)))
+}
+
+fn tls(arguments: &Arguments, target: &Target) -> Result<TlsClient, String> {
+    let named = arguments.tls_ca.clone();
+    let file = named.or_else(|| SYSTEM_ROOTS.iter().map(PathBuf::from).find(|file| file.is_file()));
+    let file = file.ok_or("no trusted certificates were found: name a file with --tls-ca")?;
+    let roots = std::fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    TlsClient::from_pem(&roots, &target.host, &["http/1.1"]).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Where requests come from: the one that the arguments describe. Ammunition from files joins here.
+fn source(arguments: &Arguments, target: &Target) -> Result<Box<dyn Source>, String> {
+    let mut headers = arguments.header.clone();
+    if arguments.new_connections && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("connection")) {
+        // The server then closes, and the port's waiting time (TIME_WAIT) is on its side.
+        headers.push(("Connection".to_owned(), "close".to_owned()));
+    }
+    let body = arguments.body.as_deref().map(body).transpose()?;
+    let method = arguments.method.as_deref().unwrap_or(if body.is_some() { "POST" } else { "GET" });
+    let (path, authority) = (target.path.as_str(), target.authority.as_str());
+    let parts = Parts { method, path, authority, headers: &headers, body: body.as_deref() };
+    Ok(Box::new(Constant::new(&parts).map_err(|error| error.to_string())?))
+}
+
+/// The text itself, or a file's bytes where it is `@FILE`.
+fn body(text: &str) -> Result<Vec<u8>, String> {
+    let Some(file) = text.strip_prefix('@').map(Path::new) else { return Ok(text.as_bytes().to_vec()) };
+    let told = |error: std::io::Error| format!("--body: cannot read {}: {error}", file.display());
+    if std::fs::metadata(file).map_err(told)?.len() > BODY_BYTES_MAX {
+        return Err(format!("--body: {} is larger than {} MB", file.display(), BODY_BYTES_MAX >> 20));
+    }
+    std::fs::read(file).map_err(told)
+}
+
+/// The summary on standard output. The report's table and JSON join here.
+fn show(arguments: &Arguments, finished: &Finished) -> Result<(), String> {
+    let text = if arguments.json { summary::json(&finished.recording) } else { summary::text(&finished.recording) };
+    let mut output = std::io::stdout().lock();
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| format!("cannot write: {error}"))
+}
+
+/// A line on standard error. Where nobody reads it, it is lost.
+fn notice(text: &str) {
+    let _ = writeln!(std::io::stderr(), "sapsan: {text}");
+}

@@ -1,0 +1,66 @@
+use super::*;
+use clap::Parser;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+fn arguments(line: &[&str]) -> Result<Arguments, String> {
+    let line = ["loadtest"].iter().chain(line);
+    Line::try_parse_from(line).map(|line| line.arguments).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn check_refused(line: &[&str], what: &str) {
+    let error = arguments(line).unwrap_err();
+    assert!(error.contains(what), "{error}");
+}
+
+#[test]
+fn wrong_arguments_are_told_with_what_is_allowed() {
+    check_refused(&["http://a/", "--duration", "30"], "write 30s");
+    check_refused(&["http://a/", "--timeout", "0s"], "1ms to 120s");
+    check_refused(&["http://a/", "--header", "x"], "NAME: VALUE");
+    check_refused(&["http://a/", "--rate", "5", "--profile", "const(5,1s)"], "--profile");
+    check_refused(&["http://a/", "--new-connections", "--pipeline", "2"], "--pipeline");
+    check_refused(&[], "URL");
+}
+
+#[test]
+fn without_a_plan_the_load_is_closed_and_with_one_open() {
+    let load = |line: &[&str]| super::load(&arguments(line).unwrap(), 2).unwrap();
+    assert!(matches!(load(&["http://a/"]), (Load::Closed { duration: DURATION }, CLOSED_CONNECTIONS)));
+    let (Load::Open { profile, connections_at_start }, connections) = load(&["http://a/", "--rate", "5"]) else {
+        panic!("a closed load");
+    };
+    assert_eq!((profile.total(), connections_at_start, connections), (50, 32, OPEN_CONNECTIONS_MAX));
+    let (Load::Open { connections_at_start, .. }, connections) =
+        load(&["http://a/", "--profile", "line(1,5,2s)", "--connections", "7"])
+    else {
+        panic!("a closed load");
+    };
+    assert_eq!((connections_at_start, connections), (7, 7));
+}
+
+#[test]
+fn a_host_of_others_is_refused_until_the_user_says_that_they_may() {
+    // An address for documents (RFC 5737): nothing is ever sent to it.
+    let given = arguments(&["http://192.0.2.1/"]).unwrap();
+    let target = Target::parse(&given.url).unwrap();
+    assert!(settings(&given, &target).unwrap_err().contains("--i-may-load-this-host"));
+}
+
+#[test]
+fn a_request_for_its_own_connection_asks_the_server_to_close() {
+    let request = |line: &[&str]| {
+        let given = arguments(line).unwrap();
+        let (bytes, described) = source(&given, &Target::parse(&given.url).unwrap()).unwrap().constant().unwrap();
+        (String::from_utf8(bytes).unwrap(), described.closes)
+    };
+    let (text, closes) = request(&["http://a/b", "--new-connections", "--header", "X: y"]);
+    assert_eq!((text.as_str(), closes), ("GET /b HTTP/1.1\r\nHost: a\r\nX: y\r\nConnection: close\r\n\r\n", true));
+    let (text, closes) = request(&["http://a/b", "--body", "{}"]);
+    assert_eq!((text.as_str(), closes), ("POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}", false));
+}

@@ -1,0 +1,124 @@
+//! One connection: bytes of replies in, bytes of requests out.
+
+use super::generator::{Generator, SlotNo, Then};
+use super::observing::Gathered;
+use crate::reply::{Reply, ReplyReader};
+use reactor::{Closed, Io, Protocol};
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A server that has said that it will close has so long to do so.
+const END_WAIT: Duration = Duration::from_secs(1);
+
+/// The protocol of a connection.
+pub(super) struct Client {
+    generator: Rc<RefCell<Generator>>,
+    slot: SlotNo,
+    is_made: bool,
+    reader: ReplyReader,
+    /// The body that arrives, where there is an observer.
+    body: Option<Gathered>,
+    /// Why the transport failed, in its own words.
+    failure: Option<String>,
+}
+
+impl Client {
+    pub(super) fn new(generator: Rc<RefCell<Generator>>, slot: SlotNo, observes: bool) -> Self {
+        let body = observes.then(Gathered::default);
+        Self { generator, slot, is_made: false, reader: ReplyReader::default(), body, failure: None }
+    }
+
+    /// Reads the replies that have come, and appends the requests that may follow them. Gives the bytes used up and the last reply;
+    /// `Err`: what comes is no reply.
+    fn read(
+        &mut self,
+        generator: &mut Generator,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        now_ns: u64,
+    ) -> Result<(usize, Option<Reply>), ()> {
+        let (mut used, mut last) = (0, None);
+        // No request is open: nothing may come.
+        while let Some(is_head) = generator.expected(self.slot) {
+            let rest = &input[used..];
+            let read = match &mut self.body {
+                None => self.reader.read(rest, is_head, &mut ()),
+                Some(body) => self.reader.read(rest, is_head, body),
+            };
+            let (bytes, reply) = read.map_err(drop)?;
+            used += bytes;
+            generator.received(self.slot, bytes);
+            let Some(reply) = reply else { return Ok((used, last)) };
+            self.replied(generator, reply, now_ns, output);
+            last = Some(reply);
+        }
+        if used < input.len() { Err(()) } else { Ok((used, last)) }
+    }
+
+    fn replied(&mut self, generator: &mut Generator, reply: Reply, now_ns: u64, output: &mut Vec<u8>) {
+        generator.replied(self.slot, reply, self.body.as_ref(), now_ns, output);
+        if let Some(body) = &mut self.body {
+            body.clear();
+        }
+    }
+}
+
+fn carry_out(then: Then, io: &mut Io<'_>) {
+    match then {
+        Then::GoOn => {}
+        Then::Close => io.abort(),
+        Then::AwaitEnd => io.set_timer(Some(END_WAIT)),
+    }
+}
+
+impl Protocol for Client {
+    fn writable(&mut self, io: &mut Io<'_>) {
+        // Later calls come after a large request has left: nothing waits for that.
+        if !std::mem::replace(&mut self.is_made, true) {
+            let now_ns = io.lp().precise_now_ns();
+            let then = self.generator.borrow_mut().connected(self.slot, now_ns, io.output());
+            carry_out(then, io);
+        }
+    }
+
+    fn input(&mut self, io: &mut Io<'_>) {
+        let (now_ns, input_ended) = (io.lp().precise_now_ns(), io.input_ended());
+        let (input, output) = io.split();
+        let generator = Rc::clone(&self.generator);
+        let mut generator = generator.borrow_mut();
+        let Ok((used, mut last)) = self.read(&mut generator, input, output, now_ns) else {
+            generator.malformed(self.slot);
+            return io.abort();
+        };
+        if let Some(reply) = input_ended.then(|| self.reader.input_ended()).flatten() {
+            self.replied(&mut generator, reply, now_ns, output);
+            last = Some(reply);
+        }
+        let then = generator.after_input(self.slot, input_ended, last);
+        io.consume(used);
+        carry_out(then, io);
+    }
+
+    fn timer(&mut self, io: &mut Io<'_>) {
+        io.abort();
+    }
+
+    fn drain(&mut self, io: &mut Io<'_>) {
+        io.abort();
+    }
+
+    fn failed(&mut self, error: &io::Error) {
+        self.failure = Some(error.to_string());
+    }
+
+    fn closed(&mut self, reason: Closed) {
+        let not_made = match (reason, self.failure.take()) {
+            (Closed::Unconnected(failure), Some(text)) => Some(format!("{failure}: {text}")),
+            (Closed::Unconnected(failure), None) => Some(failure.to_string()),
+            (_, text) => text,
+        };
+        self.generator.borrow_mut().connection_ended(self.slot, not_made);
+    }
+}

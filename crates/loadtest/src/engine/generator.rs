@@ -1,0 +1,527 @@
+//! The generator of one loop: its plan, its connections, its requests in flight. What it decides here `driver` and `client` carry out.
+//!
+//! ```text
+//!            connect                  made                   reply, and none may follow
+//!  Vacant -----------> Connecting ----------> Ready <---+ -----------------------------> Ending --> Vacant
+//!     ^                    |                    |       |                                             ^
+//!     +---- not made ------+                    +-------+ request, reply                              |
+//!     +------------------------------------ the connection ended -------------------------------------+
+//! ```
+//!
+//! Open model: a request that is due takes the connection that has been free longest. If none is free it waits, as a number in the
+//! plan, and more connections are made, as many as requests wait and up to the bound. A reply's connection takes the first request that
+//! waits. A request that has waited for the timeout is dropped as unsent: its reply could only be late.
+//!
+//! Closed model: each connection sends its next request when a reply has come, and is made anew when it has ended.
+//!
+//! With a new connection for each request, a request that is due has one made, and takes it once it is there.
+
+use super::feed::{Fed, Feed};
+use super::ledger::{Answered, Judged, Ledger, Lost, SliceNo};
+use super::observing::{Ended, Gathered, Observing};
+use super::plan::Plan;
+use crate::reply::Reply;
+use crate::source::Described;
+use reactor::{ConnectionId, Loop};
+use std::collections::VecDeque;
+
+/// Connections of a loop that are being made at one moment: more would overflow a server's backlog.
+const CONNECTING_MAX: usize = 256;
+/// In the closed model a connection that could not be made is tried again after this.
+const CONNECT_PAUSE_NS: u64 = 100_000_000;
+
+/// Which connection of a loop, by its place.
+pub(super) type SlotNo = u32;
+
+/// What all loops have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) timeout_ns: u64,
+    /// Requests in flight on a connection.
+    pub(super) pipeline: usize,
+    /// A connection for each request.
+    pub(super) connects_anew: bool,
+    /// Connections of this loop.
+    pub(super) connections_max: usize,
+    /// Those of them that are made before the start.
+    pub(super) connections_at_start: usize,
+}
+
+/// When requests are sent.
+#[derive(Debug)]
+pub(super) enum Pace {
+    /// At planned moments.
+    Open(Plan),
+    /// When a connection has room, until the end.
+    Closed { end_ns: u64 },
+    /// Not yet.
+    Opening,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Vacant,
+    Connecting,
+    Ready,
+    /// Open, and takes no more requests.
+    Ending,
+}
+
+/// A request that was sent and not answered.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    planned_ns: u64,
+    sent_ns: u64,
+    slice: SliceNo,
+    described: Described,
+}
+
+#[derive(Debug)]
+struct Slot {
+    phase: Phase,
+    id: Option<ConnectionId>,
+    in_flight: VecDeque<InFlight>,
+    /// In the list of free ones.
+    is_listed: bool,
+    /// When its connection was begun.
+    begun_ns: u64,
+    /// Why the generator itself ends it.
+    cause: Option<Lost>,
+    /// Bytes received of the reply that arrives.
+    reply_bytes: u64,
+}
+
+/// What a connection is to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    GoOn,
+    /// Close it.
+    Close,
+    /// Its server has said that it will close, and does so itself, which leaves the port's waiting time (TIME_WAIT) on its side.
+    AwaitEnd,
+}
+
+/// See the module's text.
+pub(super) struct Generator {
+    terms: Terms,
+    pace: Pace,
+    lp: Loop,
+    feed: Feed,
+    pub(super) ledger: Ledger,
+    pub(super) observing: Option<Observing>,
+    slots: Vec<Slot>,
+    /// Connections that take a request now, the longest free first.
+    free: VecDeque<SlotNo>,
+    vacant: Vec<SlotNo>,
+    /// Vacant ones that are tried again later, the first first.
+    resting: VecDeque<(u64, SlotNo)>,
+    connecting: usize,
+    in_flight: u64,
+    /// The source was behind when a request was to be sent.
+    is_starving: bool,
+}
+
+impl Generator {
+    pub(super) fn new(terms: Terms, lp: Loop, feed: Feed, ledger: Ledger, observing: Option<Observing>) -> Self {
+        Self {
+            terms,
+            pace: Pace::Opening,
+            lp,
+            feed,
+            ledger,
+            observing,
+            slots: Vec::new(),
+            free: VecDeque::new(),
+            vacant: Vec::new(),
+            resting: VecDeque::new(),
+            connecting: 0,
+            in_flight: 0,
+            is_starving: false,
+        }
+    }
+
+    /// The run begins.
+    pub(super) fn begin(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    /// Plans nothing more.
+    pub(super) fn end(&mut self) {
+        match &mut self.pace {
+            Pace::Open(plan) => plan.end(),
+            Pace::Closed { end_ns } => *end_ns = 0,
+            Pace::Opening => self.pace = Pace::Closed { end_ns: 0 },
+        }
+    }
+
+    /// Nothing is planned any more, nothing in flight.
+    pub(super) fn is_over(&self) -> bool {
+        let is_planned = match &self.pace {
+            Pace::Open(plan) => !plan.is_over(),
+            Pace::Closed { end_ns } => self.lp.now_ns() < *end_ns,
+            Pace::Opening => true,
+        };
+        !is_planned && self.in_flight == 0
+    }
+
+    pub(super) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    pub(super) fn is_starving(&self) -> bool {
+        self.is_starving
+    }
+
+    pub(super) fn observes(&self) -> bool {
+        self.observing.is_some()
+    }
+
+    /// When the next request becomes due.
+    pub(super) fn next_due_ns(&self) -> Option<u64> {
+        match &self.pace {
+            Pace::Open(plan) => plan.next_due_ns(),
+            _ => None,
+        }
+    }
+
+    // Connections.
+
+    /// A connection to make, if one is wanted.
+    pub(super) fn begin_connection(&mut self, now_ns: u64) -> Option<SlotNo> {
+        let is_wanted = match &self.pace {
+            Pace::Opening => self.slots.len() < self.terms.connections_at_start,
+            Pace::Open(plan) => plan.waiting() > self.connecting as u64,
+            Pace::Closed { end_ns } => now_ns < *end_ns,
+        };
+        if !is_wanted || self.connecting >= CONNECTING_MAX {
+            return None;
+        }
+        let slot = self.vacant_slot(now_ns)?;
+        self.connecting += 1;
+        let connection = &mut self.slots[slot as usize];
+        (connection.phase, connection.begun_ns, connection.cause, connection.reply_bytes) =
+            (Phase::Connecting, now_ns, None, 0);
+        Some(slot)
+    }
+
+    fn vacant_slot(&mut self, now_ns: u64) -> Option<SlotNo> {
+        if let Some(slot) = self.vacant.pop() {
+            return Some(slot);
+        }
+        if let Some((_, slot)) = self.resting.pop_front_if(|(until_ns, _)| *until_ns <= now_ns) {
+            return Some(slot);
+        }
+        if self.slots.len() == self.terms.connections_max {
+            return None;
+        }
+        let in_flight = VecDeque::with_capacity(self.terms.pipeline);
+        let (id, cause) = (None, None);
+        self.slots.push(Slot {
+            phase: Phase::Vacant,
+            id,
+            in_flight,
+            is_listed: false,
+            begun_ns: 0,
+            cause,
+            reply_bytes: 0,
+        });
+        Some(self.slots.len() as SlotNo - 1)
+    }
+
+    /// Whether all connections of the start are made, or could not be.
+    pub(super) fn has_opened(&self) -> bool {
+        self.connecting == 0 && self.slots.len() >= self.terms.connections_at_start
+    }
+
+    /// The connection's name in the loop.
+    pub(super) fn name_connection(&mut self, slot: SlotNo, id: ConnectionId) {
+        self.slots[slot as usize].id = Some(id);
+    }
+
+    /// The connection is made: what it is to send at once is appended.
+    pub(super) fn connected(&mut self, slot: SlotNo, now_ns: u64, output: &mut Vec<u8>) -> Then {
+        self.connecting -= 1;
+        self.slots[slot as usize].phase = Phase::Ready;
+        let begun_ns = self.slots[slot as usize].begun_ns;
+        let planned_ns = if self.terms.connects_anew { begun_ns } else { now_ns };
+        self.fill(slot, planned_ns, now_ns, output);
+        let has_work = self.slots[slot as usize].in_flight.front().is_some();
+        if self.terms.connects_anew && !has_work { Then::Close } else { Then::GoOn }
+    }
+
+    /// The connection has ended, or (`not_made`) could not be made.
+    pub(super) fn connection_ended(&mut self, slot: SlotNo, not_made: Option<String>) {
+        let now_ns = self.lp.precise_now_ns();
+        let connection = &mut self.slots[slot as usize];
+        connection.id = None;
+        let before = std::mem::replace(&mut connection.phase, Phase::Vacant);
+        let cause = connection.cause.take().unwrap_or(Lost::Closed);
+        if before == Phase::Connecting {
+            self.connecting -= 1;
+            return self.not_made(slot, not_made.unwrap_or_else(|| "the connection ended".to_owned()), now_ns);
+        }
+        while let Some(lost) = self.slots[slot as usize].in_flight.pop_front() {
+            self.in_flight -= 1;
+            let is_overdue = now_ns.saturating_sub(lost.sent_ns) >= self.terms.timeout_ns;
+            // Those behind one whose time is over are lost with its connection.
+            let cause = if cause == Lost::Timeout && !is_overdue { &Lost::Closed } else { &cause };
+            self.lose(lost.slice, lost.planned_ns, Some(lost.described), cause, now_ns);
+        }
+        self.vacant.push(slot);
+    }
+
+    fn not_made(&mut self, slot: SlotNo, reason: String, now_ns: u64) {
+        match &mut self.pace {
+            Pace::Open(plan) => {
+                // Each try is paid for by a request that waits, so tries are no more frequent than requests.
+                self.vacant.push(slot);
+                if let Some((planned_ns, part)) = plan.take() {
+                    self.lose_unsent(planned_ns, part, &Lost::Connect(reason), now_ns);
+                }
+            }
+            Pace::Closed { end_ns } => {
+                let counts = now_ns < *end_ns;
+                self.resting.push_back((now_ns + CONNECT_PAUSE_NS, slot));
+                if counts {
+                    let begun_ns = self.slots[slot as usize].begun_ns;
+                    self.lose_unsent(begun_ns, 0, &Lost::Connect(reason), now_ns);
+                }
+            }
+            Pace::Opening => self.resting.push_back((now_ns + CONNECT_PAUSE_NS, slot)),
+        }
+    }
+
+    /// Connections whose first request in flight has waited for the timeout; each is to be closed.
+    pub(super) fn overdue(&mut self, now_ns: u64, found: &mut Vec<ConnectionId>) {
+        let Some(sent_before_ns) = now_ns.checked_sub(self.terms.timeout_ns) else { return };
+        for slot in &mut self.slots {
+            if slot.in_flight.front().is_some_and(|first| first.sent_ns <= sent_before_ns) {
+                slot.cause = Some(Lost::Timeout);
+                slot.phase = Phase::Ending;
+                found.extend(slot.id);
+            }
+        }
+    }
+
+    /// What arrives on the connection is no reply.
+    pub(super) fn malformed(&mut self, slot: SlotNo) {
+        let slot = &mut self.slots[slot as usize];
+        (slot.cause, slot.phase) = (Some(Lost::Malformed), Phase::Ending);
+    }
+
+    // Sending.
+
+    /// Has the requests whose moment has come wait, and drops those that have waited for the timeout. In the closed model nothing.
+    /// Gives the lateness of each by `late`, where a connection was free.
+    pub(super) fn come_due(&mut self, now_ns: u64) {
+        let Pace::Open(plan) = &mut self.pace else { return };
+        let had_free = plan.waiting() == 0 || self.is_starving;
+        if !had_free {
+            self.drop_overdue(now_ns);
+        }
+        let Pace::Open(plan) = &mut self.pace else { return };
+        // A connection of its own is begun in this tick: that is the generator's part of the sending.
+        let begins = had_free && self.terms.connects_anew;
+        while let Some(due_ns) = plan.come_due(now_ns) {
+            if begins {
+                self.ledger.note_sending_error(now_ns.saturating_sub(due_ns));
+            }
+        }
+    }
+
+    fn drop_overdue(&mut self, now_ns: u64) {
+        let timeout_ns = self.terms.timeout_ns;
+        while let Pace::Open(plan) = &mut self.pace {
+            let is_overdue = plan.first_waiting_ns().is_some_and(|planned_ns| planned_ns + timeout_ns <= now_ns);
+            let Some((planned_ns, part)) = is_overdue.then(|| plan.take()).flatten() else { return };
+            self.lose_unsent(planned_ns, part, &Lost::Unsent, now_ns);
+        }
+    }
+
+    /// The free connection that takes the first request that waits; `None`: nothing waits, or none is free.
+    pub(super) fn next_free(&mut self) -> Option<(SlotNo, ConnectionId)> {
+        if !matches!(&self.pace, Pace::Open(plan) if plan.waiting() > 0) || self.is_starving {
+            return None;
+        }
+        while let Some(slot) = self.free.pop_front() {
+            let connection = &mut self.slots[slot as usize];
+            connection.is_listed = false;
+            let has_room = connection.phase == Phase::Ready && connection.in_flight.len() < self.terms.pipeline;
+            if let Some(id) = connection.id.filter(|_| has_room) {
+                return Some((slot, id));
+            }
+        }
+        None
+    }
+
+    /// Sends the first request that waits on a connection that was free when it came due.
+    pub(super) fn send_due(&mut self, slot: SlotNo, now_ns: u64, output: &mut Vec<u8>) {
+        let planned_ns = match &self.pace {
+            Pace::Open(plan) => plan.first_waiting_ns(),
+            _ => None,
+        };
+        if self.send_one(slot, 0, now_ns, output)
+            && let Some(planned_ns) = planned_ns
+        {
+            self.ledger.note_sending_error(now_ns.saturating_sub(planned_ns));
+        }
+        self.list(slot);
+    }
+
+    /// The source was behind a moment ago: it is asked again.
+    pub(super) fn ask_again(&mut self) {
+        self.is_starving = false;
+    }
+
+    /// Slots that are ready, at the start of a closed run.
+    pub(super) fn ready(&self) -> impl Iterator<Item = (SlotNo, ConnectionId)> + '_ {
+        let ready = self.slots.iter().enumerate().filter(|(_, slot)| slot.phase == Phase::Ready);
+        ready.filter_map(|(index, slot)| slot.id.map(|id| (index as SlotNo, id)))
+    }
+
+    /// Sends on a connection what there is to send: in the closed model as much as fits, in the open one what waits.
+    pub(super) fn fill(&mut self, slot: SlotNo, planned_ns: u64, now_ns: u64, output: &mut Vec<u8>) {
+        while self.send_one(slot, planned_ns, now_ns, output) {}
+        self.list(slot);
+    }
+
+    /// Makes the connection known as free, where it has room.
+    fn list(&mut self, slot: SlotNo) {
+        if self.terms.connects_anew || matches!(self.pace, Pace::Closed { .. }) {
+            return;
+        }
+        let connection = &mut self.slots[slot as usize];
+        let has_room = connection.phase == Phase::Ready && connection.in_flight.len() < self.terms.pipeline;
+        if has_room && !std::mem::replace(&mut connection.is_listed, true) {
+            self.free.push_back(slot);
+        }
+    }
+
+    /// Sends one request, if one is to be sent and the connection has room. `closed_ns`: its planned moment in the closed model.
+    #[inline]
+    fn send_one(&mut self, slot: SlotNo, closed_ns: u64, now_ns: u64, output: &mut Vec<u8>) -> bool {
+        let connection = &mut self.slots[slot as usize];
+        let room = if self.terms.connects_anew { 1 } else { self.terms.pipeline };
+        if connection.phase != Phase::Ready || connection.in_flight.len() >= room {
+            return false;
+        }
+        let is_planned = match &self.pace {
+            Pace::Open(plan) => plan.waiting() > 0,
+            Pace::Closed { end_ns } => now_ns < *end_ns,
+            Pace::Opening => false,
+        };
+        if !is_planned {
+            return false;
+        }
+        let before = output.len();
+        let described = match self.feed.append_next(output) {
+            Fed::One(described) => described,
+            Fed::NotYet => {
+                self.is_starving = true;
+                return false;
+            }
+            Fed::Ended => {
+                self.end();
+                return false;
+            }
+        };
+        let taken = match &mut self.pace {
+            Pace::Open(plan) => plan.take(),
+            _ => Some((closed_ns, 0)),
+        };
+        let (planned_ns, part) = taken.unwrap_or((now_ns, 0));
+        let slice = self.ledger.plan(planned_ns, part);
+        self.ledger.sent(slice, (output.len() - before) as u64);
+        connection.in_flight.push_back(InFlight { planned_ns, sent_ns: now_ns, slice, described });
+        if described.closes || self.terms.connects_anew {
+            connection.phase = Phase::Ending;
+        }
+        self.in_flight += 1;
+        true
+    }
+
+    // Replies.
+
+    /// Whether the connection's next reply answers a HEAD; `None`: no reply is expected.
+    #[inline]
+    pub(super) fn expected(&self, slot: SlotNo) -> Option<bool> {
+        self.slots[slot as usize].in_flight.front().map(|first| first.described.is_head)
+    }
+
+    /// So many bytes of the expected reply have come.
+    #[inline]
+    pub(super) fn received(&mut self, slot: SlotNo, bytes: usize) {
+        self.slots[slot as usize].reply_bytes += bytes as u64;
+    }
+
+    /// The expected reply is whole. What the connection is to send next is appended.
+    #[inline]
+    pub(super) fn replied(
+        &mut self,
+        slot: SlotNo,
+        reply: Reply,
+        body: Option<&Gathered>,
+        now_ns: u64,
+        output: &mut Vec<u8>,
+    ) {
+        let connection = &mut self.slots[slot as usize];
+        let Some(request) = connection.in_flight.pop_front() else { return };
+        self.in_flight -= 1;
+        let received_bytes = std::mem::take(&mut connection.reply_bytes);
+        if !reply.is_reusable {
+            connection.phase = Phase::Ending;
+        }
+        let latency_ns = now_ns.saturating_sub(request.planned_ns);
+        let judged = match (latency_ns > self.terms.timeout_ns, request.described.expects(reply.status)) {
+            (true, _) => Judged::Late,
+            (false, true) => Judged::Right,
+            (false, false) => Judged::Wrong,
+        };
+        let service_ns = now_ns.saturating_sub(request.sent_ns);
+        let answered = Answered { latency_ns, service_ns, status: reply.status, received_bytes, judged };
+        self.ledger.answered(request.slice, answered, now_ns);
+        if self.observing.is_some() {
+            self.observe(&request, latency_ns, Some((reply.status, judged)), body);
+        }
+        self.fill(slot, now_ns, now_ns, output);
+    }
+
+    /// What the connection is to do after its input was read. `input_ended`: its server has ended its half.
+    pub(super) fn after_input(&self, slot: SlotNo, input_ended: bool, last: Option<Reply>) -> Then {
+        let connection = &self.slots[slot as usize];
+        if input_ended || connection.cause.is_some() {
+            return Then::Close;
+        }
+        match last {
+            Some(reply) if connection.phase == Phase::Ending && connection.in_flight.is_empty() => {
+                if reply.is_reusable { Then::Close } else { Then::AwaitEnd }
+            }
+            _ => Then::GoOn,
+        }
+    }
+
+    fn observe(&mut self, request: &InFlight, latency_ns: u64, reply: Option<(u16, Judged)>, body: Option<&Gathered>) {
+        let (place, Described { index, tag, .. }) = (self.ledger.place(request.slice), request.described);
+        if let Some(observing) = &mut self.observing {
+            observing.note(Ended { index, tag, place, latency_ns, reply }, body);
+        }
+    }
+
+    /// A request that was never sent is lost, and its bytes are passed over.
+    fn lose_unsent(&mut self, planned_ns: u64, part: u32, lost: &Lost, now_ns: u64) {
+        let slice = self.ledger.plan(planned_ns, part);
+        // In the closed model no request was chosen yet.
+        let is_open = matches!(self.pace, Pace::Open(_));
+        let described = if is_open { self.feed.skip() } else { None };
+        self.lose(slice, planned_ns, described, lost, now_ns);
+    }
+
+    fn lose(&mut self, slice: SliceNo, planned_ns: u64, described: Option<Described>, lost: &Lost, now_ns: u64) {
+        let waited_ns = now_ns.saturating_sub(planned_ns);
+        if let Some(described) = described.filter(|_| self.observing.is_some()) {
+            let request = InFlight { planned_ns, sent_ns: planned_ns, slice, described };
+            self.observe(&request, waited_ns, None, None);
+        }
+        self.ledger.lost(slice, waited_ns, lost);
+    }
+}

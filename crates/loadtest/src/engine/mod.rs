@@ -1,0 +1,411 @@
+//! The engine: a load on a server, as it was planned, and the recording of what became of it.
+//!
+//! One event loop of the reactor for each thread; each has its share of the connections and plans its share of the moments, so that
+//! loops share nothing while they run.
+//!
+//! ```text
+//!  source --reader thread--> feed ---> generator, driver, clients (on the loop) ---> slices ---> collector (the calling thread)
+//!                                                   |                                              ^
+//!                                                   +--- replies ---> observer's thread --- corrections
+//! ```
+//!
+//! What holds:
+//!
+//! - Each request of the open model has its planned moment, and its latency counts from it, whatever the server does. Nothing that the
+//!   server does delays the plan.
+//! - A loop takes no lock and, in steady state, allocates nothing for a request. It waits for no other thread: where the collector or
+//!   the observer is behind, slices are kept and replies go unchecked, which is counted.
+//! - Memory is bounded, however long the run: slices by the timeout (a request ends within two timeouts of its moment), rows by
+//!   [`INTERVALS_MAX`](crate::recording::INTERVALS_MAX), requests read ahead by batches.
+//!
+//! Code map: `plan` (moments), `generator` (decisions), `driver` and `client` (their execution on the loop), `feed` (requests),
+//! `ledger` and `slice` (recording), `observing` (replies to compare), `collector`, `validity`, `progress`, `room`.
+
+mod client;
+mod collector;
+mod driver;
+mod feed;
+mod generator;
+mod ledger;
+mod observing;
+mod plan;
+mod progress;
+mod report;
+pub mod room;
+mod saturation;
+mod slice;
+mod validity;
+
+pub use progress::Progress;
+
+use crate::profile::Profile;
+use crate::recording::{Latencies, Recording, Validity};
+use crate::source::{Observer, Source, SourceError};
+use collector::{Collector, row_seconds};
+use driver::{Driver, Load as LoopLoad, Signals};
+use feed::{Failure, Feed, Spread};
+use generator::{Generator, Terms};
+use ledger::{Ledger, Rows};
+use observing::{Corrections, Observing};
+use progress::Pulses;
+use reactor::{Outgoing, Reactor, Running, TlsClient};
+use report::{REPORTS_MAX, Report};
+use slice::{Slice, histogram};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+use validity::Figures;
+
+/// From the moment at which all loops are ready to the first planned one: each has to hear of it.
+const START_LEAD_NS: u64 = 5_000_000;
+/// The start waits for connections at most as long as one may take, and this.
+const OPENING_EXTRA: Duration = Duration::from_secs(1);
+/// The calling thread looks at [`Stop`] this often.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// While connections are opened.
+const LOOK_EVERY_OPENING: Duration = Duration::from_millis(1);
+/// Slices on their way back to a loop.
+const RETURNED_SLICES_MAX: usize = 4;
+
+/// How requests follow one another.
+#[derive(Clone, Debug)]
+pub enum Load {
+    /// At planned moments, on as many connections as it takes, up to `Settings::connections`.
+    Open {
+        /// The moments.
+        profile: Arc<Profile>,
+        /// Connections that are made before the start.
+        connections_at_start: u32,
+    },
+    /// Each connection sends its next request when a reply has come.
+    Closed {
+        /// How long.
+        duration: Duration,
+    },
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The server, as the user wrote it.
+    pub target: String,
+    /// Its address.
+    pub address: SocketAddr,
+    /// The certificates that it is trusted by; `None`: HTTP without TLS.
+    pub tls: Option<TlsClient>,
+    /// How requests follow one another.
+    pub load: Load,
+    /// Connections: of the closed model all, of the open model at most.
+    pub connections: u32,
+    /// Requests in flight on a connection.
+    pub pipeline: u32,
+    /// A connection for each request.
+    pub new_connections: bool,
+    /// A request without a reply after this is lost, and its connection closed.
+    pub timeout: Duration,
+    /// Loops.
+    pub threads: usize,
+}
+
+/// Is told how a run stands.
+pub type Show = Box<dyn FnMut(&Progress)>;
+
+/// What looks on while a run is under way.
+#[derive(Default)]
+pub struct Watchers {
+    /// Looks at each reply.
+    pub observer: Option<Box<dyn Observer>>,
+    /// Is called once a second, on the calling thread.
+    pub progress: Option<Show>,
+}
+
+/// Ends a run early, from any thread. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Plans no more requests; those in flight are waited for.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A run that is over.
+#[derive(Debug)]
+pub struct Finished {
+    /// What it left.
+    pub recording: Recording,
+    /// Why the source gave no more requests, where it failed: the recording is of those before.
+    pub failure: Option<SourceError>,
+}
+
+/// Runs a load to its end, or to [`Stop`]. Blocks. Fails where threads, descriptors or a loop do.
+pub fn run(settings: &Settings, source: Box<dyn Source>, watchers: Watchers, stop: &Stop) -> io::Result<Finished> {
+    let started = start(settings, source, watchers.observer, watchers.progress.is_some())?;
+    started.collect(settings, watchers.progress, stop)
+}
+
+/// What one loop is set up from.
+struct Parts {
+    terms: Terms,
+    feed: Feed,
+    ledger: Ledger,
+    observing: Option<Observing>,
+}
+
+/// The threads of a run.
+struct Started {
+    running: Running,
+    signals: Arc<Signals>,
+    reports: Receiver<Report>,
+    returns: Vec<SyncSender<Slice>>,
+    failure: Failure,
+    observer: Option<JoinHandle<Corrections>>,
+    broken: Arc<AtomicBool>,
+}
+
+fn start(
+    settings: &Settings,
+    source: Box<dyn Source>,
+    observer: Option<Box<dyn Observer>>,
+    has_pulse: bool,
+) -> io::Result<Started> {
+    let loops = settings.loops();
+    let spread = if settings.profile().is_some() { Spread::InTurn } else { Spread::WhereRoomIs };
+    let (feeds, failure) = feed::start(source, loops, spread)?;
+    let (observing, observer) = match observer {
+        Some(observer) => {
+            let (ends, thread) = observing::start(observer, loops)?;
+            (ends.into_iter().map(Some).collect(), Some(thread))
+        }
+        None => ((0..loops).map(|_| None).collect::<Vec<_>>(), None),
+    };
+    let rows = Rows { row_ns: u64::from(row_seconds(settings.seconds())) * 1_000_000_000, has_pulse };
+    let (sender, reports) = sync_channel(REPORTS_MAX);
+    let (mut parts, mut returns) = (Vec::new(), Vec::new());
+    for (index, (feed, observing)) in feeds.into_iter().zip(observing).enumerate() {
+        let (give_back, returned) = sync_channel(RETURNED_SLICES_MAX);
+        let ledger = Ledger::new(index, rows, sender.clone(), returned);
+        parts.push(Mutex::new(Some(Parts { terms: settings.terms(index), feed, ledger, observing })));
+        returns.push(give_back);
+    }
+    let signals = Arc::new(Signals::default());
+    let running = start_loops(settings, parts, &signals)?;
+    let broken = Arc::new(AtomicBool::new(false));
+    let by_loop = Arc::clone(&broken);
+    running.on_broken(move || by_loop.store(true, Ordering::Relaxed));
+    Ok(Started { running, signals, reports, returns, failure, observer, broken })
+}
+
+fn start_loops(settings: &Settings, parts: Vec<Mutex<Option<Parts>>>, signals: &Arc<Signals>) -> io::Result<Running> {
+    let mut reactor = Reactor::new(reactor::Settings {
+        loops: parts.len(),
+        outgoing_max: settings.connections as usize,
+        connect_max: settings.timeout,
+        ..reactor::Settings::default()
+    })?;
+    let (load, signals, loops) = (settings.load.clone(), Arc::clone(signals), parts.len() as u64);
+    let to = Outgoing { tls: settings.tls.clone(), ..Outgoing::to(settings.address) };
+    reactor.set_up(move |setup| {
+        let lp = setup.lp().clone();
+        let taken = parts[lp.index()].lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Parts { terms, feed, ledger, observing } = taken.expect("each loop is set up once");
+        let load = match &load {
+            Load::Open { profile, .. } => LoopLoad::Open { profile: Arc::clone(profile), loops },
+            Load::Closed { duration } => LoopLoad::Closed { duration_ns: nanoseconds(*duration) },
+        };
+        let (loop_index, timeout_ns) = (lp.index(), terms.timeout_ns);
+        let generator = Generator::new(terms, lp, feed, ledger, observing);
+        let driver = Driver::new(generator, Arc::clone(&signals), load, to.clone(), (loop_index, timeout_ns));
+        setup.add_state(Box::new(driver));
+    });
+    reactor.start()
+}
+
+impl Started {
+    /// Waits until the connections are open, as far as they can be, and names the first moment: of Unix time, and of the loops' clock.
+    fn begin(&self, settings: &Settings, stop: &Stop) -> (SystemTime, u64) {
+        let begun = Instant::now();
+        while self.signals.ready.load(Ordering::Acquire) < self.returns.len()
+            && begun.elapsed() < settings.timeout + OPENING_EXTRA
+            && !stop.is_asked()
+        {
+            std::thread::sleep(LOOK_EVERY_OPENING);
+        }
+        let loops = self.running.loops();
+        let start_ns = loops[0].precise_now_ns() + START_LEAD_NS;
+        self.signals.start_ns.store(start_ns, Ordering::Release);
+        // Each looks at the signal when it wakes.
+        loops.iter().for_each(|lp| lp.run(Box::new(|_| {})));
+        (SystemTime::now() + Duration::from_nanos(START_LEAD_NS), start_ns)
+    }
+
+    fn collect(self, settings: &Settings, mut progress: Option<Show>, stop: &Stop) -> io::Result<Finished> {
+        let loops = self.returns.len();
+        let (started, start_ns) = self.begin(settings, stop);
+        let mut collector = Collector::new(loops);
+        let mut pulses = Pulses::new(loops, settings.profile().cloned(), settings.seconds());
+        let mut end = RunEnd::default();
+        while end.loops_done < loops && !self.broken.load(Ordering::Relaxed) {
+            if stop.is_asked() {
+                self.signals.stop.store(true, Ordering::Relaxed);
+            }
+            match self.reports.recv_timeout(LOOK_EVERY) {
+                Ok(Report::Slice { loop_index, slice }) => {
+                    collector.add(loop_index, &slice);
+                    // Where the loop has enough, it is dropped.
+                    let _ = self.returns[loop_index].try_send(*slice);
+                }
+                Ok(Report::Pulse(pulse)) => {
+                    if let (Some(now), Some(show)) = (pulses.add(&pulse), &mut progress) {
+                        show(&now);
+                    }
+                }
+                Ok(Report::Done { loop_index, done }) => {
+                    collector.loop_done(loop_index);
+                    end.add(&done);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.running.drain(Duration::ZERO);
+        self.running.join()?;
+        let corrections = self.observer.and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let recording = recording(settings, collector, &corrections, end, (started, start_ns));
+        Ok(Finished { recording, failure })
+    }
+}
+
+/// What the loops told at their ends.
+struct RunEnd {
+    loops_done: usize,
+    figures: Figures,
+    last_reply_ns: u64,
+    unchecked: u64,
+}
+
+impl Default for RunEnd {
+    fn default() -> Self {
+        let figures = Figures { sending_error: histogram(), latency_p50_ns: 0, seconds: 0, saturated_seconds: 0 };
+        Self { loops_done: 0, figures, last_reply_ns: 0, unchecked: 0 }
+    }
+}
+
+impl RunEnd {
+    fn add(&mut self, done: &report::Done) {
+        self.loops_done += 1;
+        self.figures.add(done);
+        self.last_reply_ns = self.last_reply_ns.max(done.last_reply_ns);
+        self.unchecked += done.unchecked;
+    }
+}
+
+fn recording(
+    settings: &Settings,
+    collector: Collector,
+    corrections: &Corrections,
+    mut end: RunEnd,
+    (started, start_ns): (SystemTime, u64),
+) -> Recording {
+    let collected = collector.finish(corrections);
+    end.figures.latency_p50_ns = collected.latency_p50_ns();
+    let validity = match settings.load {
+        Load::Open { .. } => end.figures.judge(settings.loops()),
+        Load::Closed { .. } => Validity::Valid,
+    };
+    let seconds = end.last_reply_ns.saturating_sub(start_ns) as f64 / 1e9;
+    let row_seconds = row_seconds(settings.seconds());
+    let (outcome, intervals) = (collected.outcome(settings.timeout), collected.intervals(row_seconds));
+    let phases = collected.phases(&settings.phases(seconds), settings.timeout);
+    let (latency, service) = collected.into_histograms();
+    Recording {
+        target: settings.target.clone(),
+        load: settings.load_text(),
+        started: started.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64()),
+        seconds,
+        outcome,
+        latencies: Latencies { latency, service, sending_error: end.figures.sending_error },
+        intervals,
+        interval_seconds: row_seconds,
+        phases,
+        server: Vec::new(),
+        unchecked: end.unchecked,
+        validity,
+    }
+}
+
+impl Settings {
+    fn profile(&self) -> Option<&Arc<Profile>> {
+        match &self.load {
+            Load::Open { profile, .. } => Some(profile),
+            Load::Closed { .. } => None,
+        }
+    }
+
+    /// A loop without a connection would have nothing to do.
+    fn loops(&self) -> usize {
+        self.threads.clamp(1, self.connections.max(1) as usize)
+    }
+
+    /// Planned length, seconds.
+    fn seconds(&self) -> f64 {
+        match &self.load {
+            Load::Open { profile, .. } => profile.seconds(),
+            Load::Closed { duration } => duration.as_secs_f64(),
+        }
+    }
+
+    fn terms(&self, loop_index: usize) -> Terms {
+        let loops = self.loops();
+        let share = |all: u32| all as usize / loops + usize::from(loop_index < all as usize % loops);
+        let connections_max = share(self.connections.max(1));
+        let connections_at_start = match &self.load {
+            _ if self.new_connections => 0,
+            Load::Open { connections_at_start, .. } => share(*connections_at_start).min(connections_max),
+            Load::Closed { .. } => connections_max,
+        };
+        Terms {
+            timeout_ns: nanoseconds(self.timeout),
+            pipeline: self.pipeline.max(1) as usize,
+            connects_anew: self.new_connections,
+            connections_max,
+            connections_at_start,
+        }
+    }
+
+    /// The load in words.
+    fn load_text(&self) -> String {
+        let duration = match &self.load {
+            Load::Open { profile, .. } => return profile.to_string(),
+            Load::Closed { duration } => duration,
+        };
+        let pipelined = if self.pipeline > 1 { format!(", {} pipelined", self.pipeline) } else { String::new() };
+        let anew = if self.new_connections { ", a new one for each request" } else { "" };
+        format!("{} connections{anew}{pipelined}, {duration:?}", self.connections)
+    }
+
+    /// Name, beginning and end of each part, as far as the run of `seconds` came.
+    fn phases(&self, seconds: f64) -> Vec<(String, f64, f64)> {
+        match &self.load {
+            Load::Open { profile, .. } => {
+                profile.parts().iter().map(|part| (part.name.clone(), part.from, part.to)).collect()
+            }
+            Load::Closed { .. } => vec![(self.load_text(), 0.0, seconds)],
+        }
+    }
+}
+
+/// 584 years where it is longer.
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,251 @@
+//! Replies on their way to the observer: copied into batches on the loop, looked at on a thread of its own.
+//!
+//! The sending path pays for one copy of each body. The queue is bounded by [`QUEUED_BATCHES`]; where it is full a batch is dropped and
+//! counted, for the plan must not wait for whoever compares. What the observer finds otherwise than the status told is a [`Correction`],
+//! added up by row and part until the run is over.
+
+use super::ledger::Judged;
+use crate::reply::Body;
+use crate::source::{OBSERVED_BODY_BYTES_MAX, Observed, ObservedReply, Observer, Verdict};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+/// A batch goes at this number of replies, at this size, or at the end of a tick.
+const BATCH_REPLIES: usize = 256;
+const BATCH_BYTES: usize = 256 << 10;
+/// Batches that wait for the observer, of all loops: with bodies of the largest size 80 MB.
+const QUEUED_BATCHES: usize = 64;
+
+/// A body that is kept for the observer, up to a bound.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    bytes: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Body for Gathered {
+    fn push(&mut self, bytes: &[u8]) {
+        let room = OBSERVED_BODY_BYTES_MAX - self.bytes.len();
+        self.is_cut |= bytes.len() > room;
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+}
+
+impl Gathered {
+    /// For the next reply. The storage of an unusually large body goes back.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(BATCH_BYTES);
+        self.is_cut = false;
+    }
+}
+
+/// One request's end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) index: u64,
+    pub(super) tag: u32,
+    /// Where it counts: row of time, part of the profile.
+    pub(super) place: (u32, u32),
+    pub(super) latency_ns: u64,
+    /// The status and what it told; `None`: no reply came.
+    pub(super) reply: Option<(u16, Judged)>,
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    loop_index: usize,
+    bodies: Vec<u8>,
+    /// Each with the end of its body, and whether that was cut.
+    ended: Vec<(Ended, usize, bool)>,
+}
+
+/// The loop's side.
+pub(super) struct Observing {
+    loop_index: usize,
+    batch: Batch,
+    queue: SyncSender<Batch>,
+    emptied: Receiver<Batch>,
+    pub(super) unchecked: u64,
+}
+
+impl Observing {
+    /// A request has come to its end; `body` is that of its reply.
+    pub(super) fn note(&mut self, ended: Ended, body: Option<&Gathered>) {
+        let is_cut = body.is_some_and(|body| {
+            self.batch.bodies.extend_from_slice(&body.bytes);
+            body.is_cut
+        });
+        self.batch.ended.push((ended, self.batch.bodies.len(), is_cut));
+        if self.batch.ended.len() >= BATCH_REPLIES || self.batch.bodies.len() >= BATCH_BYTES {
+            self.flush();
+        }
+    }
+
+    /// Hands over what was gathered.
+    pub(super) fn flush(&mut self) {
+        if self.batch.ended.is_empty() {
+            return;
+        }
+        let fresh = self.emptied.try_recv().unwrap_or_default();
+        let mut full = std::mem::replace(&mut self.batch, fresh);
+        full.loop_index = self.loop_index;
+        if let Err(refused) = self.queue.try_send(full) {
+            let (std::sync::mpsc::TrySendError::Full(mut batch)
+            | std::sync::mpsc::TrySendError::Disconnected(mut batch)) = refused;
+            self.unchecked += batch.ended.iter().filter(|(ended, ..)| ended.reply.is_some()).count() as u64;
+            batch.clear();
+            self.batch = batch;
+        }
+    }
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.ended.clear();
+        self.bodies.clear();
+        self.bodies.shrink_to(2 * BATCH_BYTES);
+    }
+}
+
+/// What the observer found otherwise than the status told, in one row and part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Correction {
+    pub(super) found_right: u64,
+    pub(super) found_wrong: u64,
+    /// Latencies of those found right less those of the ones found wrong.
+    pub(super) right_ns: i128,
+}
+
+/// By row of time and part of the profile. At most as many as there are rows and parts together.
+pub(super) type Corrections = BTreeMap<(u32, u32), Correction>;
+
+/// The observer's side: its loops' ends, and the thread, which ends when these are gone.
+pub(super) fn start(
+    observer: Box<dyn Observer>,
+    loops: usize,
+) -> std::io::Result<(Vec<Observing>, JoinHandle<Corrections>)> {
+    let (queue, batches) = sync_channel(QUEUED_BATCHES);
+    let (mut ends, mut returns) = (Vec::new(), Vec::new());
+    for loop_index in 0..loops {
+        let (give_back, emptied) = sync_channel(QUEUED_BATCHES);
+        ends.push(Observing { loop_index, batch: Batch::default(), queue: queue.clone(), emptied, unchecked: 0 });
+        returns.push(give_back);
+    }
+    let run = move || observe(observer, &batches, &returns);
+    Ok((ends, std::thread::Builder::new().name("answers".to_owned()).spawn(run)?))
+}
+
+fn observe(mut observer: Box<dyn Observer>, batches: &Receiver<Batch>, returns: &[SyncSender<Batch>]) -> Corrections {
+    let mut corrections = Corrections::new();
+    while let Ok(mut batch) = batches.recv() {
+        let mut at = 0;
+        for (ended, end, is_cut) in &batch.ended {
+            let body = &batch.bodies[at..*end];
+            at = *end;
+            let reply = ended.reply.map(|(status, _)| ObservedReply { status, body, is_cut: *is_cut });
+            let verdict = observer.observe(&Observed { index: ended.index, tag: ended.tag, reply });
+            correct(&mut corrections, ended, verdict);
+        }
+        batch.clear();
+        // Where the loop is gone, or has enough, it is dropped.
+        let _ = returns[batch.loop_index].try_send(batch);
+    }
+    corrections
+}
+
+fn correct(corrections: &mut Corrections, ended: &Ended, verdict: Verdict) {
+    let latency_ns = i128::from(ended.latency_ns);
+    // A late reply stays late, whatever it holds.
+    match (ended.reply, verdict) {
+        (Some((_, Judged::Right)), Verdict::Wrong) => {
+            let correction = corrections.entry(ended.place).or_default();
+            correction.found_wrong += 1;
+            correction.right_ns -= latency_ns;
+        }
+        (Some((_, Judged::Wrong)), Verdict::Right) => {
+            let correction = corrections.entry(ended.place).or_default();
+            correction.found_right += 1;
+            correction.right_ns += latency_ns;
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// Calls replies with the body `right` right; waits for a permit before each.
+    struct Slow(mpsc::Receiver<()>);
+
+    impl Observer for Slow {
+        fn observe(&mut self, observed: &Observed<'_>) -> Verdict {
+            self.0.recv_timeout(Duration::from_secs(20)).unwrap();
+            match observed.reply {
+                Some(reply) if reply.body == b"right" => Verdict::Right,
+                Some(_) => Verdict::Wrong,
+                None => Verdict::Unknown,
+            }
+        }
+    }
+
+    fn ended(row: u32, reply: Option<(u16, Judged)>) -> Ended {
+        Ended { index: 0, tag: 0, place: (row, 0), latency_ns: 10, reply }
+    }
+
+    fn gathered(bytes: &[u8]) -> Gathered {
+        Gathered { bytes: bytes.to_vec(), is_cut: false }
+    }
+
+    #[test]
+    fn verdicts_that_differ_from_the_status_become_corrections() {
+        let (permit, permits) = mpsc::channel();
+        let (mut ends, thread) = start(Box::new(Slow(permits)), 1).unwrap();
+        let (right, other) = (gathered(b"right"), gathered(b"other"));
+        for (status, judged, body) in [
+            (200, Judged::Right, &right),
+            (200, Judged::Right, &other),
+            (404, Judged::Wrong, &right),
+            (404, Judged::Wrong, &other),
+            (200, Judged::Late, &other),
+        ] {
+            ends[0].note(ended(7, Some((status, judged))), Some(body));
+            permit.send(()).unwrap();
+        }
+        ends[0].note(ended(7, None), None);
+        permit.send(()).unwrap();
+        ends[0].flush();
+        drop(ends);
+        let expected = Correction { found_right: 1, found_wrong: 1, right_ns: 0 };
+        assert_eq!(thread.join().unwrap(), Corrections::from([((7, 0), expected)]));
+    }
+
+    #[test]
+    fn replies_that_find_the_queue_full_are_counted_and_nothing_waits() {
+        let (permit, permits) = mpsc::channel();
+        let (mut ends, thread) = start(Box::new(Slow(permits)), 1).unwrap();
+        let notes = (QUEUED_BATCHES + 10) * BATCH_REPLIES;
+        for _ in 0..notes {
+            ends[0].note(ended(0, Some((200, Judged::Right))), Some(&gathered(b"right")));
+        }
+        // One batch may be in the observer's hands.
+        let fits = (QUEUED_BATCHES + 1) * BATCH_REPLIES;
+        assert!(ends[0].unchecked as usize >= notes - fits, "{}", ends[0].unchecked);
+        (0..notes).for_each(|_| permit.send(()).unwrap());
+        drop(ends);
+        assert!(thread.join().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_large_body_is_cut_at_the_bound() {
+        let mut body = Gathered::default();
+        body.push(&vec![b'x'; OBSERVED_BODY_BYTES_MAX - 1]);
+        assert!(!body.is_cut);
+        body.push(b"yz");
+        assert!(body.is_cut && body.bytes.len() == OBSERVED_BODY_BYTES_MAX);
+    }
+}

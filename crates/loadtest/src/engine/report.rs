@@ -1,0 +1,50 @@
+//! What loops tell the collector.
+
+use super::slice::Slice;
+use hdrhistogram::Histogram;
+
+/// Reports that wait for the collector. Loops never wait for it: see [`super::ledger::Ledger::hand_over`].
+pub(super) const REPORTS_MAX: usize = 64;
+
+/// One report of a loop.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// A slice whose requests have all ended.
+    Slice { loop_index: usize, slice: Box<Slice> },
+    /// A second is over.
+    Pulse(Box<Pulse>),
+    /// The loop's part of the run is over.
+    Done { loop_index: usize, done: Box<Done> },
+}
+
+/// What happened in a loop in one second, by the moments of happening.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    pub(super) sent: u64,
+    pub(super) answered: u64,
+    /// Requests without a reply.
+    pub(super) lost: u64,
+    /// Requests without a right answer.
+    pub(super) errors: u64,
+    pub(super) in_flight: u64,
+    pub(super) latency: Histogram<u64>,
+}
+
+impl Pulse {
+    pub(super) fn new(latency: Histogram<u64>) -> Self {
+        Self { sent: 0, answered: 0, lost: 0, errors: 0, in_flight: 0, latency }
+    }
+}
+
+/// What a loop knows at its end.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) sending_error: Histogram<u64>,
+    /// Loop's clock, nanoseconds.
+    pub(super) last_reply_ns: u64,
+    /// Whole seconds that the loop ran, and those of them in which its thread had no time to spare.
+    pub(super) seconds: u32,
+    pub(super) saturated_seconds: u32,
+    /// Replies that found the observer's queue full.
+    pub(super) unchecked: u64,
+}

@@ -1,0 +1,115 @@
+//! A run of many requests allocates next to nothing for them, and its memory does not grow with them.
+#![allow(clippy::unwrap_used, unsafe_code)] // a counting allocator implements an unsafe trait
+
+use loadtest::engine::{Load, Settings, Stop, Watchers, run};
+use loadtest::profile::Profile;
+use loadtest::source::{Described, Source, SourceError};
+use reactor::{Accept, ConnectionId, Io, Loop, Protocol, Reactor};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+static MOST_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no memory of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        let live = LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        MOST_BYTES.fetch_max(live, Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+const REQUEST: &[u8] = b"GET /users/1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// Answers as many requests as have come whole.
+struct Hello;
+
+impl Protocol for Hello {
+    fn input(&mut self, io: &mut Io<'_>) {
+        let requests = io.input().len() / REQUEST.len();
+        io.consume(requests * REQUEST.len());
+        (0..requests).for_each(|_| io.output().extend_from_slice(REPLY));
+        if io.input_ended() {
+            io.finish();
+        }
+    }
+}
+
+struct Hellos;
+
+impl Accept for Hellos {
+    fn accept(&mut self, _peer: SocketAddr, _id: ConnectionId, _lp: &Loop) -> Option<Box<dyn Protocol>> {
+        Some(Box::new(Hello))
+    }
+}
+
+/// Requests that pass through the reader's thread.
+struct Read;
+
+impl Source for Read {
+    fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Described>, SourceError> {
+        bytes.extend_from_slice(REQUEST);
+        Ok(Some(Described::default()))
+    }
+}
+
+/// Requests for one allocation, at least, of the whole process: server, reader, collector.
+const REQUESTS_PER_ALLOCATION: u64 = 50;
+/// Of the whole process, whatever the number of requests.
+const BYTES_MAX: usize = 60 << 20;
+
+#[track_caller]
+fn check(settings: &Settings) {
+    let before = ALLOCATIONS.load(Ordering::SeqCst);
+    let finished = run(settings, Box::new(Read), Watchers::default(), &Stop::default()).unwrap();
+    let allocations = (ALLOCATIONS.load(Ordering::SeqCst) - before) as u64;
+    let requests = finished.recording.outcome.right;
+    assert!(requests > 10_000, "{:?}", finished.recording.outcome);
+    assert!(allocations * REQUESTS_PER_ALLOCATION < requests, "{allocations} allocations for {requests} requests");
+    let most = MOST_BYTES.load(Ordering::SeqCst);
+    assert!(most < BYTES_MAX, "{most} bytes");
+}
+
+/// One after another: the counts are the whole process's.
+#[test]
+fn requests_allocate_nothing_and_memory_stays() {
+    let mut reactor = Reactor::new(reactor::Settings { loops: 1, ..reactor::Settings::default() }).unwrap();
+    let settings = reactor::ListenerSettings::default();
+    let (listener, address) = reactor.bind("127.0.0.1:0".parse().unwrap(), settings).unwrap();
+    reactor.set_up(move |setup| setup.accept(listener, Box::new(Hellos)));
+    let running = reactor.start().unwrap();
+    let closed = Settings {
+        target: "test".to_owned(),
+        address,
+        tls: None,
+        load: Load::Closed { duration: Duration::from_secs(3) },
+        connections: 16,
+        pipeline: 16,
+        new_connections: false,
+        timeout: Duration::from_secs(10),
+        threads: 1,
+    };
+    check(&closed);
+    let profile = Arc::new(Profile::parse("const(8000,2s)").unwrap());
+    check(&Settings { load: Load::Open { profile, connections_at_start: 16 }, pipeline: 1, ..closed });
+    running.drain(Duration::ZERO);
+    running.join().unwrap();
+}
