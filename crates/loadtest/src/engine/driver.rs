@@ -190,7 +190,11 @@ impl Driver {
 
     fn sweep(&mut self, now_ns: u64, at: &mut LoopContext<'_>) {
         self.overdue.clear();
-        self.generator.borrow_mut().overdue(now_ns, &mut self.overdue);
+        let mut generator = self.generator.borrow_mut();
+        generator.overdue(now_ns, &mut self.overdue);
+        if let Some(observing) = &mut generator.observing {
+            observing.flush();
+        }
         for id in &self.overdue {
             if let Some(mut connection) = at.connection(*id) {
                 connection.abort();
@@ -215,7 +219,10 @@ impl Driver {
         let sending_error = std::mem::replace(&mut ledger.sending_error, histogram());
         let last_reply_ns = ledger.last_reply_ns();
         let (seconds, saturated_seconds) = self.saturation.seconds();
-        let unchecked = generator.observing.take().map_or(0, |observing| observing.unchecked);
+        let unchecked = generator.observing.take().map_or(0, |mut observing| {
+            observing.flush();
+            observing.unchecked
+        });
         let done = Done { sending_error, last_reply_ns, seconds, saturated_seconds, unchecked };
         // The collector takes reports until each loop is done, so a full queue has room soon.
         generator.ledger.report_done(Report::Done { loop_index: self.loop_index, done: Box::new(done) });
@@ -250,9 +257,6 @@ impl LoopState for Driver {
         self.connect(at);
         let is_over = {
             let mut generator = self.generator.borrow_mut();
-            if let Some(observing) = &mut generator.observing {
-                observing.flush();
-            }
             generator.ledger.hand_over(false);
             generator.is_over()
         };

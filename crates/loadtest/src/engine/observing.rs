@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// A batch goes at this number of replies, at this size, or at the end of a tick.
+/// A batch goes at this number of replies, at this size, or with the next look for timeouts: to wake the observer for each reply would
+/// cost the sending path a system call.
 const BATCH_REPLIES: usize = 256;
 const BATCH_BYTES: usize = 256 << 10;
 /// Batches that wait for the observer, of all loops: with bodies of the largest size 80 MB.
