@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Stat(Stat),
     /// Serve several Redis nodes as one: keys are spread over them, commands of many keys are split
     Proxy(Box<Proxy>),
+    /// Load a server with requests at planned moments, and tell how long users would have waited
+    Loadtest(Box<loadtest::cli::Arguments>),
     /// Tells those who look for it how data comes out
     #[command(hide = true)]
     Export(Export),

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Command::Reshard(arguments) => commands::reshard::run(&arguments),
         Command::Stat(arguments) => commands::stat::run(&arguments),
         Command::Proxy(arguments) => commands::proxy::run(&arguments),
+        Command::Loadtest(arguments) => commands::loadtest::run(&arguments),
         Command::Export(_) => Err(NO_EXPORT.to_owned()),
     };
     match outcome {
