@@ -10,6 +10,7 @@ mod indexed;
 mod json;
 mod large;
 mod latency;
+mod loadtest;
 mod memory;
 mod memory_limit;
 mod process;
@@ -81,8 +82,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("proxy"), None) => proxy::run(effort),
         (Some("client"), None) => client::run(effort),
         (Some("tls"), None) => tls::run(effort),
+        (Some("loadtest"), None) => loadtest::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, proxy, client, tls, store, large, query, adhoc, change --before REVISION",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, proxy, client, tls, loadtest, store, large, query, adhoc, change --before REVISION",
             other.unwrap_or("")
         )),
     }
