@@ -8,7 +8,7 @@ use std::time::Duration;
 /// A load on one server.
 #[derive(Clone, Debug, Args)]
 pub struct Arguments {
-    /// The server: http://HOST[:PORT]/PATH or https://…
+    /// The server: `http://HOST:PORT/PATH` or `https://HOST/PATH`
     #[arg(value_name = "URL")]
     pub url: String,
     /// When requests are sent: line(FROM,TO,DURATION), const(RATE,DURATION), step(FROM,TO,STEP,DURATION), chained with spaces

@@ -1,15 +1,24 @@
 //! How many seconds a loop's thread had no processor time to spare: then it was the limit, not the server.
+//!
+//! A thread has none to spare where it ran all the time, and where it wanted to run and others were running: replies then lie unread,
+//! which looks as if the server were slow. The kernel tells both (/proc/PID/task/TID/schedstat: nanoseconds on a processor, nanoseconds
+//! of waiting for one). Where it tells nothing of the waiting, the time on a processor alone counts.
 
 use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
-/// A thread that used this share of a second's time had none to spare: the rest is lost between wake-ups.
+/// A thread that ran or waited to run for this share of a second had no time to spare: the rest is lost between wake-ups.
 const SATURATED_SHARE: f64 = 0.97;
+/// The calling thread's.
+const SCHEDULING: &str = "/proc/thread-self/schedstat";
 
 /// Seconds of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Saturation {
+    scheduling: Option<File>,
     wall_ns: u64,
-    cpu_ns: u64,
+    busy_ns: u64,
     seconds: u32,
     saturated: u32,
 }
@@ -17,25 +26,41 @@ pub(super) struct Saturation {
 impl Saturation {
     /// To be called on the thread itself.
     pub(super) fn begin(&mut self, now_ns: u64) {
-        *self = Self { wall_ns: now_ns, cpu_ns: thread_cpu_ns(), ..Self::default() };
+        // Opened once: it stays this thread's.
+        *self = Self { scheduling: File::open(SCHEDULING).ok(), wall_ns: now_ns, ..Self::default() };
+        self.busy_ns = self.read_busy_ns();
     }
 
     /// Another second is over. To be called on the thread itself.
     pub(super) fn beat(&mut self, now_ns: u64) {
-        self.note(now_ns, thread_cpu_ns());
+        let busy_ns = self.read_busy_ns();
+        self.note(now_ns, busy_ns);
     }
 
-    fn note(&mut self, wall_ns: u64, cpu_ns: u64) {
-        let (wall, cpu) = (wall_ns.saturating_sub(self.wall_ns), cpu_ns.saturating_sub(self.cpu_ns));
-        (self.wall_ns, self.cpu_ns) = (wall_ns, cpu_ns);
+    fn note(&mut self, wall_ns: u64, busy_ns: u64) {
+        let (wall, busy) = (wall_ns.saturating_sub(self.wall_ns), busy_ns.saturating_sub(self.busy_ns));
+        (self.wall_ns, self.busy_ns) = (wall_ns, busy_ns);
         self.seconds += 1;
-        self.saturated += u32::from(cpu as f64 >= SATURATED_SHARE * wall as f64);
+        self.saturated += u32::from(busy as f64 >= SATURATED_SHARE * wall as f64);
     }
 
     /// All seconds, and those without time to spare.
     pub(super) fn seconds(&self) -> (u32, u32) {
         (self.seconds, self.saturated)
     }
+
+    /// Nanoseconds that the thread ran or waited to run.
+    fn read_busy_ns(&self) -> u64 {
+        let mut text = [0; 128];
+        let read = self.scheduling.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
+        read.and_then(|bytes| run_and_wait_ns(&text[..bytes])).unwrap_or_else(thread_cpu_ns)
+    }
+}
+
+/// The first two numbers of schedstat, added up.
+fn run_and_wait_ns(text: &[u8]) -> Option<u64> {
+    let mut numbers = std::str::from_utf8(text).ok()?.split_ascii_whitespace().map(|number| number.parse::<u64>().ok());
+    Some(numbers.next()?? + numbers.next()??)
 }
 
 fn thread_cpu_ns() -> u64 {
@@ -57,11 +82,20 @@ mod tests {
     }
 
     #[test]
+    fn waiting_for_a_processor_counts_as_running() {
+        assert_eq!(run_and_wait_ns(b"500 300 7\n"), Some(800));
+        assert_eq!((run_and_wait_ns(b"500"), run_and_wait_ns(b"a b c")), (None, None));
+    }
+
+    #[test]
     fn the_threads_own_time_is_read() {
-        let before = thread_cpu_ns();
-        while thread_cpu_ns() == before {
+        let mut saturation = Saturation::default();
+        saturation.begin(0);
+        let before = saturation.read_busy_ns();
+        let begun = thread_cpu_ns();
+        while thread_cpu_ns() < begun + 20_000_000 {
             std::hint::spin_loop();
         }
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(saturation.read_busy_ns() > before);
     }
 }
