@@ -1,12 +1,19 @@
 //! A load tester that tells the truth: requests have planned moments, whatever the server does, and latency counts from them.
 //!
 //! [`Recording`] is what every part meets in: the engine fills it, the table, the JSON output, the report page and the
-//! comparison of two runs read it. [`source::Source`] is where its requests come from.
+//! comparison of two runs read it. [`source::Source`] is where its requests come from: [`ammo`], whose answers
+//! [`answers`] compares. [`rating`] is the contest's score of a run, and
+//! [`cup`] runs the contest.
 
+pub mod ammo;
+pub mod answers;
 pub mod cli;
+pub mod cup;
 pub mod duration;
 pub mod engine;
+mod json_cursor;
 pub mod profile;
+pub mod rating;
 mod recording;
 pub mod reply;
 pub mod request;

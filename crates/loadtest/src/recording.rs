@@ -78,7 +78,7 @@ pub struct Failures {
     pub closed: u64,
     /// No reply within the timeout, counted from sending. The connection is closed then.
     pub timeout: u64,
-    /// Bytes that are no HTTP reply.
+    /// Bytes that are no HTTP reply, or a reply that nobody asked for.
     pub malformed: u64,
     /// Planned, but not sent within the timeout: all connections were busy.
     pub unsent: u64,

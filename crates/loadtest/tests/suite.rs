@@ -2,10 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod fuzz_check;
+mod fuzz_check_ammo;
 mod harness;
 #[path = "../../../fuzz/mutation.rs"]
 mod mutation;
 
+mod ammo_files;
+mod ammo_mutations;
+mod answers_in_a_run;
 mod closed_model;
 mod failures;
 mod open_model;

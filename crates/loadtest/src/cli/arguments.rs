@@ -1,16 +1,22 @@
 //! The arguments of `sapsan loadtest`.
 
+use super::ammo::AmmoArguments;
+use crate::cup::CupArguments;
 use crate::duration;
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A load on one server.
+/// A load on one server, or one of the commands.
 #[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Arguments {
+    /// What is run instead of a load on a URL.
+    #[command(subcommand)]
+    pub command: Option<LoadtestCommand>,
     /// The server: `http://HOST:PORT/PATH` or `https://HOST/PATH`
-    #[arg(value_name = "URL")]
-    pub url: String,
+    #[arg(value_name = "URL", required = true)]
+    pub url: Option<String>,
     /// When requests are sent: line(FROM,TO,DURATION), const(RATE,DURATION), step(FROM,TO,STEP,DURATION), chained with spaces
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["rate", "duration"])]
     pub profile: Option<String>,
@@ -45,6 +51,9 @@ pub struct Arguments {
     /// The body: its text, or @FILE
     #[arg(long, value_name = "TEXT")]
     pub body: Option<String>,
+    /// Requests from a file instead.
+    #[command(flatten)]
+    pub ammo: AmmoArguments,
     /// The certificates that the server is trusted by, in PEM, instead of the system's
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
@@ -57,6 +66,13 @@ pub struct Arguments {
     /// Permit a target that is neither of this machine nor of a private network
     #[arg(long)]
     pub i_may_load_this_host: bool,
+}
+
+/// Commands of the load tester beside a load on a URL.
+#[derive(Clone, Debug, Subcommand)]
+pub enum LoadtestCommand {
+    /// Run the phases of HighLoad Cup 2017 on a travels service, and print its rating beside the published ones
+    Cup(CupArguments),
 }
 
 /// Longer than the histograms tell apart, a timeout could not be seen in them.

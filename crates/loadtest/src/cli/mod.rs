@@ -2,17 +2,21 @@
 //!
 //! Ctrl-C ends a run with the report so far, a second one ends the process at once.
 
+mod ammo;
 mod arguments;
 mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use arguments::Arguments;
+pub use ammo::AmmoArguments;
+pub use arguments::{Arguments, LoadtestCommand};
 
+use crate::ammo::Defaults;
+use crate::cup;
 use crate::engine::{self, Finished, Load, Settings, Stop, Watchers, room};
 use crate::profile::Profile;
 use crate::request::{Constant, Parts};
-use crate::source::Source;
+use crate::source::{Observer, Source};
 use crate::target::{self, Target};
 use reactor::TlsClient;
 use reactor::signals::Termination;
@@ -45,12 +49,38 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let termination = Termination::claim().map_err(|error| format!("cannot wait for signals: {error}"))?;
     let stop = Stop::default();
     end_by_signal(termination, stop.clone());
-    let target = Target::parse(&arguments.url).map_err(|error| error.to_string())?;
+    match &arguments.command {
+        Some(LoadtestCommand::Cup(arguments)) => run_cup(arguments, &stop),
+        None => run_load(arguments, &stop),
+    }
+}
+
+/// The program that serves is this one.
+fn run_cup(arguments: &cup::CupArguments, stop: &Stop) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|error| format!("cannot find the program's own file: {error}"))?;
+    cup::run(arguments, program, stop, &mut std::io::stdout().lock())
+}
+
+fn run_load(arguments: &Arguments, stop: &Stop) -> Result<(), String> {
+    let target = Target::parse(arguments.url.as_deref().unwrap_or_default()).map_err(|error| error.to_string())?;
+    let opened = arguments.ammo.open(arguments.seed, defaults(arguments, &target))?;
     let settings = settings(arguments, &target)?;
-    let finished = engine::run(&settings, source(arguments, &target)?, Watchers::default(), &stop);
+    let (source, comparison, counts): (Box<dyn Source>, _, _) = match opened {
+        Some(opened) => (Box::new(opened.ammo), opened.comparison, Some(opened.counts)),
+        None => (source(arguments, &target)?, None, None),
+    };
+    let observer = comparison.as_ref().map(|comparison| Box::new(comparison.comparer()) as Box<dyn Observer>);
+    let finished = engine::run(&settings, source, Watchers { observer, ..Watchers::default() }, stop);
     let finished = finished.map_err(|error| format!("the load ended: {error}"))?;
     show(arguments, &finished)?;
+    let notices = counts.map(|counts| ammo::notices(&counts, comparison.as_deref()));
+    notices.iter().flatten().for_each(|text| notice(text));
     finished.failure.map_or(Ok(()), |failure| Err(failure.to_string()))
+}
+
+/// What each request of ammo gets.
+fn defaults(arguments: &Arguments, target: &Target) -> Defaults {
+    Defaults { host: target.authority.clone(), headers: headers(arguments) }
 }
 
 fn end_by_signal(termination: Termination, stop: Stop) {
@@ -126,13 +156,19 @@ fn tls(arguments: &Arguments, target: &Target) -> Result<TlsClient, String> {
     TlsClient::from_pem(&roots, &target.host, &["http/1.1"]).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Where requests come from: the one that the arguments describe. Ammunition from files joins here.
-fn source(arguments: &Arguments, target: &Target) -> Result<Box<dyn Source>, String> {
+/// The header fields of the command line.
+fn headers(arguments: &Arguments) -> Vec<(String, String)> {
     let mut headers = arguments.header.clone();
     if arguments.new_connections && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("connection")) {
         // The server then closes, and the port's waiting time (TIME_WAIT) is on its side.
         headers.push(("Connection".to_owned(), "close".to_owned()));
     }
+    headers
+}
+
+/// The one request that the arguments describe.
+fn source(arguments: &Arguments, target: &Target) -> Result<Box<dyn Source>, String> {
+    let headers = headers(arguments);
     let body = arguments.body.as_deref().map(body).transpose()?;
     let method = arguments.method.as_deref().unwrap_or(if body.is_some() { "POST" } else { "GET" });
     let (path, authority) = (target.path.as_str(), target.authority.as_str());

@@ -48,7 +48,7 @@ fn without_a_plan_the_load_is_closed_and_with_one_open() {
 fn a_host_of_others_is_refused_until_the_user_says_that_they_may() {
     // An address for documents (RFC 5737): nothing is ever sent to it.
     let given = arguments(&["http://192.0.2.1/"]).unwrap();
-    let target = Target::parse(&given.url).unwrap();
+    let target = Target::parse(given.url.as_deref().unwrap()).unwrap();
     assert!(settings(&given, &target).unwrap_err().contains("--i-may-load-this-host"));
 }
 
@@ -56,11 +56,32 @@ fn a_host_of_others_is_refused_until_the_user_says_that_they_may() {
 fn a_request_for_its_own_connection_asks_the_server_to_close() {
     let request = |line: &[&str]| {
         let given = arguments(line).unwrap();
-        let (bytes, described) = source(&given, &Target::parse(&given.url).unwrap()).unwrap().constant().unwrap();
+        let (bytes, described) =
+            source(&given, &Target::parse(given.url.as_deref().unwrap()).unwrap()).unwrap().constant().unwrap();
         (String::from_utf8(bytes).unwrap(), described.closes)
     };
     let (text, closes) = request(&["http://a/b", "--new-connections", "--header", "X: y"]);
     assert_eq!((text.as_str(), closes), ("GET /b HTTP/1.1\r\nHost: a\r\nX: y\r\nConnection: close\r\n\r\n", true));
     let (text, closes) = request(&["http://a/b", "--body", "{}"]);
     assert_eq!((text.as_str(), closes), ("POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}", false));
+}
+
+#[test]
+fn arguments_of_ammo_want_ammo_and_a_known_format() {
+    check_refused(&["http://a/", "--answers", "x"], "--ammo");
+    check_refused(&["http://a/", "--ammo", "x", "--ammo-format", "csv"], "phantom, urls, ndjson, har, access-log");
+    check_refused(&["http://a/", "--ammo", "x", "--body", "y"], "--body");
+    let read =
+        arguments(&["http://a/", "--ammo", "x", "--ammo-format", "har", "--loops", "3", "--shuffle", "7"]).unwrap();
+    assert_eq!(read.ammo.ammo_format, Some(crate::ammo::Format::Har));
+    assert_eq!((read.ammo.loops.map(u64::from), read.ammo.shuffle), (Some(3), Some(7)));
+}
+
+#[test]
+fn the_cup_is_a_command_that_needs_no_url() {
+    let read = arguments(&["cup", "a.toml", "--data", "a.zip", "b.zip", "--profile", "tenth"]).unwrap();
+    let Some(LoadtestCommand::Cup(cup)) = read.command else { panic!("no command") };
+    assert_eq!((cup.data.len(), cup.profile), (2, crate::cup::Contest::Tenth));
+    check_refused(&["cup", "a.toml"], "--data");
+    check_refused(&["cup", "a.toml", "--data", "a.zip", "--profile", "2018"], "2017, final, tenth");
 }

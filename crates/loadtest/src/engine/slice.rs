@@ -4,6 +4,7 @@
 //! without a lock, a request counts in the row of its planned moment however late its reply comes, and a second's histograms are merged
 //! on another thread.
 
+use crate::rating::Rating;
 use crate::recording::{Failures, LONGEST_NS, Outcome};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
@@ -68,7 +69,7 @@ impl Counts {
 
     /// With the rating that the timeout gives.
     pub(super) fn outcome(&self, timeout: Duration) -> Outcome {
-        let penalties = u128::from(self.planned - self.right) * timeout.as_nanos();
+        let rating = Rating::new(self.right_ns, self.planned - self.right);
         let statuses: BTreeMap<u16, u64> = self.statuses.0.iter().copied().collect();
         Outcome {
             planned: self.planned,
@@ -81,14 +82,9 @@ impl Counts {
             statuses,
             sent_bytes: self.sent_bytes,
             received_bytes: self.received_bytes,
-            rating: seconds(self.right_ns + penalties),
+            rating: rating.seconds(timeout),
         }
     }
-}
-
-/// Nanoseconds as seconds, whole ones exact.
-fn seconds(nanoseconds: u128) -> f64 {
-    (nanoseconds / 1_000_000_000) as f64 + (nanoseconds % 1_000_000_000) as f64 / 1e9
 }
 
 /// Replies by status: a handful, so that a walk is faster than any map. At most as many as there are statuses of three digits.

@@ -6,6 +6,7 @@ mod backup;
 mod client;
 mod commands;
 mod crash;
+mod cup;
 mod data;
 mod edges;
 mod full_disk;

@@ -1,0 +1,138 @@
+//! Access logs in the common and the combined format (Apache, nginx): method and path of each request are sent again.
+//!
+//! ```text
+//! 192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/1.0" 200 2326 "http://referrer/" "agent"
+//! ```
+//!
+//! Logs hold no bodies: a POST is sent with none. What the server had answered, the referrer and the agent are not looked at. Bytes that the
+//! server escaped in the path (`\x22`, `\"`) are percent-encoded.
+
+use super::Records;
+use super::error::AmmoError;
+use super::lines::Lines;
+use super::request::{Defaults, Draft, Request, shown};
+use super::template::Values;
+use std::fmt::Write as _;
+use std::io::BufRead;
+
+/// Reads lines of `reader`.
+pub(crate) struct AccessLog<R> {
+    lines: Lines<R>,
+    defaults: Defaults,
+}
+
+impl<R: BufRead> AccessLog<R> {
+    pub(crate) fn new(name: &str, reader: R, defaults: Defaults) -> AccessLog<R> {
+        AccessLog { lines: Lines::new(name, reader), defaults }
+    }
+}
+
+impl<R: BufRead + Send> Records for AccessLog<R> {
+    fn next(&mut self, _values: &mut Values, request: &mut Request) -> Result<bool, AmmoError> {
+        let Some(line) = self.lines.next_entry()? else { return Ok(false) };
+        let made = make(line, &self.defaults, request);
+        made.map(|()| true).map_err(|reason| self.lines.error(reason))
+    }
+
+    fn fault(&self, reason: String) -> AmmoError {
+        self.lines.error(reason)
+    }
+}
+
+/// Makes the request of one line.
+pub(crate) fn make(line: &[u8], defaults: &Defaults, request: &mut Request) -> Result<(), String> {
+    let line = String::from_utf8_lossy(line);
+    let request_line =
+        request_line(&line).ok_or("expected HOST - USER [TIME] \"METHOD PATH HTTP/1.1\" STATUS BYTES")?;
+    let mut words = request_line.split(' ');
+    let draft = match (words.next(), words.next(), words.next(), words.next()) {
+        (Some(method), Some(target), version, None) if version.is_none_or(|version| version.starts_with("HTTP/")) => {
+            // The host of a target in absolute form is the logging server's own or a proxy's; only the path is sent again.
+            Draft { host: None, ..Draft::of_url(method, &unescaped(target)) }
+        }
+        _ => return Err(format!("{:?} is no request line", shown(request_line))),
+    };
+    Ok(draft.encode(defaults, request)?)
+}
+
+/// The text between the first two quotation marks behind the time; a backslash escapes what follows it.
+pub(crate) fn request_line(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once("] \"")?;
+    let mut escaped = false;
+    let end = rest.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    })?;
+    Some(&rest[..end])
+}
+
+/// `\xHH` (nginx, Apache) and `\"`, `\\` (Apache) as percent-encoding.
+fn unescaped(target: &str) -> String {
+    let mut out = String::with_capacity(target.len());
+    let mut rest = target;
+    while let Some(start) = rest.find('\\') {
+        out.push_str(&rest[..start]);
+        rest = &rest[start + 1..];
+        let hex = rest.strip_prefix('x').and_then(|hex| hex.get(..2));
+        match hex.filter(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit())) {
+            Some(hex) => {
+                out.push('%');
+                out.push_str(hex);
+                rest = &rest[3..];
+            }
+            None => {
+                let escaped = rest.chars().next().filter(char::is_ascii).unwrap_or('\\');
+                // Writing into a String does not fail.
+                let _ = write!(out, "%{:02X}", u32::from(escaped));
+                rest = rest.strip_prefix(escaped).unwrap_or(rest);
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod lines {
+    use super::{Defaults, Request, make};
+    use proptest::prelude::*;
+
+    fn made(line: &str) -> Result<(String, String), String> {
+        let defaults = Defaults { host: "target".to_owned(), headers: Vec::new() };
+        let mut request = Request::default();
+        make(line.as_bytes(), &defaults, &mut request)?;
+        Ok((request.method_and_target().1.to_owned(), request.tag))
+    }
+
+    #[track_caller]
+    fn check(request_line: &str, target: &str) {
+        for rest in ["200 2326", "404 - \"http://r/\" \"agent \\\"x\\\"\""] {
+            let line = format!("192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] \"{request_line}\" {rest}");
+            assert_eq!(made(&line).map(|(target, _)| target).as_deref(), Ok(target), "{line}");
+        }
+    }
+
+    #[test]
+    fn method_and_path_are_taken_from_common_and_combined_lines() {
+        check("GET /a?b=c HTTP/1.0", "/a?b=c");
+        check("GET http://a.example/b HTTP/1.1", "/b");
+        check("GET /a", "/a");
+        check(r#"GET /\xD0\xBF\"\\ HTTP/1.1"#, "/%D0%BF%22%5C");
+    }
+
+    #[test]
+    fn a_line_without_a_request_line_is_an_error() {
+        for line in [r#"a - - [t] "-" 400 0"#, r#"a - - [t] "\x16\x03" 400 0"#, "text", r#"a - - [t] "GET / HTTP/1.1"#]
+        {
+            assert!(made(line).is_err(), "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_a_request_or_an_error(line in r#"([a-z\[]{0,3}\] "(GET )?[ -~]{0,12}"?.{0,9})|.{0,30}"#) {
+            let _ = made(&line);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Lines of an input, one at a time, with their numbers and a bound for the length of one.
+//!
+//! Line feeds and carriage returns at the end do not belong to a line. The last line may lack its line feed.
+
+use super::error::{AmmoError, Place};
+use crate::source::REQUEST_BYTES_MAX;
+use std::io::{BufRead, Read};
+
+/// Bytes of one line at most. A line holds one request, so it has the bound of a request.
+pub(crate) const LINE_BYTES_MAX: usize = REQUEST_BYTES_MAX;
+
+/// Reads lines from `reader`.
+pub(crate) struct Lines<R> {
+    name: String,
+    reader: R,
+    /// Number of the line in `line`, from 1; 0 before the first.
+    number: u64,
+    line: Vec<u8>,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// `name` is what errors call the input.
+    pub(crate) fn new(name: &str, reader: R) -> Lines<R> {
+        Lines { name: name.to_owned(), reader, number: 0, line: Vec::new() }
+    }
+
+    /// The next line; `None` behind the last.
+    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, AmmoError> {
+        self.line.clear();
+        // The limit leaves room for the line's end, and one byte by which a line over the bound is told apart.
+        let limit = LINE_BYTES_MAX as u64 + 3;
+        let read = (&mut self.reader).take(limit).read_until(b'\n', &mut self.line);
+        self.number += 1;
+        match read {
+            Err(error) => Err(self.input_error(format!("cannot be read: {error}"))),
+            Ok(0) => Ok(None),
+            Ok(_) => {
+                let length = length_without_end(&self.line);
+                self.line.truncate(length);
+                if length > LINE_BYTES_MAX {
+                    return Err(self.input_error(format!("longer than {LINE_BYTES_MAX} bytes")));
+                }
+                Ok(Some(&self.line))
+            }
+        }
+    }
+
+    /// The next line that is neither blank nor a comment, without the white space around it.
+    pub(crate) fn next_entry(&mut self) -> Result<Option<&[u8]>, AmmoError> {
+        loop {
+            match self.next()? {
+                None => return Ok(None),
+                Some(line) if is_entry(line) => break,
+                Some(_) => {}
+            }
+        }
+        Ok(Some(self.line.trim_ascii()))
+    }
+
+    /// Number of the line read last, from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Where the line read last stands.
+    pub(crate) fn place(&self) -> Place {
+        Place::Line(self.number)
+    }
+
+    /// A fault of the line read last.
+    pub(crate) fn error(&self, reason: impl Into<String>) -> AmmoError {
+        AmmoError::record(&self.name, self.place(), reason)
+    }
+
+    fn input_error(&self, reason: String) -> AmmoError {
+        AmmoError::input(&self.name, self.place(), reason)
+    }
+}
+
+/// Blank lines and lines that begin with `#` are comments.
+pub(crate) fn is_entry(line: &[u8]) -> bool {
+    line.trim_ascii_start().first().is_some_and(|first| *first != b'#')
+}
+
+/// Length of `line` without its line feed and the carriage return before that.
+fn length_without_end(line: &[u8]) -> usize {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line).len()
+}
+
+#[cfg(test)]
+mod reading {
+    use super::{LINE_BYTES_MAX, Lines};
+
+    fn all(text: &[u8]) -> Vec<Vec<u8>> {
+        let mut lines = Lines::new("input", text);
+        let mut all = Vec::new();
+        while let Some(line) = lines.next().expect("readable") {
+            all.push(line.to_vec());
+        }
+        all
+    }
+
+    #[test]
+    fn ends_of_lines_are_cut_off_and_the_last_may_lack_its_own() {
+        assert_eq!(all(b"a\r\nb\n\nc"), [&b"a"[..], b"b", b"", b"c"]);
+        assert_eq!(all(b"a\n"), [b"a"]);
+    }
+
+    #[test]
+    fn entries_leave_comments_out_and_keep_their_line_numbers() {
+        let mut lines = Lines::new("input", &b"# first\n\n  /a \n#\n/b"[..]);
+        assert_eq!(lines.next_entry().expect("readable"), Some(&b"/a"[..]));
+        assert_eq!(lines.number(), 3);
+        assert_eq!(lines.next_entry().expect("readable"), Some(&b"/b"[..]));
+        assert_eq!(lines.number(), 5);
+        assert_eq!(lines.next_entry().expect("readable"), None);
+    }
+
+    #[test]
+    fn a_line_over_the_bound_is_an_error_with_its_number() {
+        let mut text = b"/a\n".to_vec();
+        text.resize(text.len() + LINE_BYTES_MAX, b'x');
+        assert_eq!(all(&text).len(), 2);
+        text.push(b'x');
+        let mut lines = Lines::new("input", text.as_slice());
+        lines.next().expect("the first line");
+        let error = lines.next().expect_err("too long").to_string();
+        assert!(error.starts_with("input, line 2: longer than"), "{error}");
+    }
+}

@@ -1,0 +1,97 @@
+//! One pass through ammo: each request with what is expected of its answer.
+
+use super::error::AmmoError;
+use super::request::Request;
+use super::template::Values;
+use super::{Counts, Records};
+use crate::answers::{AnswerLines, Expected};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a broken record does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnBroken {
+    /// Ends the run, with the record's number.
+    #[default]
+    Stop,
+    /// The record is counted and left out. For access logs, which hold what strangers have sent.
+    Skip,
+}
+
+/// A request, and what is expected of its answer where that is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Item {
+    pub(crate) request: Request,
+    pub(crate) expected: Option<Expected>,
+}
+
+impl Item {
+    /// Bytes that the item keeps in a window.
+    pub(crate) fn bytes(&self) -> usize {
+        let body = self.expected.as_ref().and_then(|expected| expected.body.as_ref());
+        size_of::<Item>() + self.request.bytes.len() + self.request.tag.len() + body.map_or(0, Vec::len)
+    }
+}
+
+/// A pass under way.
+pub(crate) struct Pass {
+    pub(crate) records: Box<dyn Records>,
+    pub(crate) answers: Option<AnswerLines>,
+    pub(crate) on_broken: OnBroken,
+    pub(crate) counts: Arc<Counts>,
+}
+
+impl Pass {
+    /// Puts the next request in place of what `item` was. False: the pass has ended.
+    pub(crate) fn next(&mut self, values: &mut Values, item: &mut Item) -> Result<bool, AmmoError> {
+        loop {
+            match self.records.next(values, &mut item.request) {
+                Ok(true) => break,
+                Ok(false) => return self.end().map(|()| false),
+                Err(error) if error.ends_input() || self.on_broken == OnBroken::Stop => return Err(error),
+                Err(_) => {
+                    self.counts.broken.fetch_add(1, Ordering::Relaxed);
+                    // The answer of a record that is left out goes with it.
+                    self.answer()?;
+                }
+            }
+        }
+        values.advance();
+        item.expected = self.answer()?;
+        match &item.expected {
+            Some(expected) => self.check_pair(&item.request, expected).map(|()| true),
+            None => Ok(true),
+        }
+    }
+
+    fn answer(&mut self) -> Result<Option<Expected>, AmmoError> {
+        let Some(answers) = &mut self.answers else { return Ok(None) };
+        let answer = answers.next()?;
+        let missing = || format!("{} has no answer for it: it ends after line {}", answers.name(), answers.number());
+        answer.map(Some).ok_or_else(|| self.records.fault(missing()))
+    }
+
+    /// Answers belong to requests by their order; method and target show where the two files have come apart.
+    fn check_pair(&self, request: &Request, expected: &Expected) -> Result<(), AmmoError> {
+        let (method, target) = request.method_and_target();
+        let answers = self.answers.as_ref();
+        match method == expected.method && target == expected.target {
+            true => Ok(()),
+            false => Err(answers.map_or_else(
+                || self.records.fault("its answer is another request's".to_owned()),
+                |answers| {
+                    let (of, here) = (format!("{} {}", expected.method, expected.target), format!("{method} {target}"));
+                    answers.fault(format!("the answer is one to {of:?}, but this request is {here:?}"))
+                },
+            )),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), AmmoError> {
+        let Some(answers) = &mut self.answers else { return Ok(()) };
+        match answers.next()? {
+            None => Ok(()),
+            Some(_) => Err(answers.fault("the ammo ended before this answer".to_owned())),
+        }
+    }
+}

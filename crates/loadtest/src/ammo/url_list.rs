@@ -1,0 +1,81 @@
+//! Lists of URLs: on each line `URL`, or `METHOD URL`. Blank lines and lines that begin with `#` are comments.
+//!
+//! A URL is `http://HOST/PATH`, whose host becomes the request's `Host`, or a path. Which address is connected to is said on the command line.
+//! Lines are templates (`template.rs`).
+
+use super::Records;
+use super::error::AmmoError;
+use super::lines::Lines;
+use super::request::{Defaults, Draft, Request};
+use super::template::{OtherBraces, Values};
+use std::io::BufRead;
+
+/// Reads URLs of `reader`.
+pub(crate) struct UrlList<R> {
+    lines: Lines<R>,
+    defaults: Defaults,
+}
+
+impl<R: BufRead> UrlList<R> {
+    pub(crate) fn new(name: &str, reader: R, defaults: Defaults) -> UrlList<R> {
+        UrlList { lines: Lines::new(name, reader), defaults }
+    }
+}
+
+impl<R: BufRead + Send> Records for UrlList<R> {
+    fn next(&mut self, values: &mut Values, request: &mut Request) -> Result<bool, AmmoError> {
+        let Some(line) = self.lines.next_entry()? else { return Ok(false) };
+        let made = make(line, &self.defaults, values, request);
+        made.map(|()| true).map_err(|reason| self.lines.error(reason))
+    }
+
+    fn fault(&self, reason: String) -> AmmoError {
+        self.lines.error(reason)
+    }
+}
+
+/// Makes the request of one line.
+pub(crate) fn make(line: &[u8], defaults: &Defaults, values: &mut Values, request: &mut Request) -> Result<(), String> {
+    let line = std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())?;
+    let line = values.fill(line, OtherBraces::Error)?;
+    let mut words = line.split_ascii_whitespace();
+    let draft = match (words.next(), words.next(), words.next()) {
+        (Some(url), None, _) => Draft::of_url("GET", url),
+        (Some(method), Some(url), None) => Draft::of_url(method, url),
+        _ => return Err("expected URL, or METHOD URL".to_owned()),
+    };
+    Ok(draft.encode(defaults, request)?)
+}
+
+#[cfg(test)]
+mod lines {
+    use super::{Defaults, Request, Values, make};
+
+    fn made(line: &str) -> Result<(String, String), String> {
+        let defaults = Defaults { host: "target".to_owned(), headers: Vec::new() };
+        let (mut values, mut request) = (Values::new(1), Request::default());
+        make(line.as_bytes(), &defaults, &mut values, &mut request)?;
+        Ok((String::from_utf8(request.bytes).expect("UTF-8"), request.tag))
+    }
+
+    #[test]
+    fn a_line_is_a_url_or_a_method_and_a_url() {
+        let get = "GET /users/1 HTTP/1.1\r\nHost: target\r\n\r\n".to_owned();
+        assert_eq!(made("/users/{seq}"), Ok((get, "GET /users/{int}".to_owned())));
+        let delete = "DELETE /a HTTP/1.1\r\nHost: b:1\r\n\r\n".to_owned();
+        assert_eq!(made("DELETE  http://b:1/a"), Ok((delete, "DELETE /a".to_owned())));
+    }
+
+    #[test]
+    fn a_broken_line_says_what_is_expected() {
+        for (line, part) in [
+            ("GET /a HTTP/1.1", "expected URL, or METHOD URL"),
+            ("users", "begins with /"),
+            ("G{T /a", "placeholder"),
+            ("ftp://a/b", "begins with /"),
+        ] {
+            let problem = made(line).expect_err(line);
+            assert!(problem.contains(part), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The arguments that say where requests come from, and the source made of them.
+
+use crate::ammo::{Ammo, Counts, Defaults, Format, Loops, OnBroken, Options};
+use crate::answers::Comparison;
+use clap::Args;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Requests from a file.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AmmoArguments {
+    /// Requests from a file, or - for standard input: phantom, URLs, NDJSON, HAR, access log
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body"])]
+    pub ammo: Option<PathBuf>,
+    /// The format of the ammo, instead of the one found by its content: phantom, urls, ndjson, har, access-log
+    #[arg(long, value_name = "FORMAT", requires = "ammo")]
+    pub ammo_format: Option<Format>,
+    /// How often the ammo is read: as often as the run needs
+    #[arg(long, value_name = "N", requires = "ammo")]
+    pub loops: Option<NonZeroU64>,
+    /// A random order, the same for the same seed: uniform among 65,536 requests or 32 MB
+    #[arg(long, value_name = "SEED", requires = "ammo")]
+    pub shuffle: Option<u64>,
+    /// Leave broken records out and count them
+    #[arg(long, requires = "ammo")]
+    pub skip_broken: bool,
+    /// What each request's answer must be, in the order of the ammo: lines METHOD, PATH, STATUS, BODY with tabs, or NDJSON
+    #[arg(long, value_name = "FILE", requires = "ammo")]
+    pub answers: Option<PathBuf>,
+}
+
+/// Ammo that is open, and what the end of the run asks of it.
+pub(super) struct Opened {
+    pub(super) ammo: Ammo,
+    /// The comparison with the answers file.
+    pub(super) comparison: Option<Arc<Comparison>>,
+    pub(super) counts: Arc<Counts>,
+}
+
+impl AmmoArguments {
+    /// Opens the ammo; `None` where none is named. `seed` is that of templates.
+    pub(super) fn open(&self, seed: u64, defaults: Defaults) -> Result<Option<Opened>, String> {
+        let Some(path) = &self.ammo else { return Ok(None) };
+        let options = Options {
+            format: self.ammo_format,
+            loops: self.loops.map_or(Loops::Endless, Loops::Times),
+            shuffle: self.shuffle,
+            seed,
+            on_broken: if self.skip_broken { OnBroken::Skip } else { OnBroken::Stop },
+            defaults,
+        };
+        let comparison = self.answers.as_ref().map(|_| Arc::new(Comparison::default()));
+        let ammo = match (&self.answers, &comparison) {
+            (Some(answers), Some(comparison)) => {
+                Ammo::open_with_answers(path, answers, Arc::clone(comparison), options)
+            }
+            _ => Ammo::open(path, options),
+        };
+        let ammo = ammo.map_err(|error| error.to_string())?;
+        Ok(Some(Opened { counts: ammo.counts(), ammo, comparison }))
+    }
+}
+
+/// What the user must know of the ammo behind a run; empty where there is nothing.
+pub(super) fn notices(counts: &Counts, comparison: Option<&Comparison>) -> Vec<String> {
+    let (broken, left_out) = (counts.broken.load(Ordering::Relaxed), counts.left_out.load(Ordering::Relaxed));
+    let mut notices = Vec::new();
+    if broken > 0 {
+        notices.push(format!("{broken} broken records of the ammo were left out"));
+    }
+    if left_out > 0 {
+        notices
+            .push(format!("{left_out} requests of the HAR were left out, for they are for other hosts than the first"));
+    }
+    let differences = comparison.map(Comparison::differences);
+    notices.extend(differences.filter(|found| found.count + found.uncompared > 0).map(|found| found.to_string()));
+    notices
+}

@@ -1,0 +1,250 @@
+//! A pull reader of JSON text: walks into objects and arrays, skips what is not wanted, hands out one element's text at a time.
+//!
+//! For files that are larger than memory and of which one array matters (a HAR's entries, the contest's data). It holds one key or one element. An
+//! element's text is cut out by its brackets and quotation marks and not judged: the caller parses it. What is skipped is not judged either.
+
+use std::io::{self, BufRead};
+
+/// Bytes of one element at most: an entry of a HAR may hold a whole image.
+pub(crate) const ELEMENT_BYTES_MAX: usize = 64 << 20;
+/// Bytes of one key at most.
+const KEY_BYTES_MAX: usize = 4096;
+
+/// Walks through the JSON text of `reader`.
+pub(crate) struct JsonCursor<R> {
+    reader: R,
+    /// The next key or element is the first of its container, so that no comma precedes it.
+    first: bool,
+}
+
+impl<R: BufRead> JsonCursor<R> {
+    pub(crate) fn new(reader: R) -> JsonCursor<R> {
+        JsonCursor { reader, first: true }
+    }
+
+    /// Goes into the object that comes next.
+    pub(crate) fn enter_object(&mut self) -> io::Result<()> {
+        self.expect(b'{')
+    }
+
+    /// Goes into the array that comes next.
+    pub(crate) fn enter_array(&mut self) -> io::Result<()> {
+        self.expect(b'[')
+    }
+
+    /// The next key of the object that the cursor is in; the cursor then stands before its value. `None`: the object ended.
+    pub(crate) fn next_key(&mut self) -> io::Result<Option<String>> {
+        if !self.separated(b'}')? {
+            return Ok(None);
+        }
+        let mut key = Vec::new();
+        self.value(&mut Some(&mut key), KEY_BYTES_MAX)?;
+        self.expect(b':')?;
+        serde_json::from_slice(&key).map(Some).map_err(|_| wrong("expected a key in quotation marks"))
+    }
+
+    /// Skips the value that comes next.
+    pub(crate) fn skip_value(&mut self) -> io::Result<()> {
+        self.value(&mut None, usize::MAX)
+    }
+
+    /// Puts the text of the next element of the array that the cursor is in into `element`. False: the array ended.
+    pub(crate) fn next_element(&mut self, element: &mut Vec<u8>) -> io::Result<bool> {
+        element.clear();
+        if !self.separated(b']')? {
+            return Ok(false);
+        }
+        self.value(&mut Some(element), ELEMENT_BYTES_MAX)?;
+        Ok(true)
+    }
+
+    /// Skips the comma before what comes next; false where the container ends with `end` instead.
+    fn separated(&mut self, end: u8) -> io::Result<bool> {
+        let first = std::mem::replace(&mut self.first, false);
+        let byte = self.peek()?.ok_or_else(cut_short)?;
+        if byte == end {
+            self.reader.consume(1);
+            return Ok(false);
+        }
+        if !first {
+            self.expect(b',')?;
+            self.first = false;
+        }
+        Ok(true)
+    }
+
+    fn expect(&mut self, expected: u8) -> io::Result<()> {
+        let byte = self.peek()?.ok_or_else(cut_short)?;
+        if byte != expected {
+            return Err(wrong(&format!("expected {:?}, found {:?}", char::from(expected), char::from(byte))));
+        }
+        self.reader.consume(1);
+        self.first = matches!(expected, b'{' | b'[');
+        Ok(())
+    }
+
+    /// The next byte that is no white space, left where it is.
+    fn peek(&mut self) -> io::Result<Option<u8>> {
+        loop {
+            let bytes = self.reader.fill_buf()?;
+            let Some(blanks) = bytes.iter().position(|byte| !byte.is_ascii_whitespace()) else {
+                let length = bytes.len();
+                if length == 0 {
+                    return Ok(None);
+                }
+                self.reader.consume(length);
+                continue;
+            };
+            let byte = bytes[blanks];
+            self.reader.consume(blanks);
+            return Ok(Some(byte));
+        }
+    }
+
+    /// Reads one value into `text`, or skips it.
+    fn value(&mut self, text: &mut Option<&mut Vec<u8>>, bytes_max: usize) -> io::Result<()> {
+        self.peek()?.ok_or_else(cut_short)?;
+        let mut scan = Scan::default();
+        loop {
+            let bytes = self.reader.fill_buf()?;
+            if bytes.is_empty() {
+                return Err(cut_short());
+            }
+            let end = scan.end_in(bytes);
+            let length = end.unwrap_or(bytes.len());
+            if let Some(text) = text {
+                if text.len() + length > bytes_max {
+                    return Err(wrong(&format!("longer than {bytes_max} bytes")));
+                }
+                text.extend_from_slice(&bytes[..length]);
+            }
+            self.reader.consume(length);
+            if end.is_some() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Where in a value the bytes read so far end.
+#[derive(Default)]
+struct Scan {
+    depth: u64,
+    in_string: bool,
+    escaped: bool,
+    /// A number or a word has begun outside of any bracket: it ends before the first byte that cannot be of it.
+    in_word: bool,
+}
+
+impl Scan {
+    /// Length of what belongs to the value, where its end lies in `bytes`.
+    fn end_in(&mut self, bytes: &[u8]) -> Option<usize> {
+        bytes
+            .iter()
+            .enumerate()
+            .find_map(|(index, byte)| self.step(*byte).map(|takes_byte| index + usize::from(takes_byte)))
+    }
+
+    /// Whether the value ends here: with this byte (true), or before it (false).
+    fn step(&mut self, byte: u8) -> Option<bool> {
+        if self.in_string {
+            let closes = byte == b'"' && !self.escaped;
+            self.escaped = byte == b'\\' && !self.escaped;
+            self.in_string = !closes;
+            return (closes && self.depth == 0).then_some(true);
+        }
+        match byte {
+            b',' | b':' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' if self.in_word && self.depth == 0 => Some(false),
+            b'"' => {
+                self.in_string = true;
+                None
+            }
+            b'{' | b'[' => {
+                self.depth += 1;
+                None
+            }
+            b'}' | b']' => {
+                // A closing bracket where a value was expected ends it, empty: the caller's parser refuses that.
+                self.depth = self.depth.saturating_sub(1);
+                (self.depth == 0).then_some(true)
+            }
+            _ => {
+                self.in_word = self.depth == 0;
+                None
+            }
+        }
+    }
+}
+
+fn cut_short() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the JSON ends too early")
+}
+
+fn wrong(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason.to_owned())
+}
+
+#[cfg(test)]
+mod walking {
+    use super::JsonCursor;
+    use proptest::prelude::*;
+    use std::io::BufReader;
+
+    /// Elements of the array at `path`, read through a buffer of a few bytes.
+    fn elements(text: &str, path: &[&str], buffer: usize) -> std::io::Result<Vec<String>> {
+        let mut cursor = JsonCursor::new(BufReader::with_capacity(buffer, text.as_bytes()));
+        for step in path {
+            cursor.enter_object()?;
+            loop {
+                match cursor.next_key()? {
+                    Some(key) if key == *step => break,
+                    Some(_) => cursor.skip_value()?,
+                    None => return Ok(vec!["no such key".to_owned()]),
+                }
+            }
+        }
+        cursor.enter_array()?;
+        let (mut all, mut element) = (Vec::new(), Vec::new());
+        while cursor.next_element(&mut element)? {
+            all.push(String::from_utf8_lossy(&element).into_owned());
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn elements_of_an_array_deep_inside_come_one_by_one() {
+        let text = r#" {"a": [1, {"b": "]}\""}], "log": {"n": null, "t": -1.5e3 , "entries" : [ {"x": "\\"}, 2,"s", [] , true ] , "z": 1}}"#;
+        for buffer in [1, 2, 7, 4096] {
+            let all = elements(text, &["log", "entries"], buffer).expect("JSON");
+            assert_eq!(all, [r#"{"x": "\\"}"#, "2", "\"s\"", "[]", "true"]);
+        }
+        assert_eq!(elements("[]", &[], 3).expect("JSON"), Vec::<String>::new());
+        assert_eq!(elements(r#"{"a":1}"#, &["b"], 3).expect("JSON"), ["no such key"]);
+    }
+
+    #[test]
+    fn text_that_is_cut_short_or_has_no_such_shape_is_an_error() {
+        for text in ["", "[", "[1", "[1 2]", "[1,", "{}", "[\"a"] {
+            assert!(elements(text, &[], 4).is_err(), "{text}");
+        }
+        assert!(elements(r#"{"a" 1}"#, &["b"], 4).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_serde_writes_is_cut_as_it_was_put_together(
+            values in proptest::collection::vec(("[ -~]{0,8}", any::<i64>()), 0..6), buffer in 1usize..20
+        ) {
+            let values: Vec<_> = values.into_iter().map(|(text, n)| serde_json::json!({"t": text, "n": [n]})).collect();
+            let text = serde_json::json!({"skip": &values, "want": &values}).to_string();
+            let all = elements(&text, &["want"], buffer).expect("JSON");
+            prop_assert_eq!(all, values.iter().map(ToString::to_string).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn any_text_ends(text in "[\\[\\]{}\",:\\\\a1 ]{0,30}") {
+            let _ = elements(&text, &["a"], 3);
+            let _ = elements(&text, &[], 3);
+        }
+    }
+}

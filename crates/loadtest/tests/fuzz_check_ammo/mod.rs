@@ -1,0 +1,85 @@
+//! What must hold for any ammo and any answers; driven by the tests here and by targets of `fuzz/`.
+
+#![allow(dead_code, clippy::unwrap_used)] // Each driver takes its part; a failed step is a failed test.
+
+use loadtest::ammo::{Ammo, Format, Loops, OnBroken, Options};
+use loadtest::answers::Comparison;
+use loadtest::source::{Observed, ObservedReply, Observer as _, REQUEST_BYTES_MAX, Source as _, Verdict};
+use std::io::Cursor;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+/// Requests that are read of one input at most.
+const REQUESTS_MAX: usize = 1000;
+
+fn options(format: Option<Format>, on_broken: OnBroken) -> Options {
+    Options { format, on_broken, loops: Loops::Times(NonZeroU64::new(2).unwrap()), ..Options::default() }
+}
+
+/// Reads all requests, or up to the first fault.
+fn read(bytes: &[u8], options: Options) -> Vec<Vec<u8>> {
+    let stream = Box::new(Cursor::new(bytes.to_vec()));
+    let Ok(mut ammo) = Ammo::of_streams(("ammo", stream), None, options) else { return Vec::new() };
+    let (mut requests, mut request) = (Vec::new(), Vec::new());
+    while let Ok(Some(described)) = ammo.next(&mut request) {
+        check_request(&request, described.is_head);
+        requests.push(std::mem::take(&mut request));
+        if requests.len() == REQUESTS_MAX {
+            break;
+        }
+    }
+    requests
+}
+
+/// A request is one head of HTTP/1.x, within the bound, and what is told of it is so.
+fn check_request(bytes: &[u8], is_head: bool) {
+    assert!(bytes.len() <= REQUEST_BYTES_MAX);
+    assert!(
+        memchr::memmem::find(bytes, b"\n\r\n").or(memchr::memmem::find(bytes, b"\n\n")).is_some(),
+        "a head that ends"
+    );
+    assert_eq!(bytes.starts_with(b"HEAD "), is_head);
+}
+
+/// In each format and in the one that is found: requests or an error, the same in each of two readings, and no fewer where broken
+/// records are skipped.
+pub(crate) fn check_ammo(bytes: &[u8]) {
+    let formats = Format::ALL.map(Some);
+    for format in formats.into_iter().chain([None]) {
+        let strict = read(bytes, options(format, OnBroken::Stop));
+        assert_eq!(strict, read(bytes, options(format, OnBroken::Stop)));
+        let lenient = read(bytes, options(format, OnBroken::Skip));
+        assert!(lenient.len() >= strict.len());
+    }
+}
+
+/// The bytes as answers to a request each line of which they may name, and as bodies that are compared.
+pub(crate) fn check_answers(bytes: &[u8]) {
+    let comparison = Arc::new(Comparison::default());
+    let ammo = Box::new(Cursor::new(b"GET /a\nGET /b\n".to_vec()));
+    let answers: (&str, Box<dyn std::io::BufRead + Send>, _) =
+        ("answers", Box::new(Cursor::new(bytes.to_vec())), Arc::clone(&comparison));
+    let Ok(mut ammo) = Ammo::of_streams(("ammo", ammo), Some(answers), options(Some(Format::Urls), OnBroken::Stop))
+    else {
+        return;
+    };
+    let mut comparer = comparison.comparer();
+    while let Ok(Some(described)) = ammo.next(&mut Vec::new()) {
+        let reply = ObservedReply { status: described.expected_status, body: bytes, is_cut: false };
+        comparer.observe(&Observed { index: described.index, tag: described.tag, reply: Some(reply) });
+    }
+    let _ = comparison.differences().to_string();
+}
+
+/// Two bodies: each is equal to itself, and the comparison is the same from both sides.
+pub(crate) fn check_bodies(one: &[u8], other: &[u8]) {
+    let verdict = |expected: &[u8], received: &[u8]| {
+        let comparison = Arc::new(Comparison::default());
+        let expected = loadtest::answers::Expected { status: 200, body: Some(expected.to_vec()), ..Default::default() };
+        comparison.expect(0, b"", expected);
+        let reply = ObservedReply { status: 200, body: received, is_cut: false };
+        comparison.comparer().observe(&Observed { index: 0, tag: 0, reply: Some(reply) })
+    };
+    assert_eq!(verdict(one, one), Verdict::Right);
+    assert_eq!(verdict(one, other), verdict(other, one));
+}
