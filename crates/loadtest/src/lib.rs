@@ -11,13 +11,31 @@ pub mod cli;
 pub mod cup;
 pub mod duration;
 pub mod engine;
+pub mod fail_if;
+mod figures;
+mod grid;
+pub mod hdr;
+pub mod json;
 mod json_cursor;
+pub mod live;
+pub mod metrics;
+pub mod output;
+pub mod page;
+mod printable;
 pub mod profile;
+mod quantity;
 pub mod rating;
 mod recording;
 pub mod reply;
 pub mod request;
+#[cfg(test)]
+mod sample_run;
 pub mod source;
+pub mod table;
 pub mod target;
+pub mod versus;
 
-pub use recording::{Failures, Interval, Latencies, Outcome, Percentiles, Phase, Recording, ServerSample, Validity};
+pub use recording::{
+    Failures, INTERVALS_MAX, Interval, LONGEST_NS, Latencies, Outcome, Percentiles, Phase, Recording, ServerSample,
+    Validity,
+};

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The longest time that a histogram tells apart, nanoseconds; longer ones count as this.
-pub(crate) const LONGEST_NS: u64 = 120_000_000_000;
+pub const LONGEST_NS: u64 = 120_000_000_000;
 /// Rows of time that a recording keeps. A row is a second; in a run that is planned for more seconds than this it is longer.
-pub(crate) const INTERVALS_MAX: usize = 3600;
+pub const INTERVALS_MAX: usize = 3600;
 
 /// One run, or one side of a comparison, as it was recorded. Without its histograms it is the JSON of `--json`'s file form, which a
 /// later report reads to compare two runs.

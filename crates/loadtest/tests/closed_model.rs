@@ -152,7 +152,7 @@ fn progress_is_told_once_a_second() {
     let server = Server::start(|_| ok());
     let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let of_engine = std::rc::Rc::clone(&seen);
-    let progress = Box::new(move |progress: &loadtest::engine::Progress| of_engine.borrow_mut().push(progress.clone()));
+    let progress = Box::new(move |progress: &loadtest::live::Progress| of_engine.borrow_mut().push(progress.clone()));
     let watchers = Watchers { progress: Some(progress), ..Watchers::default() };
     let outcome = finish(&open(server.address, "const(100,2500ms)"), get(), watchers).recording.outcome;
     let seen = seen.borrow();

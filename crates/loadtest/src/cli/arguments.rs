@@ -1,6 +1,7 @@
 //! The arguments of `sapsan loadtest`.
 
 use super::ammo::AmmoArguments;
+use super::results::ResultArguments;
 use crate::cup::CupArguments;
 use crate::duration;
 use clap::{Args, Subcommand};
@@ -60,9 +61,9 @@ pub struct Arguments {
     /// Seed of whatever is random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// One JSON object instead of the table
-    #[arg(long)]
-    pub json: bool,
+    /// What is shown and kept of the run.
+    #[command(flatten)]
+    pub results: ResultArguments,
     /// Permit a target that is neither of this machine nor of a private network
     #[arg(long)]
     pub i_may_load_this_host: bool,

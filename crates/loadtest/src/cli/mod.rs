@@ -4,20 +4,25 @@
 
 mod ammo;
 mod arguments;
-mod summary;
+mod results;
 #[cfg(test)]
 mod tests;
 
 pub use ammo::AmmoArguments;
 pub use arguments::{Arguments, LoadtestCommand};
+pub use results::ResultArguments;
 
 use crate::ammo::Defaults;
 use crate::cup;
 use crate::engine::{self, Finished, Load, Settings, Stop, Watchers, room};
+use crate::live;
+use crate::output::Outputs;
 use crate::profile::Profile;
+use crate::recording::Recording;
 use crate::request::{Constant, Parts};
 use crate::source::{Observer, Source};
 use crate::target::{self, Target};
+use crate::versus::{self, Comparison, Side, Turn};
 use reactor::TlsClient;
 use reactor::signals::Termination;
 use std::io::Write;
@@ -62,7 +67,34 @@ fn run_cup(arguments: &cup::CupArguments, stop: &Stop) -> Result<(), String> {
 }
 
 fn run_load(arguments: &Arguments, stop: &Stop) -> Result<(), String> {
-    let target = Target::parse(arguments.url.as_deref().unwrap_or_default()).map_err(|error| error.to_string())?;
+    let outputs = arguments.results.outputs();
+    outputs.check().map_err(|error| error.to_string())?;
+    let url = arguments.url.as_deref().unwrap_or_default();
+    let Some(other) = &arguments.results.vs else {
+        let before = arguments.results.compared()?;
+        let finished = run_once(arguments, url, stop)?;
+        let comparison = before.map(|before| Comparison::of_runs(&before, &finished.recording));
+        deliver(&outputs, &finished.recording, comparison.as_ref())?;
+        return finished.failure.map_or(Ok(()), |failure| Err(failure.to_string()));
+    };
+    let comparison = versus::run(arguments.results.rounds, |turn| run_turn(arguments, [url, other], turn, stop))?;
+    deliver(&outputs, &comparison.first, Some(&comparison))
+}
+
+/// One turn of two servers under the same load.
+fn run_turn(arguments: &Arguments, [first, second]: [&str; 2], turn: Turn, stop: &Stop) -> Result<Recording, String> {
+    notice(&format!("turn {} of {}", turn.index + 1, turn.count));
+    let finished = run_once(arguments, if turn.side == Side::First { first } else { second }, stop)?;
+    match finished.failure {
+        Some(failure) => Err(failure.to_string()),
+        None if stop.is_asked() => Err("stopped before all turns were over: there is nothing to compare".to_owned()),
+        None => Ok(finished.recording),
+    }
+}
+
+/// One load on one server, seen live.
+fn run_once(arguments: &Arguments, url: &str, stop: &Stop) -> Result<Finished, String> {
+    let target = Target::parse(url).map_err(|error| error.to_string())?;
     let opened = arguments.ammo.open(arguments.seed, defaults(arguments, &target))?;
     let settings = settings(arguments, &target)?;
     let (source, comparison, counts): (Box<dyn Source>, _, _) = match opened {
@@ -70,12 +102,26 @@ fn run_load(arguments: &Arguments, stop: &Stop) -> Result<(), String> {
         None => (source(arguments, &target)?, None, None),
     };
     let observer = comparison.as_ref().map(|comparison| Box::new(comparison.comparer()) as Box<dyn Observer>);
-    let finished = engine::run(&settings, source, Watchers { observer, ..Watchers::default() }, stop);
-    let finished = finished.map_err(|error| format!("the load ended: {error}"))?;
-    show(arguments, &finished)?;
+    let sampler = arguments.results.sampler()?;
+    let (progress, screen) = arguments.results.screen(&settings);
+    let finished = engine::run(&settings, source, Watchers { observer, progress }, stop);
+    screen.finish();
+    let mut finished = finished.map_err(|error| format!("the load ended: {error}"))?;
+    if let Some(sampler) = sampler {
+        let failures = results::add_samples(sampler, &mut finished.recording);
+        failures.iter().for_each(|text| notice(text));
+    }
     let notices = counts.map(|counts| ammo::notices(&counts, comparison.as_deref()));
     notices.iter().flatten().for_each(|text| notice(text));
-    finished.failure.map_or(Ok(()), |failure| Err(failure.to_string()))
+    Ok(finished)
+}
+
+/// Writes what the user wants of a run. A condition that failed is the command's error.
+fn deliver(outputs: &Outputs, run: &Recording, comparison: Option<&Comparison>) -> Result<(), String> {
+    let mut output = std::io::stdout().lock();
+    let failed = outputs.deliver(run, comparison, live::standard_output_width(), &mut output);
+    let failed = failed.map_err(|error| format!("cannot write {error}"))?;
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
 /// What each request of ammo gets.
@@ -184,13 +230,6 @@ fn body(text: &str) -> Result<Vec<u8>, String> {
         return Err(format!("--body: {} is larger than {} MB", file.display(), BODY_BYTES_MAX >> 20));
     }
     std::fs::read(file).map_err(told)
-}
-
-/// The summary on standard output. The report's table and JSON join here.
-fn show(arguments: &Arguments, finished: &Finished) -> Result<(), String> {
-    let text = if arguments.json { summary::json(&finished.recording) } else { summary::text(&finished.recording) };
-    let mut output = std::io::stdout().lock();
-    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| format!("cannot write: {error}"))
 }
 
 /// A line on standard error. Where nobody reads it, it is lost.

@@ -25,6 +25,10 @@ fn wrong_arguments_are_told_with_what_is_allowed() {
     check_refused(&["http://a/", "--header", "x"], "NAME: VALUE");
     check_refused(&["http://a/", "--rate", "5", "--profile", "const(5,1s)"], "--profile");
     check_refused(&["http://a/", "--new-connections", "--pipeline", "2"], "--pipeline");
+    check_refused(&["http://a/", "--fail-if", "p99~5ms"], "p99~5ms");
+    check_refused(&["http://a/", "--rounds", "3"], "--vs");
+    check_refused(&["http://a/", "--vs", "http://b/", "--rounds", "0"], "1 to 1000");
+    check_refused(&["http://a/", "--vs", "http://b/", "--metrics", "http://a/m"], "--metrics");
     check_refused(&[], "URL");
 }
 

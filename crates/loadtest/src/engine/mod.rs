@@ -36,8 +36,7 @@ mod saturation;
 mod slice;
 mod validity;
 
-pub use progress::Progress;
-
+use crate::live::Progress;
 use crate::profile::Profile;
 use crate::recording::{Latencies, Recording, Validity};
 use crate::source::{Observer, Source, SourceError};
@@ -384,7 +383,7 @@ impl Settings {
     }
 
     /// The load in words.
-    fn load_text(&self) -> String {
+    pub(crate) fn load_text(&self) -> String {
         let duration = match &self.load {
             Load::Open { profile, .. } => return profile.to_string(),
             Load::Closed { duration } => duration,

@@ -1,37 +1,11 @@
 //! How a run stands, once a second, for the live screen.
 
 use super::report::Pulse;
+use crate::live::Progress;
 use crate::profile::Profile;
 use crate::recording::{LONGEST_NS, Percentiles};
 use hdrhistogram::Histogram;
 use std::sync::Arc;
-
-/// A run as it stands now. The engine makes one each second.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progress {
-    /// Seconds since the first planned moment.
-    pub elapsed: f64,
-    /// Seconds that the plan takes; none where the end of the ammo ends the run.
-    pub planned_seconds: Option<f64>,
-    /// The part of the profile that runs now, where there are several.
-    pub phase: Option<String>,
-    /// Requests that the profile planned for the last second; none in a closed load.
-    pub planned_rate: Option<f64>,
-    /// Requests that were sent in the last second.
-    pub sent_rate: f64,
-    /// Replies that came in the last second.
-    pub answered_rate: f64,
-    /// Requests that are sent and not answered.
-    pub in_flight: u64,
-    /// Latencies of the last second; all zero where nothing was measured.
-    pub second_latency: Percentiles,
-    /// Latencies of the whole run so far.
-    pub latency: Percentiles,
-    /// Requests that are over, answered or not.
-    pub requests: u64,
-    /// Requests without a right answer within the timeout.
-    pub errors: u64,
-}
 
 /// Adds up the pulses of all loops.
 pub(super) struct Pulses {
