@@ -1,62 +1,154 @@
-//! What a pool did and is doing.
+//! What an executor did and is doing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// A reading of a pool's counters. Each is exact; together they are of one moment only when nothing runs.
+/// A reading of an executor's counters. Each is exact; together they are of one moment only when nothing runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// Jobs that wait.
+    /// Tasks that were taken and have not begun.
     pub queued: u64,
-    /// Jobs that run now.
+    /// Tasks that have begun and not ended, less those that are blocked.
     pub running: u64,
-    /// Jobs that ended, those that panicked included.
+    /// Tasks that have begun and wait: their thread announced a blocking call, or an event loop has suspended them.
+    pub blocked: u64,
+    /// Tasks that ended, those that panicked included.
     pub done: u64,
-    /// Jobs given back because the queue was full or the pool draining.
+    /// Tasks given back because the queue was full or the executor draining.
     pub refused: u64,
-    /// Jobs that panicked.
+    /// Tasks that panicked.
     pub panicked: u64,
-    /// Jobs dropped unstarted, by a drain whose deadline passed or by dropping the pool.
+    /// Tasks dropped unstarted or suspended, by a drain whose deadline passed or by dropping the executor.
     pub dropped: u64,
-    /// Time that ended jobs took, summed over the threads.
+    /// Time between a task's beginning and its end, summed over ended tasks; in event loops without the waits.
     pub busy: Duration,
+    /// Time that tasks waited between being taken and beginning, summed.
+    pub waited: Duration,
+    /// Threads of the executor now.
+    pub threads: u64,
+    /// The largest number of threads there was at one moment.
+    pub threads_peak: u64,
 }
 
-/// The counters that are not derived from the queue.
+/// The counters that are not derived from a queue.
 #[derive(Default)]
 pub(crate) struct Counters {
+    /// Begun and not ended, blocked ones included. Not used by models whose queue counts them.
+    begun: AtomicU64,
+    blocked: AtomicU64,
     done: AtomicU64,
     refused: AtomicU64,
     panicked: AtomicU64,
     dropped: AtomicU64,
     busy_nanoseconds: AtomicU64,
+    waited_nanoseconds: AtomicU64,
+    threads: AtomicU64,
+    threads_peak: AtomicU64,
 }
 
+// Counters order nothing: the queues' locks order the tasks.
 impl Counters {
-    // Counters order nothing: the queue's lock orders the jobs.
+    /// A task leaves the queue at `now`.
+    pub(crate) fn count_begun(&self, submitted: Instant, now: Instant) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.count_waited(submitted, now);
+    }
+
+    pub(crate) fn count_waited(&self, submitted: Instant, now: Instant) {
+        self.waited_nanoseconds.fetch_add(nanoseconds(now.saturating_duration_since(submitted)), Ordering::Relaxed);
+    }
+
+    /// A task that was counted as begun has ended.
+    pub(crate) fn count_ended(&self, busy: Duration, panicked: bool) {
+        self.begun.fetch_sub(1, Ordering::Relaxed);
+        self.count_done(busy, panicked);
+    }
+
     pub(crate) fn count_done(&self, busy: Duration, panicked: bool) {
-        self.panicked.fetch_add(u64::from(panicked), Ordering::Relaxed);
-        self.busy_nanoseconds.fetch_add(busy.as_nanos() as u64, Ordering::Relaxed);
+        if panicked {
+            self.panicked.fetch_add(1, Ordering::Relaxed);
+        }
+        self.count_busy(busy);
         self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_busy(&self, busy: Duration) {
+        self.busy_nanoseconds.fetch_add(nanoseconds(busy), Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_blocked(&self) {
+        self.blocked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_unblocked(&self) {
+        self.blocked.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_dropped(&self, jobs: usize) {
-        self.dropped.fetch_add(jobs as u64, Ordering::Relaxed);
+    pub(crate) fn count_dropped(&self, tasks: usize) {
+        self.dropped.fetch_add(tasks as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn read(&self, queued: usize, running: usize) -> Metrics {
+    /// A task that had begun is dropped.
+    pub(crate) fn count_begun_dropped(&self) {
+        self.begun.fetch_sub(1, Ordering::Relaxed);
+        self.count_dropped(1);
+    }
+
+    pub(crate) fn count_threads(&self, started: u64) {
+        let threads = self.threads.fetch_add(started, Ordering::Relaxed) + started;
+        self.threads_peak.fetch_max(threads, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_thread_ended(&self) {
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Tasks that have begun and not ended.
+    pub(crate) fn begun(&self) -> usize {
+        self.begun.load(Ordering::Relaxed) as usize
+    }
+
+    /// The reading of a model whose tasks `inside` were taken and have not ended.
+    pub(crate) fn read_inside(&self, inside: usize) -> Metrics {
+        let begun = self.begun();
+        self.read(inside.saturating_sub(begun), begun)
+    }
+
+    /// The reading beside the numbers of a queue. `begun` includes blocked tasks.
+    pub(crate) fn read(&self, queued: usize, begun: usize) -> Metrics {
+        let blocked = self.blocked.load(Ordering::Relaxed);
         Metrics {
             queued: queued as u64,
-            running: running as u64,
+            running: (begun as u64).saturating_sub(blocked),
+            blocked,
             done: self.done.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
             panicked: self.panicked.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
             busy: Duration::from_nanos(self.busy_nanoseconds.load(Ordering::Relaxed)),
+            waited: Duration::from_nanos(self.waited_nanoseconds.load(Ordering::Relaxed)),
+            threads: self.threads.load(Ordering::Relaxed),
+            threads_peak: self.threads_peak.load(Ordering::Relaxed),
         }
     }
+}
+
+/// For models that only count announcements.
+impl crate::blocking::Announce for Counters {
+    fn blocks(&self) {
+        self.count_blocked();
+    }
+
+    fn unblocks(&self) {
+        self.count_unblocked();
+    }
+}
+
+/// 2⁶⁴ nanoseconds are 584 years.
+fn nanoseconds(duration: Duration) -> u64 {
+    duration.as_nanos() as u64
 }

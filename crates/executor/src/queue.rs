@@ -1,8 +1,10 @@
 //! The queue between those who submit jobs and the threads that run them.
 //!
 //! Invariants: at most `limits` jobs wait in each line; `running` jobs were taken and not given back as ended; once closed, no job is
-//! taken in, and a thread that finds it empty ends.
+//! taken in, and a thread that finds it empty ends. A condition variable is signalled only while a thread waits for it, for each
+//! signal is a system call.
 
+use crate::admission::low_water;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -61,6 +63,12 @@ struct State<J> {
     turn: usize,
     running: usize,
     closed: bool,
+    /// Threads that wait for a job.
+    idle: usize,
+    /// Submitters that wait for room.
+    waiting_for_room: usize,
+    /// Threads that wait until all jobs have ended.
+    waiting_for_end: usize,
 }
 
 impl<J> State<J> {
@@ -82,14 +90,25 @@ pub(crate) struct Queue<J> {
     state: Mutex<State<J>>,
     /// Signalled for each job that comes in, and to all when the queue closes.
     job_came: Condvar,
+    /// Signalled when a line has fallen to three quarters of its limit, and when the queue closes.
+    room: Condvar,
     /// Signalled when nothing waits and nothing runs.
-    idle: Condvar,
+    all_ended: Condvar,
 }
 
 impl<J> Queue<J> {
     pub(crate) fn new(limits: [usize; 2]) -> Self {
-        let state = State { waiting: [VecDeque::new(), VecDeque::new()], turn: 0, running: 0, closed: false };
-        Self { limits, state: Mutex::new(state), job_came: Condvar::new(), idle: Condvar::new() }
+        let state = State {
+            waiting: [VecDeque::new(), VecDeque::new()],
+            turn: 0,
+            running: 0,
+            closed: false,
+            idle: 0,
+            waiting_for_room: 0,
+            waiting_for_end: 0,
+        };
+        let (job_came, room, all_ended) = (Condvar::new(), Condvar::new(), Condvar::new());
+        Self { limits, state: Mutex::new(state), job_came, room, all_ended }
     }
 
     /// No foreign code runs under the lock, so a poisoned one still guards a whole state.
@@ -97,48 +116,90 @@ impl<J> Queue<J> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn push(&self, line: Line, job: J) -> Result<(), Refused<J>> {
-        let mut state = self.lock();
+    /// Queues `form(value)`, or gives the value back.
+    pub(crate) fn push<T>(&self, line: Line, value: T, form: impl FnOnce(T) -> J) -> Result<(), Refused<T>> {
+        let state = self.lock();
         if state.closed {
-            return Err(Refused::Draining(job));
+            return Err(Refused::Draining(value));
         }
-        let line = line as usize;
-        if state.waiting[line].len() >= self.limits[line] {
-            return Err(Refused::Full(job));
+        if self.is_full(&state, line) {
+            return Err(Refused::Full(value));
         }
-        state.waiting[line].push_back(job);
-        drop(state);
-        self.job_came.notify_one();
+        self.put(state, line, form(value));
         Ok(())
     }
 
-    /// The next job, which counts as running until [`ended`](Self::ended); `None` when closed and empty.
-    pub(crate) fn take(&self) -> Option<J> {
+    /// The same after a wait for room.
+    pub(crate) fn push_waiting<T>(&self, line: Line, value: T, form: impl FnOnce(T) -> J) -> Result<(), Refused<T>> {
         let mut state = self.lock();
+        while !state.closed && self.is_full(&state, line) {
+            state.waiting_for_room += 1;
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting_for_room -= 1;
+        }
+        if state.closed {
+            return Err(Refused::Draining(value));
+        }
+        self.put(state, line, form(value));
+        Ok(())
+    }
+
+    fn is_full(&self, state: &State<J>, line: Line) -> bool {
+        state.waiting[line as usize].len() >= self.limits[line as usize]
+    }
+
+    fn put(&self, mut state: MutexGuard<'_, State<J>>, line: Line, job: J) {
+        state.waiting[line as usize].push_back(job);
+        let is_awaited = state.idle > 0;
+        drop(state);
+        if is_awaited {
+            self.job_came.notify_one();
+        }
+    }
+
+    /// The next job, which counts as running until its thread calls again with `has_ended`; `None` when
+    /// closed and empty.
+    pub(crate) fn take(&self, has_ended: bool) -> Option<J> {
+        let mut state = self.lock();
+        if has_ended {
+            self.count_ended(&mut state);
+        }
         loop {
             if let Some(job) = state.next() {
                 state.running += 1;
+                if state.waiting_for_room > 0 && self.has_room_again(&state) {
+                    self.room.notify_all();
+                }
                 return Some(job);
             }
             if state.closed {
                 return None;
             }
+            state.idle += 1;
             state = self.job_came.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
         }
     }
 
-    /// A job that was taken has ended.
-    pub(crate) fn ended(&self) {
-        let mut state = self.lock();
+    fn has_room_again(&self, state: &State<J>) -> bool {
+        state.waiting.iter().zip(self.limits).any(|(line, limit)| line.len() <= low_water(limit))
+    }
+
+    fn count_ended(&self, state: &mut State<J>) {
         state.running -= 1;
-        if state.running == 0 && state.is_empty() {
-            self.idle.notify_all();
+        self.tell_if_all_ended(state);
+    }
+
+    fn tell_if_all_ended(&self, state: &State<J>) {
+        if state.running == 0 && state.waiting_for_end > 0 && state.is_empty() {
+            self.all_ended.notify_all();
         }
     }
 
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.job_came.notify_all();
+        self.room.notify_all();
     }
 
     /// Waits until nothing waits or runs, or `deadline`; gives whether it came to that.
@@ -149,7 +210,9 @@ impl<J> Queue<J> {
             if left.is_zero() {
                 return false;
             }
-            state = self.idle.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting_for_end += 1;
+            state = self.all_ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting_for_end -= 1;
         }
         true
     }
@@ -158,9 +221,7 @@ impl<J> Queue<J> {
     pub(crate) fn take_waiting(&self) -> [VecDeque<J>; 2] {
         let mut state = self.lock();
         let waiting = std::mem::take(&mut state.waiting);
-        if state.running == 0 {
-            self.idle.notify_all();
-        }
+        self.tell_if_all_ended(&state);
         waiting
     }
 

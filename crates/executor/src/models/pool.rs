@@ -1,25 +1,24 @@
-//! The pool: threads, their loop, and how it ends.
+//! Fixed pool: as many threads as were asked for, from the start to the end, behind a bounded queue.
+//!
+//! A thread whose job blocks is lost for the other jobs until the call returns; a pool that is large enough for many blocked
+//! threads has too many for the cores when none blocks.
 
+use crate::blocking::{Announce, register};
+use crate::containment::{drop_contained, run_contained};
+use crate::coroutine::{BoxCoroutine, Job, Work};
+use crate::executor::{Drained, Executor, StartError, check_threads};
 use crate::metrics::{Counters, Metrics};
 use crate::priority::give_way;
 use crate::queue::{Line, Queue, Refused};
 use std::collections::VecDeque;
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// A piece of work.
-pub type Job = Box<dyn FnOnce() + Send>;
-
-/// More threads than this are refused: each has a stack, and the memory ceiling counts it.
-pub const THREADS_MAX: usize = 1024;
-
 /// How a pool is built.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Threads, 1 to [`THREADS_MAX`]. All start at once and stay.
+    /// Threads, 1 to [`THREADS_MAX`](crate::THREADS_MAX). All start at once and stay.
     pub threads: usize,
     /// Jobs that may wait in the first line, beside those that run.
     pub queue_max: usize,
@@ -29,44 +28,26 @@ pub struct Settings {
     pub name: String,
 }
 
-/// Why a pool could not start.
-#[derive(Debug)]
-pub enum StartError {
-    /// The number of threads is not in 1 to [`THREADS_MAX`].
-    Threads(usize),
-    /// The system gave no thread.
-    Spawn(std::io::Error),
+/// A task in the queue.
+struct Entry {
+    work: Work,
+    submitted: Instant,
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Threads(asked) => write!(f, "a pool has 1 to {THREADS_MAX} threads, not {asked}"),
-            Self::Spawn(error) => write!(f, "cannot start a thread: {error}"),
-        }
+impl Entry {
+    fn of_job(job: Job) -> Self {
+        Self { work: Work::Job(job), submitted: Instant::now() }
     }
-}
 
-impl std::error::Error for StartError {}
-
-/// How a drain ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drained {
-    /// All that was submitted has ended.
-    Finished,
-    /// The deadline passed: jobs dropped unstarted, and jobs still running, which nobody can stop.
-    Left {
-        /// Dropped unstarted.
-        queued: usize,
-        /// Still running.
-        running: usize,
-    },
+    fn of_coroutine(coroutine: BoxCoroutine) -> Self {
+        Self { work: Work::Coroutine(coroutine), submitted: Instant::now() }
+    }
 }
 
 struct Shared {
     name: String,
-    queue: Queue<Job>,
-    counters: Counters,
+    queue: Queue<Entry>,
+    counters: Arc<Counters>,
 }
 
 /// Threads that run jobs which may block.
@@ -87,11 +68,9 @@ impl Pool {
     }
 
     fn start(settings: Settings, started: fn()) -> Result<Self, StartError> {
-        if !(1..=THREADS_MAX).contains(&settings.threads) {
-            return Err(StartError::Threads(settings.threads));
-        }
+        check_threads(settings.threads)?;
         let queue = Queue::new([settings.queue_max, settings.second_max]);
-        let shared = Arc::new(Shared { name: settings.name, queue, counters: Counters::default() });
+        let shared = Arc::new(Shared { name: settings.name, queue, counters: Arc::default() });
         // From here on dropping `pool` ends the threads that did start.
         let mut pool = Self { shared, threads: Vec::with_capacity(settings.threads) };
         for index in 0..settings.threads {
@@ -105,6 +84,7 @@ impl Pool {
                     })
                     .map_err(StartError::Spawn)?,
             );
+            pool.shared.counters.count_threads(1);
         }
         Ok(pool)
     }
@@ -116,7 +96,7 @@ impl Pool {
 
     /// Queues a job in a line, or gives it back at once.
     pub fn try_submit_to(&self, line: Line, job: Job) -> Result<(), Refused<Job>> {
-        self.shared.queue.push(line, job).inspect_err(|_| self.shared.counters.count_refused())
+        self.shared.queue.push(line, job, Entry::of_job).inspect_err(|_| self.shared.counters.count_refused())
     }
 
     /// Takes no more jobs and waits for those queued and running. At `deadline` what has not started is dropped.
@@ -141,6 +121,26 @@ impl Pool {
     }
 }
 
+impl Executor for Pool {
+    fn try_submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
+        let pushed = self.shared.queue.push(Line::First, task, Entry::of_coroutine);
+        pushed.inspect_err(|_| self.shared.counters.count_refused())
+    }
+
+    fn submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
+        let pushed = self.shared.queue.push_waiting(Line::First, task, Entry::of_coroutine);
+        pushed.inspect_err(|_| self.shared.counters.count_refused())
+    }
+
+    fn drain(&self, deadline: Instant) -> Drained {
+        Pool::drain(self, deadline)
+    }
+
+    fn metrics(&self) -> Metrics {
+        Pool::metrics(self)
+    }
+}
+
 impl Drop for Pool {
     /// Drops what is queued and waits for what runs: after this no job of the pool touches anything.
     fn drop(&mut self) {
@@ -158,40 +158,24 @@ impl Drop for Pool {
 impl Shared {
     /// The life of a thread.
     fn run(&self) {
-        while let Some(job) = self.queue.take() {
-            let start = Instant::now();
-            // The job is consumed, and nothing of ours is shared with it, so no broken state can be seen after its panic.
-            let result = catch_unwind(AssertUnwindSafe(job));
-            self.counters.count_done(start.elapsed(), result.is_err());
-            self.queue.ended();
-            if let Err(payload) = result {
-                self.report_panic(payload);
-            }
+        let _registered = register(Arc::clone(&self.counters) as Arc<dyn Announce>);
+        let mut has_ended = false;
+        while let Some(Entry { work, submitted }) = self.queue.take(has_ended) {
+            let began = Instant::now();
+            self.counters.count_waited(submitted, began);
+            let is_whole = run_contained(&self.name, || work.run());
+            self.counters.count_done(began.elapsed(), !is_whole);
+            has_ended = true;
         }
-    }
-
-    fn report_panic(&self, payload: Box<dyn std::any::Any + Send>) {
-        let text = payload.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
-        tracing::error!(pool = self.name, "a job panicked: {text}");
-        // Dropping a payload is foreign code too.
-        drop_contained(payload);
+        self.counters.count_thread_ended();
     }
 
     /// Drops the jobs that wait and gives their number.
     fn drop_waiting(&self) -> usize {
-        let waiting: [VecDeque<Job>; 2] = self.queue.take_waiting();
+        let waiting: [VecDeque<Entry>; 2] = self.queue.take_waiting();
         let count = waiting.iter().map(VecDeque::len).sum();
         self.counters.count_dropped(count);
         waiting.into_iter().flatten().for_each(drop_contained);
         count
-    }
-}
-
-/// Drops a value of foreign type; a panic in its drop goes no further.
-fn drop_contained<T>(value: T) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        // A payload whose own drop panics would end the process; it is forgotten instead.
-        std::mem::forget(payload);
     }
 }

@@ -1,0 +1,98 @@
+//! Coroutines: tasks that say where they wait, so that a model decides what a wait costs.
+//!
+//! A thread that runs a coroutine to its end sleeps through its waits, inside [`blocking`]. An event loop suspends the coroutine and
+//! resumes it when its timer is due. Both run the same task.
+
+use crate::blocking::blocking;
+use std::time::Duration;
+
+/// A closure that runs once and may block.
+pub type Job = Box<dyn FnOnce() + Send>;
+
+/// Why a coroutine gave control back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The task has ended; it is not resumed again.
+    Done,
+    /// The task waits: it is resumed when at least so long has passed.
+    Wait(Duration),
+    /// Other tasks may go first: it is resumed after them.
+    Yield,
+}
+
+/// A task in pieces: each call of [`resume`](Coroutine::resume) computes until the next wait.
+pub trait Coroutine: Send {
+    /// Computes until the task waits, yields or ends. Not called again after [`Progress::Done`] or a panic.
+    fn resume(&mut self) -> Progress;
+}
+
+/// A coroutine that a model owns.
+pub type BoxCoroutine = Box<dyn Coroutine>;
+
+/// Makes a coroutine of a closure, which runs in one piece.
+pub fn once(job: impl FnOnce() + Send + 'static) -> BoxCoroutine {
+    Box::new(Once(Some(job)))
+}
+
+struct Once<F>(Option<F>);
+
+impl<F: FnOnce() + Send> Coroutine for Once<F> {
+    fn resume(&mut self) -> Progress {
+        if let Some(job) = self.0.take() {
+            job();
+        }
+        Progress::Done
+    }
+}
+
+/// Runs a coroutine to its end on this thread, which sleeps through the waits and announces them.
+pub fn run_to_end(coroutine: &mut dyn Coroutine) {
+    loop {
+        match coroutine.resume() {
+            Progress::Done => return,
+            Progress::Wait(duration) => blocking(|| std::thread::sleep(duration)),
+            Progress::Yield => blocking(std::thread::yield_now),
+        }
+    }
+}
+
+/// What a queue of threads holds: either kind of task.
+pub(crate) enum Work {
+    Job(Job),
+    Coroutine(BoxCoroutine),
+}
+
+impl Work {
+    pub(crate) fn run(self) {
+        match self {
+            Self::Job(job) => job(),
+            Self::Coroutine(mut coroutine) => run_to_end(&mut *coroutine),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closure_is_a_coroutine_of_one_piece() {
+        let (done, seen) = std::sync::mpsc::channel();
+        let mut coroutine = once(move || done.send(7).unwrap());
+        assert_eq!(coroutine.resume(), Progress::Done);
+        assert_eq!(seen.iter().collect::<Vec<i32>>(), [7]);
+    }
+
+    #[test]
+    fn a_thread_resumes_a_coroutine_until_it_is_done() {
+        struct Pieces(Vec<Progress>);
+        impl Coroutine for Pieces {
+            fn resume(&mut self) -> Progress {
+                self.0.remove(0)
+            }
+        }
+        let mut pieces = Pieces(vec![Progress::Yield, Progress::Wait(Duration::from_nanos(1)), Progress::Done]);
+        run_to_end(&mut pieces);
+        assert!(pieces.0.is_empty());
+    }
+}

@@ -1,0 +1,192 @@
+//! Models by name: what a configuration or a command line says, and the executor that it stands for.
+
+use crate::executor::{Executor, StartError};
+use crate::models::event_loop::{EventLoopSettings, EventLoops};
+use crate::models::hybrid::Hybrid;
+use crate::models::inline::Inline;
+use crate::models::io_aware::{IoAwarePool, IoAwareSettings};
+use crate::models::pool::{Pool, Settings};
+use crate::models::thread_per_task::{TASK_THREADS_MAX, ThreadPerTask};
+use crate::models::waves::Waves;
+use crate::models::work_stealing::WorkStealing;
+use std::fmt;
+
+/// Threads of a hybrid that sleep through waits, where the name gives no number.
+const HYBRID_THREADS: usize = 128;
+/// Places of a semaphore and threads of a wave, where the name gives no number.
+const PLACES: usize = 100;
+/// Threads of an IO-aware pool for each that may run, where the name gives no number.
+const IO_AWARE_THREADS_PER_CORE: usize = 8;
+
+/// An execution model with its numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Model {
+    /// [`Inline`].
+    Inline,
+    /// [`ThreadPerTask`] with its own bound.
+    ThreadPerTask,
+    /// [`ThreadPerTask`] with a smaller one.
+    Semaphore {
+        /// Tasks at a time.
+        places: usize,
+    },
+    /// [`Waves`].
+    Waves {
+        /// Threads of a wave.
+        size: usize,
+    },
+    /// [`Pool`].
+    Pool {
+        /// Threads.
+        threads: usize,
+    },
+    /// [`IoAwarePool`].
+    IoAware {
+        /// Threads in all.
+        threads: usize,
+        /// Threads that may run at a time.
+        running_max: usize,
+    },
+    /// [`WorkStealing`].
+    WorkStealing {
+        /// Threads.
+        threads: usize,
+    },
+    /// [`EventLoops`].
+    EventLoop {
+        /// Loops.
+        loops: usize,
+    },
+    /// [`Hybrid`].
+    Hybrid {
+        /// Loops.
+        loops: usize,
+        /// Threads that sleep through waits.
+        threads: usize,
+    },
+}
+
+/// The names, for messages.
+const ALLOWED: &str = "inline, thread-per-task, semaphore:N, waves:N, pool:N, io-aware:THREADS/RUNNING, work-stealing:N, \
+                       event-loop:N, hybrid:LOOPS/THREADS; numbers may be left out";
+
+impl Model {
+    /// Reads `name`, `name:N` or `name:N/M`. Numbers that are left out follow from the number of cores.
+    pub fn parse(text: &str, cores: usize) -> Result<Self, String> {
+        let (name, numbers) = text.split_once(':').map_or((text, None), |(name, numbers)| (name, Some(numbers)));
+        let wrong = || format!("`{text}` is no execution model; allowed: {ALLOWED}");
+        let one = |default| match numbers {
+            None => Ok(default),
+            Some(number) => count(number).ok_or_else(wrong),
+        };
+        let two = |default| match numbers {
+            None => Ok(default),
+            Some(numbers) => {
+                let pair = numbers.split_once('/').and_then(|(one, other)| Some((count(one)?, count(other)?)));
+                pair.ok_or_else(wrong)
+            }
+        };
+        match name {
+            "inline" if numbers.is_none() => Ok(Self::Inline),
+            "thread-per-task" if numbers.is_none() => Ok(Self::ThreadPerTask),
+            "semaphore" => Ok(Self::Semaphore { places: one(PLACES)? }),
+            "waves" => Ok(Self::Waves { size: one(PLACES)? }),
+            "pool" => Ok(Self::Pool { threads: one(cores)? }),
+            "io-aware" => {
+                let (threads, running_max) = two((IO_AWARE_THREADS_PER_CORE * cores, cores))?;
+                Ok(Self::IoAware { threads, running_max })
+            }
+            "work-stealing" => Ok(Self::WorkStealing { threads: one(cores)? }),
+            "event-loop" => Ok(Self::EventLoop { loops: one(cores)? }),
+            "hybrid" => {
+                let (loops, threads) = two((cores, HYBRID_THREADS))?;
+                Ok(Self::Hybrid { loops, threads })
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    /// Starts the executor. `name` stands in the log and names its threads; at most `queue_max` tasks wait, where the model has a
+    /// queue. In event loops the bound counts suspended tasks too.
+    pub fn start(self, name: &str, queue_max: usize) -> Result<Box<dyn Executor>, StartError> {
+        let name = name.to_owned();
+        Ok(match self {
+            Self::Inline => Box::new(Inline::new(name)),
+            Self::ThreadPerTask => Box::new(ThreadPerTask::new(name, TASK_THREADS_MAX)),
+            Self::Semaphore { places } => Box::new(ThreadPerTask::new(name, places)),
+            Self::Waves { size } => Box::new(Waves::new(name, size)),
+            Self::Pool { threads } => Box::new(Pool::new(Settings { threads, queue_max, second_max: 0, name })?),
+            Self::IoAware { threads, running_max } => {
+                Box::new(IoAwarePool::new(IoAwareSettings { threads, running_max, queue_max, name })?)
+            }
+            Self::WorkStealing { threads } => Box::new(WorkStealing::new(name, threads, queue_max)?),
+            Self::EventLoop { loops } => {
+                Box::new(EventLoops::new(EventLoopSettings { loops, tasks_max: queue_max, name })?)
+            }
+            Self::Hybrid { loops, threads } => {
+                Box::new(Hybrid::new(EventLoopSettings { loops, tasks_max: queue_max, name }, threads)?)
+            }
+        })
+    }
+}
+
+/// The form that [`Model::parse`] reads.
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inline => f.write_str("inline"),
+            Self::ThreadPerTask => f.write_str("thread-per-task"),
+            Self::Semaphore { places } => write!(f, "semaphore:{places}"),
+            Self::Waves { size } => write!(f, "waves:{size}"),
+            Self::Pool { threads } => write!(f, "pool:{threads}"),
+            Self::IoAware { threads, running_max } => write!(f, "io-aware:{threads}/{running_max}"),
+            Self::WorkStealing { threads } => write!(f, "work-stealing:{threads}"),
+            Self::EventLoop { loops } => write!(f, "event-loop:{loops}"),
+            Self::Hybrid { loops, threads } => write!(f, "hybrid:{loops}/{threads}"),
+        }
+    }
+}
+
+/// A positive number.
+fn count(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|count| *count > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written_and_numbers_follow_from_the_cores() {
+        for text in [
+            "inline",
+            "thread-per-task",
+            "semaphore:7",
+            "waves:16",
+            "pool:3",
+            "io-aware:9/2",
+            "work-stealing:4",
+            "event-loop:1",
+            "hybrid:2/64",
+        ] {
+            assert_eq!(Model::parse(text, 5).unwrap().to_string(), text);
+        }
+        assert_eq!(Model::parse("io-aware", 5), Ok(Model::IoAware { threads: 40, running_max: 5 }));
+        assert_eq!(Model::parse("pool", 5), Ok(Model::Pool { threads: 5 }));
+        assert_eq!(Model::parse("hybrid", 5), Ok(Model::Hybrid { loops: 5, threads: HYBRID_THREADS }));
+    }
+
+    #[test]
+    fn a_wrong_name_is_told_with_those_that_are_allowed() {
+        for text in ["", "threads", "pool:0", "pool:x", "pool:", "inline:3", "io-aware:3", "hybrid:1/", "waves:-1"] {
+            let told = Model::parse(text, 2).unwrap_err();
+            assert!(told.contains(&format!("`{text}`")) && told.contains("event-loop:N"), "{told}");
+        }
+    }
+
+    #[test]
+    fn more_running_threads_than_threads_are_refused() {
+        let started = Model::IoAware { threads: 2, running_max: 3 }.start("test", 1);
+        assert!(matches!(started.err(), Some(StartError::Running { running: 3, threads: 2 })));
+    }
+}

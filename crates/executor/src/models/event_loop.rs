@@ -1,0 +1,340 @@
+//! Event loops: a few threads, on which a task that waits is suspended and costs a timer, not a thread.
+//!
+//! New tasks wait in one queue, from which each loop takes a small batch when it has little left to do; so no loop idles
+//! while another has tasks that have not begun. A task stays on the loop that has begun it. Each turn of a loop:
+//!
+//! 1. Tasks whose timer is due become ready.
+//! 2. New tasks are taken, up to [`BATCH`] ready ones in all.
+//! 3. The tasks that are ready now are resumed once each. A task that yields is ready again, behind the others.
+//! 4. With nothing ready the loop sleeps until its first timer is due or a task comes.
+//!
+//! Back-pressure counts suspended tasks too: each holds its memory. The hybrid model differs in one point alone: its waits are blocking
+//! calls ([`Waits::OnThreads`]), because not everything that blocks can be suspended.
+
+use super::pool::{Pool, Settings};
+use super::timers::Timers;
+use crate::admission::Admission;
+use crate::containment::{drop_contained, run_contained};
+use crate::coroutine::{BoxCoroutine, Progress};
+use crate::executor::{Drained, Executor, StartError, check_threads};
+use crate::metrics::{Counters, Metrics};
+use crate::queue::Refused;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Ready tasks up to which a loop takes new ones: enough to share one lock and one reading of the clock, few enough that
+/// the loops end together.
+const BATCH: usize = 16;
+
+/// How event loops are built.
+#[derive(Debug, Clone)]
+pub struct EventLoopSettings {
+    /// Loops, 1 to [`THREADS_MAX`](crate::THREADS_MAX); one for each core.
+    pub loops: usize,
+    /// Tasks inside at a time: new, ready and suspended.
+    pub tasks_max: usize,
+    /// Name of the loops in the log and of their threads.
+    pub name: String,
+}
+
+/// Threads that resume tasks and never sleep in one.
+pub struct EventLoops {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What a wait does.
+enum Waits {
+    /// It is a timer of the loop.
+    OnTimers,
+    /// A thread of this pool sleeps through it. Its queue has room for every task that the loops admit.
+    OnThreads(Pool),
+}
+
+struct Shared {
+    name: String,
+    counters: Counters,
+    admission: Admission,
+    incoming: Mutex<Incoming>,
+    /// For loops that sleep.
+    came: Condvar,
+    waits: Waits,
+}
+
+#[derive(Default)]
+struct Incoming {
+    new: VecDeque<(BoxCoroutine, Instant)>,
+    /// Tasks whose blocking call has returned.
+    returned: VecDeque<BoxCoroutine>,
+    /// Loops that sleep.
+    sleeping: usize,
+    /// The loops end when nothing is inside.
+    ending: bool,
+}
+
+/// What one loop has for itself.
+#[derive(Default)]
+struct Own {
+    ready: VecDeque<BoxCoroutine>,
+    timers: Timers<BoxCoroutine>,
+}
+
+impl EventLoops {
+    /// Starts the loops.
+    pub fn new(settings: EventLoopSettings) -> Result<Self, StartError> {
+        Self::start(settings, Waits::OnTimers)
+    }
+
+    /// The same with `threads` that sleep through the waits.
+    pub(super) fn with_threads(settings: EventLoopSettings, threads: usize) -> Result<Self, StartError> {
+        let name = format!("{}-wait", settings.name);
+        let pool = Settings { threads, queue_max: settings.tasks_max, second_max: 0, name };
+        Self::start(settings, Waits::OnThreads(Pool::new(pool)?))
+    }
+
+    fn start(settings: EventLoopSettings, waits: Waits) -> Result<Self, StartError> {
+        check_threads(settings.loops)?;
+        let shared = Arc::new(Shared {
+            name: settings.name,
+            counters: Counters::default(),
+            admission: Admission::of_memory(settings.tasks_max.max(1)),
+            incoming: Mutex::default(),
+            came: Condvar::new(),
+            waits,
+        });
+        // From here on dropping `loops` ends the threads that did start.
+        let mut loops = Self { shared, threads: Vec::with_capacity(settings.loops) };
+        for index in 0..settings.loops {
+            let shared = Arc::clone(&loops.shared);
+            let builder = thread::Builder::new().name(format!("{}-{index}", shared.name));
+            loops.threads.push(builder.spawn(move || shared.run()).map_err(StartError::Spawn)?);
+            loops.shared.counters.count_threads(1);
+        }
+        Ok(loops)
+    }
+}
+
+impl Shared {
+    /// No foreign code runs under the lock, so a poisoned one still guards a whole state.
+    fn lock(&self) -> MutexGuard<'_, Incoming> {
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The life of a loop.
+    fn run(self: Arc<Self>) {
+        let mut own = Own::default();
+        loop {
+            self.wake_due(&mut own);
+            if !self.take_incoming(&mut own) {
+                break;
+            }
+            if self.admission.is_abandoned() {
+                self.drop_begun(&mut own);
+            }
+            let began = Instant::now();
+            for _ in 0..own.ready.len() {
+                let Some(task) = own.ready.pop_front() else { break };
+                self.resume(task, &mut own);
+            }
+            self.counters.count_busy(began.elapsed());
+        }
+        self.counters.count_thread_ended();
+    }
+
+    fn wake_due(&self, own: &mut Own) {
+        let now = Instant::now();
+        while let Some(task) = own.timers.pop_due(now) {
+            self.counters.count_unblocked();
+            own.ready.push_back(task);
+        }
+    }
+
+    /// Takes what has come, and sleeps while there is nothing to do. `false`: the loop ends.
+    fn take_incoming(&self, own: &mut Own) -> bool {
+        let mut incoming = self.lock();
+        loop {
+            own.ready.append(&mut incoming.returned);
+            self.begin_new(&mut incoming, own);
+            let timer = own.timers.next();
+            let is_due = timer.is_some_and(|at| self.admission.is_abandoned() || at <= Instant::now());
+            if is_due || !own.ready.is_empty() {
+                return true;
+            }
+            if incoming.ending && self.admission.inside() == 0 {
+                return false;
+            }
+            incoming = self.sleep(incoming, timer);
+        }
+    }
+
+    fn begin_new(&self, incoming: &mut Incoming, own: &mut Own) {
+        if own.ready.len() >= BATCH || incoming.new.is_empty() {
+            return;
+        }
+        let (now, count) = (Instant::now(), incoming.new.len().min(BATCH - own.ready.len()));
+        for (task, submitted) in incoming.new.drain(..count) {
+            self.counters.count_begun(submitted, now);
+            own.ready.push_back(task);
+        }
+    }
+
+    fn sleep<'a>(&self, mut incoming: MutexGuard<'a, Incoming>, timer: Option<Instant>) -> MutexGuard<'a, Incoming> {
+        incoming.sleeping += 1;
+        let mut incoming = match timer.map(|at| at.saturating_duration_since(Instant::now())) {
+            Some(left) => self.came.wait_timeout(incoming, left).unwrap_or_else(PoisonError::into_inner).0,
+            None => self.came.wait(incoming).unwrap_or_else(PoisonError::into_inner),
+        };
+        incoming.sleeping -= 1;
+        incoming
+    }
+
+    fn resume(self: &Arc<Self>, mut task: BoxCoroutine, own: &mut Own) {
+        let mut progress = None;
+        let is_whole = self.admission.mark(|| run_contained(&self.name, || progress = Some(task.resume())));
+        match progress {
+            Some(Progress::Yield) => own.ready.push_back(task),
+            Some(Progress::Wait(duration)) => self.suspend(task, duration, own),
+            Some(Progress::Done) | None => {
+                drop_contained(task);
+                self.counters.count_ended(Duration::ZERO, !is_whole);
+                self.leave();
+            }
+        }
+    }
+
+    fn suspend(self: &Arc<Self>, task: BoxCoroutine, duration: Duration, own: &mut Own) {
+        self.counters.count_blocked();
+        let pool = match &self.waits {
+            // The time of the suspension, not that of the turn: a wait may be longer than asked, never shorter.
+            Waits::OnTimers => return own.timers.push(Instant::now() + duration, task),
+            Waits::OnThreads(pool) => pool,
+        };
+        let shared = Arc::clone(self);
+        let wait = move || {
+            thread::sleep(duration);
+            shared.give_back(task);
+        };
+        // The pool's queue has room for all tasks that are admitted, and it closes after the loops: this is never refused.
+        if let Err(refused) = pool.try_submit(Box::new(wait)) {
+            drop_contained(refused);
+            self.counters.count_unblocked();
+            self.counters.count_begun_dropped();
+            self.leave();
+        }
+    }
+
+    /// A blocking call has returned: any loop may go on with its task.
+    fn give_back(&self, task: BoxCoroutine) {
+        self.counters.count_unblocked();
+        let mut incoming = self.lock();
+        incoming.returned.push_back(task);
+        let is_awaited = incoming.sleeping > 0;
+        drop(incoming);
+        if is_awaited {
+            self.came.notify_one();
+        }
+    }
+
+    fn put(&self, task: BoxCoroutine) {
+        let mut incoming = self.lock();
+        incoming.new.push_back((task, Instant::now()));
+        let is_awaited = incoming.sleeping > 0;
+        drop(incoming);
+        if is_awaited {
+            self.came.notify_one();
+        }
+    }
+
+    /// A task is inside no more. The last one lets the loops end.
+    fn leave(&self) {
+        if self.admission.leave() && self.lock().ending {
+            self.came.notify_all();
+        }
+    }
+
+    /// Drops every task that has not begun; the loops drop those that have.
+    fn abandon(&self) {
+        self.admission.abandon();
+        let new = std::mem::take(&mut self.lock().new);
+        self.counters.count_dropped(new.len());
+        for task in new {
+            drop_contained(task);
+            self.leave();
+        }
+        self.came.notify_all();
+    }
+
+    fn drop_begun(&self, own: &mut Own) {
+        // One that is in the middle of a wait counts as blocked, a ready one does not.
+        own.timers.take_all().for_each(|task| {
+            self.counters.count_unblocked();
+            own.ready.push_back(task);
+        });
+        for task in own.ready.drain(..) {
+            drop_contained(task);
+            self.counters.count_begun_dropped();
+            self.leave();
+        }
+    }
+}
+
+impl Executor for EventLoops {
+    fn try_submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
+        let admitted = self.shared.admission.try_enter(task);
+        self.shared.put(admitted.inspect_err(|_| self.shared.counters.count_refused())?);
+        Ok(())
+    }
+
+    fn submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
+        let admitted = self.shared.admission.enter(task);
+        self.shared.put(admitted.inspect_err(|_| self.shared.counters.count_refused())?);
+        Ok(())
+    }
+
+    fn drain(&self, deadline: Instant) -> Drained {
+        let admission = &self.shared.admission;
+        admission.close();
+        if admission.wait_empty_until(deadline) {
+            return Drained::Finished;
+        }
+        let Metrics { queued, running, blocked, .. } = self.metrics();
+        self.shared.abandon();
+        match (queued + blocked, running) {
+            (0, 0) => Drained::Finished,
+            (dropped, running) => Drained::Left { queued: dropped as usize, running: running as usize },
+        }
+    }
+
+    fn metrics(&self) -> Metrics {
+        let pool = match &self.shared.waits {
+            Waits::OnTimers => Metrics::default(),
+            Waits::OnThreads(pool) => pool.metrics(),
+        };
+        let metrics = self.shared.counters.read_inside(self.shared.admission.inside());
+        Metrics {
+            threads: metrics.threads + pool.threads,
+            threads_peak: metrics.threads_peak + pool.threads_peak,
+            ..metrics
+        }
+    }
+}
+
+impl Drop for EventLoops {
+    fn drop(&mut self) {
+        self.shared.admission.close();
+        self.shared.abandon();
+        self.shared.lock().ending = true;
+        self.shared.came.notify_all();
+        // A task may own the last handle of its own loops, which end after it: it cannot wait for them.
+        if self.shared.admission.runs_here() {
+            return;
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!(pool = self.shared.name, "a loop's thread ended by a panic");
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Inline: the submitting thread runs the task. No queue, no thread, no parallelism.
+//!
+//! The floor of all overheads, and the model of a program that handles one request after the other.
+
+use crate::admission::Admission;
+use crate::blocking::{Announce, register};
+use crate::containment::run_contained;
+use crate::coroutine::{BoxCoroutine, run_to_end};
+use crate::executor::{Drained, Executor};
+use crate::metrics::{Counters, Metrics};
+use crate::queue::Refused;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Runs tasks on the threads that submit them. Nothing is queued, so it is never full.
+pub struct Inline {
+    name: String,
+    admission: Admission,
+    counters: Arc<Counters>,
+}
+
+impl Inline {
+    /// `name` stands in the log.
+    pub fn new(name: String) -> Self {
+        // Its bound is the number of threads that submit.
+        Self { name, admission: Admission::of_places(usize::MAX), counters: Arc::default() }
+    }
+}
+
+impl Executor for Inline {
+    fn try_submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
+        let mut task = self.admission.try_enter(task).inspect_err(|_| self.counters.count_refused())?;
+        let began = Instant::now();
+        self.counters.count_begun(began, began);
+        let registered = register(Arc::clone(&self.counters) as Arc<dyn Announce>);
+        let run = move || run_to_end(&mut *task);
+        let is_whole = self.admission.mark(|| run_contained(&self.name, run));
+        drop(registered);
+        self.counters.count_ended(began.elapsed(), !is_whole);
+        self.admission.leave();
+        Ok(())
+    }
+
+    fn submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
+        self.try_submit(task)
+    }
+
+    fn drain(&self, deadline: Instant) -> Drained {
+        self.admission.close();
+        if self.admission.wait_empty_until(deadline) {
+            return Drained::Finished;
+        }
+        Drained::Left { queued: 0, running: self.counters.begun() }
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.counters.read_inside(self.admission.inside())
+    }
+}

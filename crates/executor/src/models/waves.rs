@@ -1,0 +1,71 @@
+//! Waves: a number of threads start, one for each task, and all of them end before the next wave starts.
+//!
+//! The slowest task of a wave holds up the next one: a wave takes as long as its longest wait.
+
+use super::thread_per_task::ThreadPerTask;
+use crate::coroutine::BoxCoroutine;
+use crate::executor::{Drained, Executor};
+use crate::metrics::Metrics;
+use crate::queue::Refused;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Instant;
+
+/// Starts threads in waves.
+pub struct Waves {
+    size: usize,
+    threads: ThreadPerTask,
+    /// Tasks of the present wave. Held by a submitter that waits for the wave's end.
+    started: Mutex<usize>,
+}
+
+impl Waves {
+    /// Waves of `size` threads, 1 at least.
+    pub fn new(name: String, size: usize) -> Self {
+        let size = size.max(1);
+        Self { size, threads: ThreadPerTask::new(name, size), started: Mutex::new(0) }
+    }
+
+    /// The present wave's place for one more task; none while a full wave runs.
+    fn try_place(&self) -> Option<MutexGuard<'_, usize>> {
+        let mut started = match self.started.try_lock() {
+            Ok(started) => started,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        if *started == self.size {
+            if self.threads.inside() > 0 {
+                return None;
+            }
+            *started = 0;
+        }
+        Some(started)
+    }
+}
+
+impl Executor for Waves {
+    fn try_submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
+        let Some(mut started) = self.try_place() else { return Err(Refused::Full(task)) };
+        self.threads.try_submit(task)?;
+        *started += 1;
+        Ok(())
+    }
+
+    fn submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if *started == self.size {
+            self.threads.wait_empty();
+            *started = 0;
+        }
+        self.threads.submit(task)?;
+        *started += 1;
+        Ok(())
+    }
+
+    fn drain(&self, deadline: Instant) -> Drained {
+        self.threads.drain(deadline)
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.threads.metrics()
+    }
+}

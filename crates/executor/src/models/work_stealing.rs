@@ -1,0 +1,105 @@
+//! Work-stealing pool: rayon's threads, each with a deque of its own, behind a bound.
+//!
+//! Rayon's own queue has no bound and its pool does not wait for spawned tasks when it is dropped; both are added here. Tasks that come
+//! from outside the pool pass through rayon's one injector queue: stealing pays for tasks that spawn tasks, which requests do
+//! not. A blocked thread is lost for the others, as in the fixed pool.
+
+use crate::admission::Admission;
+use crate::blocking::{Announce, register};
+use crate::containment::{drop_contained, run_contained};
+use crate::coroutine::{BoxCoroutine, run_to_end};
+use crate::executor::{Drained, Executor, StartError, check_threads};
+use crate::metrics::{Counters, Metrics};
+use crate::queue::Refused;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A pool of rayon behind a bound.
+pub struct WorkStealing {
+    // Dropped first: rayon's threads end after what was spawned, for `drop` has waited for it.
+    pool: rayon_core::ThreadPool,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    name: String,
+    /// What waits and what runs.
+    admission: Admission,
+    counters: Arc<Counters>,
+}
+
+impl WorkStealing {
+    /// `threads` that steal from one another, and at most `queue_max` tasks that wait.
+    pub fn new(name: String, threads: usize, queue_max: usize) -> Result<Self, StartError> {
+        check_threads(threads)?;
+        let admission = Admission::of_memory(queue_max.saturating_add(threads));
+        let shared = Arc::new(Shared { name, admission, counters: Arc::default() });
+        let thread_name = shared.name.clone();
+        let builder = rayon_core::ThreadPoolBuilder::new().num_threads(threads);
+        let pool = builder.thread_name(move |index| format!("{thread_name}-{index}")).build();
+        let pool = pool.map_err(|error| StartError::Spawn(std::io::Error::other(error)))?;
+        shared.counters.count_threads(threads as u64);
+        Ok(Self { pool, shared })
+    }
+
+    fn spawn(&self, task: BoxCoroutine) {
+        let (shared, submitted) = (Arc::clone(&self.shared), Instant::now());
+        self.pool.spawn(move || shared.run(task, submitted));
+    }
+}
+
+impl Shared {
+    fn run(&self, mut task: BoxCoroutine, submitted: Instant) {
+        if self.admission.is_abandoned() {
+            self.counters.count_dropped(1);
+            drop_contained(task);
+        } else {
+            let _registered = register(Arc::clone(&self.counters) as Arc<dyn Announce>);
+            let began = Instant::now();
+            self.counters.count_begun(submitted, began);
+            let is_whole = self.admission.mark(|| run_contained(&self.name, move || run_to_end(&mut *task)));
+            self.counters.count_ended(began.elapsed(), !is_whole);
+        }
+        self.admission.leave();
+    }
+}
+
+impl Executor for WorkStealing {
+    fn try_submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
+        let admitted = self.shared.admission.try_enter(task);
+        self.spawn(admitted.inspect_err(|_| self.shared.counters.count_refused())?);
+        Ok(())
+    }
+
+    fn submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
+        let admitted = self.shared.admission.enter(task);
+        self.spawn(admitted.inspect_err(|_| self.shared.counters.count_refused())?);
+        Ok(())
+    }
+
+    fn drain(&self, deadline: Instant) -> Drained {
+        let admission = &self.shared.admission;
+        admission.close();
+        if admission.wait_empty_until(deadline) {
+            return Drained::Finished;
+        }
+        admission.abandon();
+        let running = self.shared.counters.begun();
+        match admission.inside() {
+            0 => Drained::Finished,
+            inside => Drained::Left { queued: inside.saturating_sub(running), running },
+        }
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.shared.counters.read_inside(self.shared.admission.inside())
+    }
+}
+
+impl Drop for WorkStealing {
+    fn drop(&mut self) {
+        self.shared.admission.close();
+        self.shared.admission.abandon();
+        self.shared.admission.wait_empty();
+    }
+}
