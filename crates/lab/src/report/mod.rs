@@ -1,0 +1,78 @@
+//! What a series of experiments showed: as values for JSON, as a table for a terminal, as a page.
+
+mod chart;
+mod explanation;
+mod page;
+mod table;
+
+pub use page::page;
+pub use table::table;
+
+use crate::experiment::Experiment;
+use crate::optimum::{Costs, Optimum};
+use crate::run::Run;
+use crate::statistics::median_index;
+use serde::Serialize;
+
+/// All that is known after a series.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// What was run: `the classic experiment`, or the file of a mix.
+    pub workload: String,
+    /// Requests of each run.
+    pub requests: u32,
+    /// What waits were multiplied by.
+    pub scale: f64,
+    /// How often the second part of a request, or a mix's computing, was done.
+    pub work: u32,
+    /// P: the cores that the models were made for.
+    pub cores: usize,
+    /// Tasks that may wait in a queue.
+    pub queue_max: usize,
+    /// What the parts of a classic request cost.
+    pub costs: Costs,
+    /// The bounds.
+    pub optimum: Optimum,
+    /// In the order in which they were run.
+    pub experiments: Vec<ExperimentReport>,
+}
+
+/// One experiment's runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct ExperimentReport {
+    /// Which one.
+    #[serde(flatten)]
+    pub experiment: Experiment,
+    /// Time above the optimum, as a part of it: 0.05 is five percent more.
+    pub above_optimum: f64,
+    /// Wall times of all runs, in seconds.
+    pub walls: Vec<f64>,
+    /// The run with the median wall time.
+    pub run: Run,
+}
+
+impl ExperimentReport {
+    /// Of all runs of an experiment; `None` without any.
+    pub fn of(experiment: Experiment, mut runs: Vec<Run>, optimum: &Optimum) -> Option<Self> {
+        let walls: Vec<f64> = runs.iter().map(|run| run.wall).collect();
+        let run = runs.swap_remove(median_index(&walls)?);
+        Some(Self { experiment, above_optimum: run.wall / optimum.seconds() - 1.0, walls, run })
+    }
+}
+
+impl Report {
+    /// The experiment with the least wall time.
+    pub fn best(&self) -> Option<&ExperimentReport> {
+        self.experiments.iter().min_by(|one, other| one.run.wall.total_cmp(&other.run.wall))
+    }
+}
+
+/// Bytes in mebibytes, with one digit.
+fn mebibytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "?".to_owned(), |bytes| format!("{:.1}", bytes as f64 / f64::from(1 << 20)))
+}
+
+/// Milliseconds with as many digits as say something.
+fn milliseconds(value: f64) -> String {
+    if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") }
+}

@@ -1,0 +1,186 @@
+//! One run: all requests of a plan through one model, from the first submission to the last reply.
+
+use crate::control::{Control, Differs};
+use crate::statistics::Latency;
+use crate::trace::{Moments, Timeline, Trace};
+use crate::usage::{self, Usage};
+use crate::workload::{Reply, Workload};
+use executor::{Coroutine, Drained, Model, Progress, StartError};
+use serde::Serialize;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A run that takes longer is given up.
+const RUN_MAX: Duration = Duration::from_secs(3600);
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What the requests do.
+    pub workload: Arc<Workload>,
+    /// Ids 0 to `requests` - 1.
+    pub requests: u32,
+    /// Tasks that may wait in a model's queue; in event loops all that have not ended.
+    pub queue_max: usize,
+}
+
+/// What one run showed.
+#[derive(Debug, Clone, Serialize)]
+pub struct Run {
+    /// From the first submission to the last reply, in seconds.
+    pub wall: f64,
+    /// Requests a second.
+    pub rate: f64,
+    /// Processor time in user space, in seconds.
+    pub user: f64,
+    /// Processor time in the kernel, in seconds.
+    pub system: f64,
+    /// Times that a thread gave up its core because it had to wait.
+    pub voluntary_switches: u64,
+    /// Times that the kernel took a core from a thread.
+    pub involuntary_switches: u64,
+    /// The most threads at a time, that of the submitter included.
+    pub threads_peak: u64,
+    /// The most resident memory above that at the beginning, in bytes, where the kernel tells.
+    pub memory_peak: Option<u64>,
+    /// From submission to reply.
+    pub latency: Latency,
+    /// The sums, which have been checked.
+    pub control: Control,
+    /// Running and waiting tasks over time.
+    pub timeline: Timeline,
+}
+
+/// Why a run gives no figures.
+#[derive(Debug)]
+pub enum RunError {
+    /// The model did not start.
+    Start(StartError),
+    /// Requests were not done after an hour.
+    Unfinished {
+        /// Those that had not begun, or were suspended.
+        queued: usize,
+        /// Those that ran.
+        running: usize,
+    },
+    /// Requests were lost, doubled or cut.
+    Differs(Box<Differs>),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(error) => error.fmt(f),
+            Self::Unfinished { queued, running } => {
+                write!(f, "after {} s {queued} requests wait and {running} run", RUN_MAX.as_secs())
+            }
+            Self::Differs(differs) => differs.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// A request on its way through an executor.
+struct Request {
+    id: u32,
+    place: usize,
+    reply: Reply,
+    moments: Moments,
+    /// Begin of the present wait; none before the first resumption.
+    suspended: Option<u64>,
+    workload: Arc<Workload>,
+    trace: Arc<Trace>,
+    waits: Duration,
+    yields: u32,
+}
+
+impl Request {
+    fn new(id: u32, workload: &Arc<Workload>, trace: &Arc<Trace>) -> Self {
+        Self {
+            id,
+            place: 0,
+            reply: Reply::default(),
+            moments: Moments { submitted: trace.now(), ..Moments::default() },
+            suspended: None,
+            workload: Arc::clone(workload),
+            trace: Arc::clone(trace),
+            waits: Duration::ZERO,
+            yields: 0,
+        }
+    }
+
+    fn note_resumption(&mut self) {
+        let now = self.trace.now();
+        let Some(since) = self.suspended.take() else {
+            self.moments.began = now;
+            return;
+        };
+        let longest = self.moments.wait_ended - self.moments.wait_began;
+        if now - since >= longest {
+            (self.moments.wait_began, self.moments.wait_ended) = (since, now);
+        }
+    }
+
+    fn end(&mut self) {
+        self.moments.ended = self.trace.now();
+        self.trace.end(self.id, self.moments, self.reply.result, (self.waits, self.yields));
+        self.reply = Reply::default();
+    }
+}
+
+impl Coroutine for Request {
+    fn resume(&mut self) -> Progress {
+        self.note_resumption();
+        let progress = self.workload.advance(self.id, &mut self.place, &mut self.reply);
+        match progress {
+            Progress::Done => self.end(),
+            Progress::Yield => {
+                self.yields += 1;
+                self.suspended = Some(self.trace.now());
+            }
+            Progress::Wait(_) => {
+                self.waits += self.workload.asked_at(self.id, self.place);
+                self.suspended = Some(self.trace.now());
+            }
+        }
+        progress
+    }
+}
+
+/// Runs the plan through a model and checks the control values.
+pub fn run(model: Model, plan: &Plan) -> Result<Run, RunError> {
+    let expected = Control::of(&plan.workload, plan.requests);
+    let executor = model.start("lab", plan.queue_max).map_err(RunError::Start)?;
+    let is_peak_known = usage::reset_peak();
+    let (resident, before) = (usage::resident_bytes(), Usage::now());
+    let trace = Arc::new(Trace::new(plan.requests));
+    let began = Instant::now();
+    for id in 0..plan.requests {
+        // Refused only by an executor that drains, and this one does so below.
+        if executor.submit(Box::new(Request::new(id, &plan.workload, &trace))).is_err() {
+            break;
+        }
+    }
+    let drained = executor.drain(began + RUN_MAX);
+    let (wall, used) = (began.elapsed(), Usage::now().since(before));
+    let peak = usage::peak_bytes().filter(|_| is_peak_known).zip(resident);
+    if let Drained::Left { queued, running } = drained {
+        return Err(RunError::Unfinished { queued, running });
+    }
+    let control = trace.control().check(expected).map_err(|differs| RunError::Differs(Box::new(differs)))?;
+    Ok(Run {
+        wall: wall.as_secs_f64(),
+        rate: f64::from(plan.requests) / wall.as_secs_f64(),
+        user: used.user.as_secs_f64(),
+        system: used.system.as_secs_f64(),
+        voluntary_switches: used.voluntary_switches,
+        involuntary_switches: used.involuntary_switches,
+        threads_peak: executor.metrics().threads_peak + 1,
+        memory_peak: peak.map(|(peak, resident)| peak.saturating_sub(resident)),
+        latency: Latency::of(&trace.latencies()),
+        control,
+        timeline: trace.timeline(wall),
+    })
+}

@@ -1,0 +1,125 @@
+//! The same requests behind the HTTP server, so that the models can be compared as servers.
+//!
+//! `GET /ID` is the request of that id, and any other path that of the next id in order, over and over; the reply is the
+//! request's text. The request leaves its event loop for the model's executor and is answered from there, except with the inline
+//! model, which runs on the loop and holds it while it waits. A full executor answers 503: a server does not wait for room.
+
+use crate::control::SOURCE_REQUESTS;
+use crate::workload::{Reply as LabReply, Workload};
+use executor::{Coroutine, Executor, Metrics, Model, Progress};
+use http::{LateReply, Reply, Request, Server, Service, Settings, Status};
+use reactor::Reactor;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How a server of the lab is started.
+#[derive(Debug, Clone)]
+pub struct ServeSettings {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Event loops.
+    pub loops: usize,
+    /// What runs the requests.
+    pub model: Model,
+    /// Tasks that may wait; past it requests are answered 503.
+    pub queue_max: usize,
+    /// What the requests do.
+    pub workload: Arc<Workload>,
+}
+
+/// A server that runs.
+pub struct Served {
+    address: SocketAddr,
+    running: reactor::Running,
+    executor: Arc<dyn Executor>,
+}
+
+/// Starts a server.
+pub fn serve(settings: ServeSettings) -> io::Result<Served> {
+    let executor = settings.model.start("lab", settings.queue_max).map_err(io::Error::other)?;
+    let executor: Arc<dyn Executor> = Arc::from(executor);
+    let mut reactor = Reactor::new(reactor::Settings { loops: settings.loops, ..reactor::Settings::default() })?;
+    let requests = Requests { executor: Arc::clone(&executor), workload: settings.workload, next: AtomicU32::new(0) };
+    let address = reactor.listen(settings.listen, Arc::new(Server::new(requests, Settings::default())))?;
+    Ok(Served { address, running: reactor.start()?, executor })
+}
+
+impl Served {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Counters of the executor.
+    pub fn metrics(&self) -> Metrics {
+        self.executor.metrics()
+    }
+
+    /// Answers what has come, for so long at most, and ends.
+    pub fn end(self, limit: Duration) -> io::Result<()> {
+        self.running.drain(limit);
+        let ended = self.running.join();
+        self.executor.drain(Instant::now() + limit);
+        ended
+    }
+}
+
+struct Requests {
+    executor: Arc<dyn Executor>,
+    workload: Arc<Workload>,
+    next: AtomicU32,
+}
+
+impl Requests {
+    fn id(&self, path: &str) -> u32 {
+        let next = || self.next.fetch_add(1, Ordering::Relaxed) % SOURCE_REQUESTS;
+        path.trim_start_matches('/').parse().unwrap_or_else(|_| next())
+    }
+}
+
+impl Service for Requests {
+    type Local = ();
+
+    fn local(&self, _: &reactor::Loop) {}
+
+    fn call(&self, _: &mut (), request: &Request<'_>, reply: Reply<'_>) {
+        let id = self.id(request.path());
+        let late = Some(reply.later());
+        let task = Task { id, place: 0, reply: LabReply::default(), workload: Arc::clone(&self.workload), late };
+        // A task that comes back answers 503 as it is dropped.
+        drop(self.executor.try_submit(Box::new(task)));
+    }
+}
+
+/// A request on its way through the executor, and the reply that it owes.
+struct Task {
+    id: u32,
+    place: usize,
+    reply: LabReply,
+    workload: Arc<Workload>,
+    late: Option<LateReply>,
+}
+
+impl Coroutine for Task {
+    fn resume(&mut self) -> Progress {
+        let progress = self.workload.advance(self.id, &mut self.place, &mut self.reply);
+        if progress == Progress::Done
+            && let Some(late) = self.late.take()
+        {
+            late.send(Status(200), "text/plain", std::mem::take(&mut self.reply.buffer));
+        }
+        progress
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(late) = self.late.take() {
+            let status = if std::thread::panicking() { Status(500) } else { Status(503) };
+            late.send(status, "text/plain", b"the executor takes no more tasks now\n".to_vec());
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What requests do: those of the classic experiment, or those of a mix.
+//!
+//! A workload is cut where requests wait, so that each model can run it: [`Workload::advance`] computes from one wait to the next.
+
+use crate::mix::{Mix, Step};
+use crate::optimum::Costs;
+use crate::request::{TEXT_BYTES, Wait, fill, result, wait_of, write_result};
+use executor::Progress;
+use std::hint::black_box;
+use std::time::Duration;
+
+/// A reply while it is made.
+#[derive(Debug, Default)]
+pub struct Reply {
+    /// The reply's text.
+    pub buffer: Vec<u8>,
+    /// The number in it; 0 in mixes.
+    pub result: f64,
+}
+
+/// Requests by id.
+#[derive(Debug, Clone)]
+pub struct Workload {
+    work: Work,
+    /// Waits are multiplied by this.
+    scale: f64,
+    /// How often the second part of a request is done, or a mix's computing.
+    repeats: u32,
+}
+
+#[derive(Debug, Clone)]
+enum Work {
+    /// The classic experiment.
+    Source,
+    /// A mix, and how many units of work fill a microsecond.
+    Mix { mix: Mix, units_per_us: f64 },
+}
+
+/// What a request costs where nothing is in its way.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Shape {
+    /// Computing before the first wait or yield, in seconds; all of it where the request never waits.
+    pub(crate) first: f64,
+    /// All its computing, in seconds.
+    pub(crate) cpu: f64,
+    /// All its waits, in seconds.
+    pub(crate) waits: f64,
+}
+
+impl Workload {
+    /// The requests of the classic experiment, their waits multiplied by `scale`, their second part done `repeats` times.
+    pub fn source(scale: f64, repeats: u32) -> Self {
+        Self { work: Work::Source, scale, repeats }
+    }
+
+    /// The requests of a mix, their waits multiplied by `scale`, their computing by `repeats`. Measures the unit of work: takes about
+    /// 20 ms.
+    pub fn of_mix(mix: Mix, scale: f64, repeats: u32) -> Self {
+        Self { work: Work::Mix { mix, units_per_us: crate::optimum::units_per_us() }, scale, repeats }
+    }
+
+    /// Whether these are the classic experiment's requests.
+    pub fn is_source(&self) -> bool {
+        matches!(self.work, Work::Source)
+    }
+
+    /// The wait of a request as it was asked for, before scaling, and how many times the request yields.
+    pub(crate) fn asked(&self, id: u32) -> (Duration, u32) {
+        match &self.work {
+            Work::Source => match wait_of(id) {
+                Wait::Nothing => (Duration::ZERO, 0),
+                Wait::Yield => (Duration::ZERO, 1),
+                Wait::For(wait) => (wait, 0),
+            },
+            Work::Mix { mix, .. } => {
+                let steps = mix.steps(id).iter();
+                steps.fold((Duration::ZERO, 0), |(wait, yields), step| match step {
+                    Step::Wait(more) => (wait + *more, yields),
+                    Step::Yield => (wait, yields + 1),
+                    Step::Cpu(_) => (wait, yields),
+                })
+            }
+        }
+    }
+
+    /// The wait that [`Workload::advance`] has just returned, before scaling.
+    pub(crate) fn asked_at(&self, id: u32, place: usize) -> Duration {
+        match &self.work {
+            Work::Source => self.asked(id).0,
+            Work::Mix { mix, .. } => match place.checked_sub(1).and_then(|last| mix.steps(id).get(last)) {
+                Some(Step::Wait(wait)) => *wait,
+                _ => Duration::ZERO,
+            },
+        }
+    }
+
+    /// Multiplies a wait.
+    pub(crate) fn scaled(&self, wait: Duration) -> Duration {
+        wait.mul_f64(self.scale)
+    }
+
+    /// Computes until the request waits, yields or ends. `place` is the request's place in its steps, 0 at first.
+    pub fn advance(&self, id: u32, place: &mut usize, reply: &mut Reply) -> Progress {
+        match &self.work {
+            Work::Source => self.advance_source(id, place, reply),
+            Work::Mix { mix, units_per_us } => self.advance_mix(mix.steps(id), *units_per_us, place, reply),
+        }
+    }
+
+    fn advance_source(&self, id: u32, place: &mut usize, reply: &mut Reply) -> Progress {
+        if *place == 0 {
+            *place = 1;
+            first_part(id, reply);
+            match wait_of(id) {
+                Wait::Nothing => {}
+                Wait::Yield => return Progress::Yield,
+                Wait::For(wait) => return Progress::Wait(self.scaled(wait)),
+            }
+        }
+        self.second_part(reply);
+        Progress::Done
+    }
+
+    /// The second part of a classic request.
+    pub(crate) fn second_part(&self, reply: &mut Reply) {
+        for _ in 0..self.repeats {
+            fill(&mut reply.buffer);
+            // Nobody reads the reply of an experiment; without this the compiler would not make it.
+            black_box(&mut reply.buffer);
+        }
+    }
+
+    fn advance_mix(&self, steps: &[Step], units_per_us: f64, place: &mut usize, reply: &mut Reply) -> Progress {
+        while let Some(step) = steps.get(*place) {
+            *place += 1;
+            match step {
+                Step::Wait(wait) => return Progress::Wait(self.scaled(*wait)),
+                Step::Yield => return Progress::Yield,
+                Step::Cpu(time) => {
+                    let units = time.as_secs_f64() * 1e6 * units_per_us * f64::from(self.repeats);
+                    compute(units.round() as u64, &mut reply.buffer);
+                }
+            }
+        }
+        Progress::Done
+    }
+
+    /// What a request costs, for the bounds of [`crate::optimum`].
+    pub(crate) fn shape(&self, id: u32, costs: &Costs) -> Shape {
+        let waits = self.scaled(self.asked(id).0).as_secs_f64();
+        match &self.work {
+            Work::Source => {
+                let cpu = costs.first + costs.rest;
+                let first = if wait_of(id) == Wait::Nothing { cpu } else { costs.first };
+                Shape { first, cpu, waits }
+            }
+            Work::Mix { mix, .. } => {
+                let steps = mix.steps(id);
+                let computing = |steps: &[Step]| -> f64 {
+                    let times =
+                        steps.iter().map(|step| if let Step::Cpu(time) = step { time.as_secs_f64() } else { 0.0 });
+                    times.sum::<f64>() * f64::from(self.repeats)
+                };
+                let until = steps.iter().position(|step| !matches!(step, Step::Cpu(_))).unwrap_or(steps.len());
+                Shape { first: computing(&steps[..until]), cpu: computing(steps), waits }
+            }
+        }
+    }
+}
+
+/// The first part of a classic request.
+pub(crate) fn first_part(id: u32, reply: &mut Reply) {
+    reply.result = result(id);
+    reply.buffer = Vec::with_capacity(TEXT_BYTES);
+    write_result(&mut reply.buffer, reply.result);
+    black_box(&mut reply.buffer);
+}
+
+/// Bytes of a unit of work: a fraction of a microsecond.
+const UNIT_BYTES: usize = 1024;
+
+/// Computes: copies and changes a piece of the text so many times.
+pub(crate) fn compute(units: u64, buffer: &mut Vec<u8>) {
+    for _ in 0..units {
+        buffer.clear();
+        buffer.extend_from_slice(&crate::request::TEXT.as_bytes()[..UNIT_BYTES]);
+        for byte in buffer.iter_mut() {
+            *byte = byte.wrapping_mul(31).wrapping_add(7);
+        }
+        black_box(&mut *buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_classic_request_stops_at_its_wait_and_ends_with_its_text() {
+        let workload = Workload::source(0.01, 1);
+        let (mut place, mut reply) = (0, Reply::default());
+        let waits = Progress::Wait(Duration::from_micros(880));
+        assert_eq!(workload.advance(3000, &mut place, &mut reply), waits);
+        assert_eq!(String::from_utf8(reply.buffer.clone()).unwrap(), format!("Resp: {:.6}", result(3000)));
+        assert_eq!(workload.advance(3000, &mut place, &mut reply), Progress::Done);
+        assert_eq!((reply.buffer.len(), reply.result), (TEXT_BYTES, result(3000)));
+        assert_eq!(workload.advance(7, &mut 0, &mut reply), Progress::Done);
+        assert_eq!(workload.advance(8, &mut 0, &mut reply), Progress::Yield);
+    }
+
+    #[test]
+    fn a_mix_goes_through_its_steps() {
+        let mix = Mix::parse("[[kinds]]\nsteps = [\"yield\", \"cpu 1us\", \"wait 2ms\", \"wait 4ms\"]").unwrap();
+        let workload = Workload::of_mix(mix, 0.5, 3);
+        let (mut place, mut reply) = (0, Reply::default());
+        let steps: Vec<Progress> = (0..4).map(|_| workload.advance(9, &mut place, &mut reply)).collect();
+        let wait = |ms| Progress::Wait(Duration::from_millis(ms));
+        assert_eq!(steps, [Progress::Yield, wait(1), wait(2), Progress::Done]);
+        assert_eq!(workload.asked(9), (Duration::from_millis(6), 1));
+        let costs = Costs { first: 0.0, rest: 0.0 };
+        let shape = workload.shape(9, &costs);
+        assert_eq!((shape.first, shape.waits), (0.0, 0.003));
+        assert!((shape.cpu - 3e-6).abs() < 1e-12, "{shape:?}");
+    }
+
+    #[test]
+    fn a_classic_request_without_a_wait_is_one_piece() {
+        let (workload, costs) = (Workload::source(0.5, 1), Costs { first: 1.0, rest: 2.0 });
+        assert_eq!(workload.shape(1, &costs), Shape { first: 3.0, cpu: 3.0, waits: 0.0 });
+        assert_eq!(workload.shape(2, &costs), Shape { first: 1.0, cpu: 3.0, waits: 0.0 });
+        assert_eq!(workload.shape(10_000, &costs), Shape { first: 1.0, cpu: 3.0, waits: 0.5 });
+    }
+}
