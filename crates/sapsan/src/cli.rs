@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Proxy(Box<Proxy>),
     /// Load a server with requests at planned moments, and tell how long users would have waited
     Loadtest(Box<loadtest::cli::Arguments>),
+    /// Run the same requests through many execution models, beside the optimum that theory allows
+    Lab(Box<lab::cli::Lab>),
     /// Tells those who look for it how data comes out
     #[command(hide = true)]
     Export(Export),

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Command::Stat(arguments) => commands::stat::run(&arguments),
         Command::Proxy(arguments) => commands::proxy::run(&arguments),
         Command::Loadtest(arguments) => commands::loadtest::run(&arguments),
+        Command::Lab(arguments) => commands::lab::run(&arguments),
         Command::Export(_) => Err(NO_EXPORT.to_owned()),
     };
     match outcome {
