@@ -4,7 +4,7 @@
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::query_pool::{Place, QueryPool};
 use crate::refusal;
-use executor::{Job, Line, Pool, Refused};
+use executor::{Executor, Job, Line, once};
 use http::{Client, LateReply};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,18 +28,23 @@ impl Drop for Owed {
     }
 }
 
-/// Hands work to a pool. `errors` tell how a full queue is answered.
+/// Hands work to an executor. `errors` tell how a full queue is answered.
 pub(crate) fn run(
-    pool: &Pool,
+    executor: &dyn Executor,
     errors: &Arc<ErrorRules>,
     late: LateReply,
     work: impl FnOnce(LateReply) + Send + 'static,
 ) {
-    submit((|job| pool.try_submit(job), "too many requests wait for a thread".into()), errors, late, work);
+    submit(
+        (|job| executor.try_submit(once(job)).map_err(drop), "too many requests wait for a thread".into()),
+        errors,
+        late,
+        work,
+    );
 }
 
 fn submit(
-    (try_submit, full): (impl FnOnce(Job) -> Result<(), Refused<Job>>, Cow<'static, str>),
+    (try_submit, full): (impl FnOnce(Job) -> Result<(), ()>, Cow<'static, str>),
     errors: &Arc<ErrorRules>,
     late: LateReply,
     work: impl FnOnce(LateReply) + Send + 'static,
@@ -53,10 +58,8 @@ fn submit(
             }
         }
     };
-    if let Err(Refused::Full(job) | Refused::Draining(job)) = try_submit(Box::new(job)) {
-        // Answers: see `Owed`.
-        drop(job);
-    }
+    // A job that is refused is dropped there, which answers: see `Owed`.
+    let _ = try_submit(Box::new(job));
 }
 
 /// Hands work of `/_/` to the pool of queries. Its time ends at a certain moment, waiting included: what has not begun by then is not begun.
@@ -68,7 +71,7 @@ pub(crate) fn run_until(
     work: impl FnOnce(LateReply) + Send + 'static,
 ) {
     let work = within(ends, errors, work);
-    submit((|job| pool.try_submit(Line::First, job), QueryPool::is_full()), errors, late, work);
+    submit((|job| pool.try_submit(Line::First, job).map_err(drop), QueryPool::is_full()), errors, late, work);
 }
 
 /// The same for a declared query or steps, which have a place in the line.
@@ -81,7 +84,7 @@ pub(crate) fn run_declared(
 ) {
     let work = within(ends, errors, work);
     let full = "too many requests wait for a thread".into();
-    submit((|job| pool.try_submit(Line::Second, job), full), errors, late, move |late| {
+    submit((|job| pool.try_submit(Line::Second, job).map_err(drop), full), errors, late, move |late| {
         drop(place);
         work(late);
     });

@@ -17,10 +17,11 @@
 //! Declared `get` and `query` ask, and the general API's documents and lists; a scan asks for each of its pages. What
 //! writes read while they are prepared, and the later pieces of a large document, are not asked for.
 
+use crate::config::ColdModel;
 use crate::failure::{Failure, Kind};
 use crate::memory::{COLD_RESULT_BYTES, COLD_WAITING_PER_THREAD};
 use docs::{Database, Session};
-use executor::{Pool, StartError};
+use executor::{Executor, StartError};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -111,7 +112,7 @@ impl Drop for OnLoop {
 
 /// The threads that wait, and their sessions.
 pub(crate) struct ColdReads {
-    pub(crate) pool: Pool,
+    pub(crate) pool: Box<dyn Executor>,
     pub(crate) sessions: Arc<Sessions>,
 }
 
@@ -121,9 +122,8 @@ impl ColdReads {
         self.sessions.let_go();
     }
 
-    pub(crate) fn start(threads: usize) -> Result<ColdReads, StartError> {
-        let queue_max = threads * COLD_WAITING_PER_THREAD;
-        let pool = Pool::new(executor::Settings { threads, queue_max, second_max: 0, name: "cold".to_owned() })?;
+    pub(crate) fn start(model: ColdModel, threads: usize) -> Result<ColdReads, StartError> {
+        let pool = model.with_threads(threads).start("cold", threads * COLD_WAITING_PER_THREAD)?;
         // Their places would be those of documents that are hardly asked for twice.
         Ok(ColdReads { pool, sessions: Arc::new(Sessions { has_places: false, ..Sessions::default() }) })
     }

@@ -6,6 +6,7 @@ use crate::failure::{ErrorRules, Failure, Kind};
 use crate::querying::Whole;
 use crate::service::Service;
 use docs::Session;
+use executor::blocking;
 use http::LateReply;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,8 +50,10 @@ pub(crate) fn read_or<T, R, D>(
     D: FnOnce(LateReply, Result<T, Failure>) + Send + 'static,
 {
     let (database, sessions) = (service.database.clone(), Arc::clone(&service.cold.sessions));
-    background::run(&service.cold.pool, errors, late, move |late| {
-        match sessions.with(&database, |session| read(session, Room::COLD)).transpose() {
+    background::run(&*service.cold.pool, errors, late, move |late| {
+        // Announced, for it may wait for the disk.
+        let result = blocking(|| sessions.with(&database, |session| read(session, Room::COLD)));
+        match result.transpose() {
             Some(result) => done(late, result),
             None => go_on(late, (read, done)),
         }

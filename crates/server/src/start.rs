@@ -157,7 +157,7 @@ fn access_log(config: &ServiceConfig) -> Result<(Option<AccessLog>, Option<Queue
 fn start_pools(settings: &ServerConfig, division: &Division) -> Result<Pools, executor::StartError> {
     let backup = executor::Settings { threads: 1, queue_max: 1, second_max: 0, name: "backup".to_owned() };
     Ok(Pools {
-        cold: ColdReads::start(division.cold_threads)?,
+        cold: ColdReads::start(settings.cold_model, division.cold_threads)?,
         long: QueryPool::start(division, settings.query)?,
         // One at a time.
         backup: settings.backups.as_ref().map(|_| Pool::new(backup)).transpose()?,

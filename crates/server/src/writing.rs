@@ -16,7 +16,7 @@ use crate::refusal;
 use crate::service::{Local, Service, Shared};
 use docs::sql::Guard;
 use docs::{Database, LARGE_BYTES, Op, Question, Required, Session, Submission, TakeLong, Write, WriteError, Written};
-use executor::{GivingUp, Refused};
+use executor::{GivingUp, once};
 use http::{LateReply, Reply, Status};
 use reactor::Loop;
 use std::collections::VecDeque;
@@ -226,12 +226,8 @@ impl Shared {
                 sessions: Arc::clone(&self.cold.sessions),
                 is_over: false,
             };
-            if let Err(Refused::Full(job) | Refused::Draining(job)) =
-                self.cold.pool.try_submit(Box::new(move || server.serve()))
-            {
-                // Answers all that wait: see `Server`.
-                drop(job);
-            }
+            // A refused task is dropped, which answers all that wait: see `Server`.
+            drop(self.cold.pool.try_submit(once(move || server.serve())));
         }
         None
     }

@@ -39,6 +39,7 @@ fn values_of_the_wrong_kind_or_size() {
             ["2:14", "is \"maybe\"", "\"commit\", \"none\", { interval_seconds = N }"],
         ),
         ("[server]\ndurability = 5", ["2:14", "is an integer", "\"commit\", \"none\", { interval_seconds = N }"]),
+        ("[server]\ncold_model = \"inline\"", ["2:14", "is \"inline\"", "\"pool\", \"io-aware\", \"work-stealing\""]),
         ("[server]\nredis = \"x\"", ["2:1", "`redis` in [server] is not there yet", "allowed: http"]),
         ("[server]\ntls = \"x\"", ["2:7", "`server.tls` is a string", "a table"]),
         ("[server]\ntls = { cert = \"no.pem\", key = \"no.key\" }", ["2:7", "cannot read", "no.pem: No such file"]),

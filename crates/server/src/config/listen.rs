@@ -2,14 +2,14 @@
 //! threads and sizes, so values are checked by its division.
 
 use super::cors;
-use super::server::{AdminListener, Durability, ServerConfig};
+use super::server::{AdminListener, ColdModel, Durability, ServerConfig};
 use super::{size, tls};
 use crate::memory::{BODY_BYTES_DEFAULT, Division};
 use docs::config::{Item, Table};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-const KEYS: [&str; 30] = [
+const KEYS: [&str; 31] = [
     "http",
     "admin",
     "hosts",
@@ -32,6 +32,7 @@ const KEYS: [&str; 30] = [
     "access_log",
     "slow_log_seconds",
     "durability",
+    "cold_model",
     "changes_kept_bytes",
     "changes_kept_seconds",
     "scan_rows_max",
@@ -83,6 +84,7 @@ impl Default for ServerConfig {
             access_log: false,
             slow_log: None,
             durability: Durability::Commit,
+            cold_model: ColdModel::Pool,
             changes_kept_bytes: 0,
             changes_kept: None,
             scan_rows_max: 10_000_000,
@@ -176,6 +178,9 @@ impl ServerConfig {
         config.tls = table.get("tls").and_then(|item| tls::read(&item));
         if let Some(durability) = table.get("durability").and_then(|item| durability(&item)) {
             config.durability = durability;
+        }
+        if let Some(model) = table.get("cold_model").and_then(|item| cold_model(&item)) {
+            config.cold_model = model;
         }
         if let Some(bytes) = table.get("changes_kept_bytes").and_then(|item| size::read(&item, CHANGES_KEPT_BYTES)) {
             config.changes_kept_bytes = bytes;
@@ -285,6 +290,20 @@ fn hosts(item: &Item<'_>) -> Option<Vec<String>> {
         }
     }
     Some(texts.into_iter().map(|(text, _)| text).collect())
+}
+
+fn cold_model(item: &Item<'_>) -> Option<ColdModel> {
+    let text = item.text()?;
+    let model = match text {
+        "pool" => Some(ColdModel::Pool),
+        "io-aware" => Some(ColdModel::IoAware),
+        "work-stealing" => Some(ColdModel::WorkStealing),
+        _ => None,
+    };
+    if model.is_none() {
+        item.mistake(format!("`{}` is \"{text}\"", item.path()), "\"pool\", \"io-aware\", \"work-stealing\"");
+    }
+    model
 }
 
 fn durability(item: &Item<'_>) -> Option<Durability> {

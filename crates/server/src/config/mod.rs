@@ -22,7 +22,7 @@ pub(crate) use endpoint::{GET_ALLOWED, GET_WRITES, SORT, path_parameters};
 pub use guard::GuardConfig;
 pub(crate) use guard::read_all as read_guards;
 pub use listen::listen_address;
-pub use server::{AdminListener, Durability, ServerConfig};
+pub use server::{AdminListener, ColdModel, Durability, ServerConfig};
 pub use steps::StepConfig;
 pub use tls::TlsConfig;
 pub(crate) use token::read_all as read_tokens;

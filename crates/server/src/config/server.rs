@@ -17,6 +17,32 @@ pub enum Durability {
     None,
 }
 
+/// What runs cold reads: which of the execution models whose threads may wait for the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ColdModel {
+    /// Threads that stay.
+    #[default]
+    Pool,
+    /// Threads that stay; as many as there are cores compute, and the others wait for the disk.
+    IoAware,
+    /// Threads that stay, of rayon.
+    WorkStealing,
+}
+
+impl ColdModel {
+    /// With so many threads.
+    pub(crate) fn with_threads(self, threads: usize) -> executor::Model {
+        match self {
+            Self::Pool => executor::Model::Pool { threads },
+            Self::IoAware => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                executor::Model::IoAware { threads, running_max: cores.min(threads) }
+            }
+            Self::WorkStealing => executor::Model::WorkStealing { threads },
+        }
+    }
+}
+
 /// Where the general API answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AdminListener {
@@ -80,6 +106,8 @@ pub struct ServerConfig {
     pub slow_log: Option<Duration>,
     /// When a write counts as done.
     pub durability: Durability,
+    /// What runs reads that would wait for the disk.
+    pub cold_model: ColdModel,
     /// Bytes of the log kept for readers of changes, beside what a restart needs. 0: none.
     pub changes_kept_bytes: u64,
     /// Time for which they are kept at most; `None`: for ever.
