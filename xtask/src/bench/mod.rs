@@ -8,6 +8,7 @@ mod http;
 mod import;
 mod indexed;
 mod json;
+mod lab;
 mod large;
 mod latency;
 mod loadtest;
@@ -83,8 +84,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("client"), None) => client::run(effort),
         (Some("tls"), None) => tls::run(effort),
         (Some("loadtest"), None) => loadtest::run(effort),
+        (Some("lab"), None) => lab::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, proxy, client, tls, loadtest, store, large, query, adhoc, change --before REVISION",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, proxy, client, tls, loadtest, lab, store, large, query, adhoc, change --before REVISION",
             other.unwrap_or("")
         )),
     }
