@@ -54,7 +54,7 @@ pub fn numbered(cores: usize) -> Vec<Experiment> {
         ("P event loops, waits suspended", Model::EventLoop { loops: cores }),
         ("hybrid: P loops, 128 threads that wait", Model::Hybrid { loops: cores, threads: 128 }),
         (
-            "IO-aware pool, a thread for every wait, P running",
+            "IO-aware pool, 256 threads, P running",
             Model::IoAware { threads: THREADS_FOR_EVERY_WAIT.max(cores), running_max: cores },
         ),
     ];

@@ -2,16 +2,21 @@
 //!
 //! 1. **Work.** All computing shared out evenly: the sum of the requests' computing, divided by P.
 //! 2. **Chain.** A request's own computing and waits follow one another: the longest request.
-//! 3. **Arrival.** Requests are begun in the order of their ids, and a request is not interrupted while it computes. So before request i
-//!    begins, each earlier one has computed until its first wait, on P cores; then request i has its whole chain before it. At most
-//!    P - 1 earlier ones may still be at it, which is subtracted.
+//! 3. **Arrival.** Requests are begun in the order of their ids, a request is not interrupted while it computes, and at most L are under way
+//!    at a time, for each holds memory. So before request i begins, each earlier one has computed until its first wait, and all but
+//!    L of them to their end; then request i has its whole chain before it. The L that are spared are taken to be those with the
+//!    most computing left. At most P - 1 earlier ones may be in the middle of it, which is subtracted.
 //!
 //! The optimum is the largest of the three. It counts the requests' own computing alone, measured on one thread with nothing else going
 //! on: whatever a model adds (threads, queues, context switches) is above it. `docs/lab.md` derives the bounds.
 
+use crate::run::Plan;
 use crate::usage::thread_cpu;
-use crate::workload::{Reply, Workload, compute, first_part};
+use crate::workload::{Reply, Shape, Workload, compute, first_part};
+use executor::THREADS_MAX;
 use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// Requests that are computed for measuring their cost.
@@ -77,22 +82,19 @@ pub struct Optimum {
 }
 
 impl Optimum {
-    /// The bounds of ids 0 to `requests` - 1 on so many cores.
-    pub fn of(workload: &Workload, requests: u32, cores: usize, costs: &Costs) -> Self {
-        let (mut cpu, mut chain, mut arrival) = (0.0, 0.0_f64, 0.0_f64);
-        let (mut begun, mut longest_first) = (0.0, 0.0_f64);
-        let cores = cores as f64;
-        for id in 0..requests {
-            let shape = workload.shape(id, costs);
+    /// The bounds of a plan on so many cores.
+    pub fn of(plan: &Plan, cores: usize, costs: &Costs) -> Self {
+        let (mut work, mut chain, mut arrival) = (0.0, 0.0_f64, 0.0_f64);
+        let mut before = Before::new(under_way_max(plan), cores);
+        for id in 0..plan.requests {
+            let shape = plan.workload.shape(id, costs);
             let own = shape.cpu + shape.waits;
-            let start = ((begun - (cores - 1.0) * longest_first) / cores).max(0.0);
             chain = chain.max(own);
-            arrival = arrival.max(start + own);
-            cpu += shape.cpu;
-            begun += shape.first;
-            longest_first = longest_first.max(shape.first);
+            arrival = arrival.max(before.start() + own);
+            work += shape.cpu;
+            before.add(&shape);
         }
-        Self { work: cpu / cores, chain, arrival }
+        Self { work: work / cores as f64, chain, arrival }
     }
 
     /// The largest bound: no model that begins requests in their order is faster.
@@ -101,15 +103,64 @@ impl Optimum {
     }
 }
 
+/// L: tasks that a model's bound lets be under way. Models with threads may have as many as threads.
+fn under_way_max(plan: &Plan) -> usize {
+    plan.queue_max.max(THREADS_MAX)
+}
+
+/// Computing that must be done before the next request can begin.
+struct Before {
+    cores: f64,
+    under_way_max: usize,
+    /// All computing of the requests so far.
+    all: f64,
+    /// What the spared ones have left after their first wait: the largest, as bits, which sort as the positive numbers do.
+    spared: BinaryHeap<Reverse<u64>>,
+    spared_sum: f64,
+    /// The longest piece of computing that may be interrupted by nothing.
+    longest: f64,
+}
+
+impl Before {
+    fn new(under_way_max: usize, cores: usize) -> Self {
+        let spared = BinaryHeap::new();
+        Self { cores: cores as f64, under_way_max, all: 0.0, spared, spared_sum: 0.0, longest: 0.0 }
+    }
+
+    /// The earliest moment at which the next request can begin.
+    fn start(&self) -> f64 {
+        let done = self.all - self.spared_sum - (self.cores - 1.0) * self.longest;
+        (done / self.cores).max(0.0)
+    }
+
+    fn add(&mut self, shape: &Shape) {
+        let left = shape.cpu - shape.first;
+        self.all += shape.cpu;
+        self.longest = self.longest.max(shape.first).max(left);
+        self.spared.push(Reverse(left.to_bits()));
+        self.spared_sum += left;
+        if self.spared.len() > self.under_way_max
+            && let Some(Reverse(least)) = self.spared.pop()
+        {
+            self.spared_sum -= f64::from_bits(least);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mix::Mix;
+    use std::sync::Arc;
 
     const COSTS: Costs = Costs { first: 1e-6, rest: 3e-6 };
 
-    fn of(requests: u32, cores: usize) -> Optimum {
-        Optimum::of(&Workload::source(1.0, 1), requests, cores, &COSTS)
+    fn plan(workload: Workload, requests: u32, queue_max: usize) -> Plan {
+        Plan { workload: Arc::new(workload), requests, queue_max }
+    }
+
+    fn of(queue_max: usize, cores: usize) -> Optimum {
+        Optimum::of(&plan(Workload::source(1.0, 1), 100_000, queue_max), cores, &COSTS)
     }
 
     #[track_caller]
@@ -119,6 +170,7 @@ mod tests {
 
     #[test]
     fn the_last_long_wait_decides_where_work_is_short() {
+        // As many under way as there are requests.
         let optimum = of(100_000, 2);
         near(optimum.work, 0.2);
         near(optimum.chain, 1.000_004);
@@ -128,13 +180,20 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_of_requests_under_way_has_the_others_ended_before() {
+        // All but 4096 have computed their 4 µs; those have 3 µs left each.
+        near(of(4096, 2).arrival, (90_000.0 * 4e-6 - 4096.0 * 3e-6 - 4e-6) / 2.0 + 1.000_004);
+        assert_eq!(of(1, 2), of(THREADS_MAX, 2), "as many threads may be under way");
+    }
+
+    #[test]
     fn work_decides_on_few_cores() {
         let mix = Mix::parse("[[kinds]]\nsteps = [\"cpu 2ms\", \"wait 1ms\"]").unwrap();
-        let workload = Workload::of_mix(mix, 1.0, 1);
-        let optimum = Optimum::of(&workload, 10, 1, &COSTS);
+        let plan = plan(Workload::of_mix(mix, 1.0, 1), 10, 4096);
+        let optimum = Optimum::of(&plan, 1, &COSTS);
         near(optimum.work, 0.02);
         near(optimum.seconds(), 0.021);
-        let optimum = Optimum::of(&workload, 10, 4, &COSTS);
+        let optimum = Optimum::of(&plan, 4, &COSTS);
         near(optimum.work, 0.005);
         // Nine before the last one, three of which may still compute.
         near(optimum.arrival, 6.0 * 0.002 / 4.0 + 0.003);

@@ -93,7 +93,7 @@ fn duration(seconds: f64) -> String {
 /// Height of a row of the comparison.
 const ROW: f64 = 24.0;
 /// Room for the names of the experiments.
-const NAMES: f64 = 290.0;
+const NAMES: f64 = 300.0;
 /// Room for the last label.
 const RIGHT: f64 = 70.0;
 

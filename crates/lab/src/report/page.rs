@@ -70,7 +70,8 @@ fn introduction(html: &mut String, report: &Report) {
         html,
         "</p><h2>The optimum</h2><p>No model can be faster than <b>{best:.3} s</b>, the largest of three bounds: all computing shared out \
          evenly over the cores ({work:.3} s); the longest request, whose parts follow one another ({chain:.3} s); and the order of \
-         arrival: a request that comes late and waits long can begin only when the computing before it is done ({arrival:.3} s).</p>"
+         arrival: a request that comes late and waits long can begin only when the requests before it are done, but for those that memory \
+         lets be under way ({arrival:.3} s).</p>"
     );
 }
 
