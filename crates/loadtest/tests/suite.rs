@@ -11,6 +11,7 @@ mod ammo_files;
 mod ammo_mutations;
 mod answers_in_a_run;
 mod closed_model;
+mod command;
 mod failures;
 mod open_model;
 mod replies;

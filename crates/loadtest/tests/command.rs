@@ -1,0 +1,74 @@
+//! The command as a process: its summary, its JSON, Ctrl-C. The program is the example `load`, which `cargo test -p loadtest` builds too.
+
+use crate::harness::{PATIENCE, Server, ok, unused_address};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program, beside this test's folder.
+fn program() -> Option<PathBuf> {
+    let folder = std::env::current_exe().unwrap().parent()?.parent()?.join("examples");
+    let program = Some(folder.join("load")).filter(|program| program.is_file());
+    if program.is_none() {
+        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        let line = b"\nSKIPPED: the example `load` is not built (`cargo build -p loadtest --examples`)\n";
+        std::io::stdout().write_all(line).unwrap();
+    }
+    program
+}
+
+fn start(program: &PathBuf, arguments: &[&str]) -> Child {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Waits for the end, which a run that hangs does not reach.
+fn output(mut child: Child) -> Output {
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("the command hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn an_interrupt_ends_the_run_with_the_report_so_far() {
+    let Some(program) = program() else { return };
+    let server = Server::start(|_| ok());
+    let url = format!("http://{}/", server.address);
+    let child = start(&program, &[&url, "--rate", "100", "--duration", "1h", "--json"]);
+    crate::harness::eventually("twenty requests", || server.requests() >= 20);
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let output = output(child);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(json["answered"].as_u64().unwrap() >= 20 || json["requests"].as_u64().unwrap() >= 20, "{json}");
+    assert_eq!(json["errors"], 0);
+}
+
+#[test]
+fn what_cannot_be_loaded_is_told_on_standard_error() {
+    let Some(program) = program() else { return };
+    let unused = format!("http://{}/", unused_address());
+    for (url, expected) in [
+        ("http://no-such-host.invalid/", "has no address"),
+        ("http://192.0.2.1/", "--i-may-load-this-host"),
+        (unused.as_str(), "takes no connection"),
+        ("localhost", "write http://"),
+    ] {
+        let output = output(start(&program, &[url, "--duration", "100ms"]));
+        let told = text(&output.stderr);
+        assert!(!output.status.success() && told.contains(expected), "{url}: {told}");
+    }
+}
