@@ -48,7 +48,7 @@ pub(crate) fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
 }
 
 /// Makes the bytes of a draft into `shot`.
-fn send(draft: &Draft, defaults: &Defaults, shot: &mut Shot) -> Result<(), String> {
+fn encode(draft: &Draft, defaults: &Defaults, shot: &mut Shot) -> Result<(), String> {
     Ok(draft.encode(defaults, &mut shot.request)?)
 }
 

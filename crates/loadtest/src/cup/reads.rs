@@ -5,7 +5,7 @@
 
 use super::phase_source::{Shot, Shots};
 use super::world::{Kind, World};
-use super::{Shared, expected, send};
+use super::{Shared, encode, expected};
 use crate::ammo::{Defaults, Draft, form_encoded};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -175,7 +175,7 @@ impl Shots for Reads {
             what => self.filtered(&world, what),
         };
         let draft = Draft::of_url("GET", &target);
-        send(&draft, &self.defaults, shot)?;
+        encode(&draft, &self.defaults, shot)?;
         shot.expected = expected(&draft, status, body);
         Ok(())
     }

@@ -6,7 +6,7 @@
 use super::phase_source::{Shot, Shots};
 use super::reads::weighted;
 use super::world::{Fields, Kind, World};
-use super::{Shared, expected, lock, send};
+use super::{Shared, encode, expected, lock};
 use crate::ammo::{Defaults, Draft};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -161,7 +161,7 @@ impl Shots for Writes {
         let mut draft = Draft::of_url("POST", &format!("{}?query_id={}", post.target, self.number));
         self.number += 1;
         (draft.body, draft.body_type) = (post.body, Some("application/json"));
-        send(&draft, &self.defaults, shot)?;
+        encode(&draft, &self.defaults, shot)?;
         shot.expected = expected(&draft, post.status, (post.status == 200).then(|| b"{}".to_vec()));
         if post.status == 200 {
             world.apply(&draft.target, &draft.body);
