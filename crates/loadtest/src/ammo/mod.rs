@@ -1,7 +1,7 @@
 //! Ammo: the requests of a run, read from a file or standard input.
 //!
 //! [`Ammo`] reads records of one of five formats ([`Format`]), one at a time, repeats and shuffles them, pairs each with what is expected of its
-//! answer, and is the [`Source`] of the engine. It holds one record, a small input or a window of bounded size ([`KEPT_BYTES_MAX`], [`SHUFFLE_BYTES_MAX`]),
+//! answer, and is the [`Source`](crate::source::Source) of the engine. It holds one record, a small input or a window of bounded size ([`KEPT_BYTES_MAX`], [`SHUFFLE_BYTES_MAX`]),
 //! never a whole large input. A broken record is an error with its line or number; on request it is counted and left out instead.
 //!
 //! Layers, each pulling from the one before:

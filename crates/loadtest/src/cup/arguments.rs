@@ -18,7 +18,7 @@ pub struct CupArguments {
     /// Ammo and answers in the contest's names (phase_N_….ammo, phase_N_….answ); repeated where they are short, generated where they are missing
     #[arg(long, value_name = "DIR")]
     pub ammo_dir: Option<PathBuf>,
-    /// Fixes a value of the file's [params]: NAME=VALUE; without it, now is taken from options.txt beside the data
+    /// Fixes a value of the file's params: NAME=VALUE; without it, now is taken from options.txt beside the data
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,
     /// Event loops of the server: as many as its file says
