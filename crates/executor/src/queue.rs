@@ -65,19 +65,19 @@ struct State<J> {
     closed: bool,
     /// Threads that wait for a job.
     idle: usize,
-    /// Submitters that wait for room.
-    waiting_for_room: usize,
+    /// Submitters that wait for room, by line.
+    waiting_for_room: [usize; 2],
     /// Threads that wait until all jobs have ended.
     waiting_for_end: usize,
 }
 
 impl<J> State<J> {
-    /// The job that comes next: of the line whose turn it is, unless that is empty.
-    fn next(&mut self) -> Option<J> {
+    /// The job that comes next, and its line: the one whose turn it is, unless that is empty.
+    fn next(&mut self) -> Option<(J, usize)> {
         let line = if self.waiting[self.turn].is_empty() { 1 - self.turn } else { self.turn };
         let job = self.waiting[line].pop_front()?;
         self.turn = 1 - line;
-        Some(job)
+        Some((job, line))
     }
 
     fn is_empty(&self) -> bool {
@@ -104,7 +104,7 @@ impl<J> Queue<J> {
             running: 0,
             closed: false,
             idle: 0,
-            waiting_for_room: 0,
+            waiting_for_room: [0, 0],
             waiting_for_end: 0,
         };
         let (job_came, room, all_ended) = (Condvar::new(), Condvar::new(), Condvar::new());
@@ -133,9 +133,9 @@ impl<J> Queue<J> {
     pub(crate) fn push_waiting<T>(&self, line: Line, value: T, form: impl FnOnce(T) -> J) -> Result<(), Refused<T>> {
         let mut state = self.lock();
         while !state.closed && self.is_full(&state, line) {
-            state.waiting_for_room += 1;
+            state.waiting_for_room[line as usize] += 1;
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.waiting_for_room -= 1;
+            state.waiting_for_room[line as usize] -= 1;
         }
         if state.closed {
             return Err(Refused::Draining(value));
@@ -165,9 +165,9 @@ impl<J> Queue<J> {
             self.count_ended(&mut state);
         }
         loop {
-            if let Some(job) = state.next() {
+            if let Some((job, line)) = state.next() {
                 state.running += 1;
-                if state.waiting_for_room > 0 && self.has_room_again(&state) {
+                if state.waiting_for_room[line] > 0 && self.has_room_again(&state, line) {
                     self.room.notify_all();
                 }
                 return Some(job);
@@ -181,8 +181,9 @@ impl<J> Queue<J> {
         }
     }
 
-    fn has_room_again(&self, state: &State<J>) -> bool {
-        state.waiting.iter().zip(self.limits).any(|(line, limit)| line.len() <= low_water(limit))
+    /// Whether a line has fallen so far that submitters are woken: one woken for each job would be two context switches for each.
+    fn has_room_again(&self, state: &State<J>, line: usize) -> bool {
+        state.waiting[line].len() <= low_water(self.limits[line])
     }
 
     fn count_ended(&self, state: &mut State<J>) {
@@ -229,5 +230,21 @@ impl<J> Queue<J> {
     pub(crate) fn lengths(&self) -> (usize, usize) {
         let state = self.lock();
         (state.waiting.iter().map(VecDeque::len).sum(), state.running)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_room_again_at_its_own_three_quarters() {
+        let queue = Queue::new([8, 0]);
+        for number in 0..8 {
+            queue.push(Line::First, number, |number| number).unwrap();
+        }
+        let has_room = || queue.has_room_again(&queue.lock(), Line::First as usize);
+        assert_eq!((queue.take(false), has_room()), (Some(0), false));
+        assert_eq!((queue.take(true), has_room()), (Some(1), true));
     }
 }
