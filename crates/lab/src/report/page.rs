@@ -10,6 +10,7 @@ const STYLE: &str = include_str!("page.css");
 /// Title, rows of the table and what they mean.
 const COLUMNS: [(&str, &str); 11] = [
     ("wall", "Seconds from the first submission to the last reply"),
+    ("above optimum", "Time above what no schedule can beat"),
     ("req/s", "Requests a second"),
     ("user", "Processor seconds in the program itself, all threads"),
     ("system", "Processor seconds in the kernel"),
@@ -19,7 +20,6 @@ const COLUMNS: [(&str, &str); 11] = [
     ("memory", "MiB at the peak, above the beginning"),
     ("p50", "Half of the requests had their reply within so many milliseconds of their submission"),
     ("p99", "99 of 100 requests"),
-    ("above optimum", "Time above what no schedule can beat"),
 ];
 
 /// The whole page.
@@ -85,6 +85,7 @@ fn figures(html: &mut String, report: &Report) {
         let run = &one.run;
         let cells = [
             format!("{:.3} s", run.wall),
+            format!("{:+.1} %", one.above_optimum * 100.0),
             format!("{:.0}", run.rate),
             format!("{:.2} s", run.user),
             format!("{:.2} s", run.system),
@@ -94,7 +95,6 @@ fn figures(html: &mut String, report: &Report) {
             mebibytes(run.memory_peak),
             format!("{} ms", milliseconds(run.latency.p50)),
             format!("{} ms", milliseconds(run.latency.p99)),
-            format!("{:+.1} %", one.above_optimum * 100.0),
         ];
         let _ = write!(html, "<tr><td class=\"text\">{}</td>", name(one));
         for cell in &cells {
@@ -113,7 +113,7 @@ fn legend(html: &mut String) {
     html.push_str(
         "<p>Each chart runs from the beginning of a run to its end; its scales are its own. The upper curve counts requests that compute or \
          could compute if they had a core: below P, cores are idle; above P, threads compete for them. The lower curve counts \
-         requests that wait: on a blocked thread, or set aside in an event loop.</p>",
+         requests that wait: on a blocked thread, set aside in an event loop, or letting others go first (a thread that yields counts here until it has a core again).</p>",
     );
 }
 
