@@ -266,6 +266,6 @@ fn errors_say_what_and_where() {
 #[test]
 fn a_text_that_is_no_json_at_all_is_told_how_json_begins() {
     let told = |text: &str| encode(text.as_bytes(), &mut Vec::new()).expect_err(text).to_string();
-    assert!(told("name=tea").contains("at byte 0: JSON begins with {"), "{}", told("name=tea"));
+    assert!(told("sku=tea").contains("at byte 0: JSON begins with {"), "{}", told("sku=tea"));
     assert_eq!(told("[x]"), "unexpected character at byte 1");
 }

@@ -23,7 +23,7 @@ fn unknown_names_are_told_with_the_known_ones() {
     check(
         "[colections.x]\n",
         &[
-            "s.toml:1:2: unknown key `colections` in the file; allowed: collections, views, params, endpoints, errors, server, tokens",
+            "s.toml:1:2: unknown key `colections` in the file; allowed: collections, views, params, guards, endpoints, errors, server, tokens",
         ],
     );
     check(
@@ -40,7 +40,7 @@ fn names_kept_for_later_answer_not_yet() {
     check(
         "[auth.v]\n",
         &[
-            "s.toml:1:2: `auth` in the file is not there yet; allowed: collections, views, params, endpoints, errors, server, tokens",
+            "s.toml:1:2: `auth` in the file is not there yet; allowed: collections, views, params, guards, endpoints, errors, server, tokens",
         ],
     );
     check(

@@ -231,7 +231,8 @@ fn views_in_a_circle_too_deep_or_over_what_is_not_there_are_refused_with_their_p
     check_refused(&vec![("a", count("a"))], "in a circle: a reads a");
     check_refused(
         &vec![("a", count("b")), ("b", "SELECT nothing FROM items GROUP BY")],
-        "`views.a.query`: line 1, column 30: the view \"b\" has a mistake of its own",
+        // That `a` cannot be read follows from it.
+        "`views.b.query`: line 1, column 35: Expected: an expression, found: EOF",
     );
     check_refused(&vec![("a", count("gone"))], "line 1, column 30: no collection \"gone\"");
     check_refused(

@@ -30,7 +30,7 @@ enum Against {
 
 /// Page, heading of the section (`# ` is the whole page, `## ` the part to the next one), what it talks to, and how many commands of it
 /// are run.
-const PAGES: [(&str, &str, Against, usize); 19] = [
+const PAGES: [(&str, &str, Against, usize); 20] = [
     ("README.md", "## Two commands", Against::Commands, 0),
     ("README.md", "## Five minutes with the demo", Against::Demo, 5),
     ("README.md", "## Your own data", Against::OwnFile, 4),
@@ -48,16 +48,18 @@ const PAGES: [(&str, &str, Against, usize); 19] = [
     ("docs/reload.md", "# Changing the file", Against::QuickStart, 1),
     ("docs/operations.md", "# Operations", Against::Commands, 6),
     ("docs/reshard.md", "# Resharding a Redis", Against::Commands, 0),
+    ("docs/loadtest.md", "# Load testing", Against::Commands, 0),
     ("apps/shop/README.md", "# The shop", Against::Commands, 6),
     ("apps/travels/README.md", "# The travels service", Against::Commands, 4),
 ];
 
 /// The beginnings of commands that are not run, and why.
-const NOT_RUN: [(&str, &str); 5] = [
+const NOT_RUN: [(&str, &str); 6] = [
     ("cargo run --release -- demo", "makes a release build; `sapsan demo` is run"),
     ("cargo xtask", "runs this test, or measures for minutes"),
     ("cargo build", "this test has its binary"),
     ("sapsan generate stackoverflow-users --docs 5900000", "makes 5 GB"),
+    ("sapsan loadtest", "loads for a minute: crates/loadtest/tests/command.rs runs it"),
     ("sapsan reshard", "wants Redis servers: tests/reshard.rs runs it"),
 ];
 
