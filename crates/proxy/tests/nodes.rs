@@ -50,6 +50,9 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// Ports that are tried for one server.
+const PORTS_TRIED: usize = 5;
+
 /// A program that listens.
 pub(crate) struct Program {
     process: Child,
@@ -80,7 +83,15 @@ impl Program {
 
     /// A Redis that keeps nothing on disk.
     pub(crate) fn redis() -> Program {
-        Program::redis_at(free_port())
+        // Another test's server may have got the port between its choice and its use: then the one that answers is not this one.
+        let tries = std::iter::repeat_with(|| Program::redis_at(free_port())).take(PORTS_TRIED);
+        tries.into_iter().find(Program::answers_itself).expect("a port that nobody else takes")
+    }
+
+    /// Whether the server that answers on the port is this process.
+    fn answers_itself(&self) -> bool {
+        let told = Plain::connect(self.address).text(&["INFO", "server"]);
+        told.contains(&format!("process_id:{}\r\n", self.process.id()))
     }
 
     /// Ends it at once, as a crash would; gives its port.
