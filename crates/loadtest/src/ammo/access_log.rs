@@ -7,40 +7,17 @@
 //! Logs hold no bodies: a POST is sent with none. What the server had answered, the referrer and the agent are not looked at. Bytes that the
 //! server escaped in the path (`\x22`, `\"`) are percent-encoded.
 
-use super::Records;
-use super::error::AmmoError;
-use super::lines::Lines;
 use super::request::{Defaults, Draft, Request, shown};
 use super::template::Values;
 use std::fmt::Write as _;
-use std::io::BufRead;
-
-/// Reads lines of `reader`.
-pub(crate) struct AccessLog<R> {
-    lines: Lines<R>,
-    defaults: Defaults,
-}
-
-impl<R: BufRead> AccessLog<R> {
-    pub(crate) fn new(name: &str, reader: R, defaults: Defaults) -> AccessLog<R> {
-        AccessLog { lines: Lines::new(name, reader), defaults }
-    }
-}
-
-impl<R: BufRead + Send> Records for AccessLog<R> {
-    fn next(&mut self, _values: &mut Values, request: &mut Request) -> Result<bool, AmmoError> {
-        let Some(line) = self.lines.next_entry()? else { return Ok(false) };
-        let made = make(line, &self.defaults, request);
-        made.map(|()| true).map_err(|reason| self.lines.error(reason))
-    }
-
-    fn fault(&self, reason: String) -> AmmoError {
-        self.lines.error(reason)
-    }
-}
 
 /// Makes the request of one line.
-pub(crate) fn make(line: &[u8], defaults: &Defaults, request: &mut Request) -> Result<(), String> {
+pub(crate) fn make(
+    line: &[u8],
+    defaults: &Defaults,
+    _values: &mut Values,
+    request: &mut Request,
+) -> Result<(), String> {
     let line = String::from_utf8_lossy(line);
     let request_line =
         request_line(&line).ok_or("expected HOST - USER [TIME] \"METHOD PATH HTTP/1.1\" STATUS BYTES")?;
@@ -95,13 +72,13 @@ fn unescaped(target: &str) -> String {
 
 #[cfg(test)]
 mod lines {
-    use super::{Defaults, Request, make};
+    use super::{Defaults, Request, Values, make};
     use proptest::prelude::*;
 
     fn made(line: &str) -> Result<(String, String), String> {
         let defaults = Defaults { host: "target".to_owned(), headers: Vec::new() };
         let mut request = Request::default();
-        make(line.as_bytes(), &defaults, &mut request)?;
+        make(line.as_bytes(), &defaults, &mut Values::new(1), &mut request)?;
         Ok((request.method_and_target().1.to_owned(), request.tag))
     }
 

@@ -21,6 +21,7 @@ mod input;
 mod lines;
 mod ndjson;
 mod pass;
+mod per_line;
 mod phantom;
 mod request;
 mod shuffle;

@@ -8,40 +8,12 @@
 //! twice. A `body` that is a JSON string is sent as its text; any other JSON is sent as it is written, with `Content-Type:
 //! application/json`. Path, values of header fields and body are templates (`template.rs`). An unknown key is an error.
 
-use super::Records;
-use super::error::AmmoError;
-use super::lines::Lines;
 use super::request::{Defaults, Draft, Request};
 use super::template::{OtherBraces, Values};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::BufRead;
-
-/// Reads requests of `reader`.
-pub(crate) struct Ndjson<R> {
-    lines: Lines<R>,
-    defaults: Defaults,
-}
-
-impl<R: BufRead> Ndjson<R> {
-    pub(crate) fn new(name: &str, reader: R, defaults: Defaults) -> Ndjson<R> {
-        Ndjson { lines: Lines::new(name, reader), defaults }
-    }
-}
-
-impl<R: BufRead + Send> Records for Ndjson<R> {
-    fn next(&mut self, values: &mut Values, request: &mut Request) -> Result<bool, AmmoError> {
-        let Some(line) = self.lines.next_entry()? else { return Ok(false) };
-        let made = make(line, &self.defaults, values, request);
-        made.map(|()| true).map_err(|reason| self.lines.error(reason))
-    }
-
-    fn fault(&self, reason: String) -> AmmoError {
-        self.lines.error(reason)
-    }
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

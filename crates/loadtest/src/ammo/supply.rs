@@ -4,6 +4,7 @@ use super::error::{AmmoError, Place};
 use super::format::Format;
 use super::input::{Input, Reader};
 use super::pass::{Item, OnBroken, Pass};
+use super::per_line::PerLine;
 use super::request::Defaults;
 use super::shuffle::Window;
 use super::tag::Tags;
@@ -179,10 +180,10 @@ impl Ammo {
         let (name, defaults) = (self.input.name(), self.options.defaults.clone());
         match self.format {
             Format::Phantom => Box::new(phantom::Phantom::new(name, reader)),
-            Format::Urls => Box::new(url_list::UrlList::new(name, reader, defaults)),
-            Format::Ndjson => Box::new(ndjson::Ndjson::new(name, reader, defaults)),
+            Format::Urls => Box::new(PerLine::new(name, reader, defaults, url_list::make)),
+            Format::Ndjson => Box::new(PerLine::new(name, reader, defaults, ndjson::make)),
             Format::Har => Box::new(har::Har::new(name, reader, defaults, Arc::clone(&self.counts))),
-            Format::AccessLog => Box::new(access_log::AccessLog::new(name, reader, defaults)),
+            Format::AccessLog => Box::new(PerLine::new(name, reader, defaults, access_log::make)),
         }
     }
 

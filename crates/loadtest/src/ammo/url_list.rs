@@ -3,36 +3,8 @@
 //! A URL is `http://HOST/PATH`, whose host becomes the request's `Host`, or a path. Which address is connected to is said on the command line.
 //! Lines are templates (`template.rs`).
 
-use super::Records;
-use super::error::AmmoError;
-use super::lines::Lines;
 use super::request::{Defaults, Draft, Request};
 use super::template::{OtherBraces, Values};
-use std::io::BufRead;
-
-/// Reads URLs of `reader`.
-pub(crate) struct UrlList<R> {
-    lines: Lines<R>,
-    defaults: Defaults,
-}
-
-impl<R: BufRead> UrlList<R> {
-    pub(crate) fn new(name: &str, reader: R, defaults: Defaults) -> UrlList<R> {
-        UrlList { lines: Lines::new(name, reader), defaults }
-    }
-}
-
-impl<R: BufRead + Send> Records for UrlList<R> {
-    fn next(&mut self, values: &mut Values, request: &mut Request) -> Result<bool, AmmoError> {
-        let Some(line) = self.lines.next_entry()? else { return Ok(false) };
-        let made = make(line, &self.defaults, values, request);
-        made.map(|()| true).map_err(|reason| self.lines.error(reason))
-    }
-
-    fn fault(&self, reason: String) -> AmmoError {
-        self.lines.error(reason)
-    }
-}
 
 /// Makes the request of one line.
 pub(crate) fn make(line: &[u8], defaults: &Defaults, values: &mut Values, request: &mut Request) -> Result<(), String> {
