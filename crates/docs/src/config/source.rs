@@ -43,8 +43,8 @@ impl<'t> Source<'t> {
         document.into_inner()
     }
 
-    /// Notes a mistake at a place of the text. What is told there already is not told again: what several parts of a file share is
-    /// read for each.
+    /// Notes a mistake at a place of the text. The same mistake at the same place is noted once: a part of the file that several others
+    /// share is read once for each of them.
     pub fn mistake(&self, at: Range<usize>, what: impl Into<String>, allowed: impl Into<String>) {
         let mut found = self.mistakes.borrow_mut();
         let (what, allowed) = (what.into(), allowed.into());

@@ -382,7 +382,8 @@ fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, boun
     Some(Candidate::new(score, access, fulfilled))
 }
 
-/// The bounds of a range over the first of these fields of an index. Conditions that they fulfil become fulfilled.
+/// The lower and the upper bound of a range of an index that begins with these fields. The conditions that the bounds guarantee are added to
+/// `fulfilled`.
 /// Of two bounds the one of rows goes first, if it says more than the other: about the fields behind, too.
 pub(super) fn limits(
     info: &CollectionInfo,

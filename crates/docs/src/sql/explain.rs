@@ -293,7 +293,7 @@ fn points_text(points: &Points, info: &CollectionInfo, logical: &Logical) -> Str
     format!("{what}({}){}", parts.join(", "), backward(direction))
 }
 
-/// The bounds of a range over the first of these fields, or over several; behind an index's fields stands the key.
+/// Prints the bounds of a range over the first of these fields. A bound of a row value covers several fields; the last of them may be the key.
 fn limits_text(
     (fields, key): (&[String], &String),
     (from, to): (Option<&Limit>, Option<&Limit>),

@@ -377,8 +377,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 }
 
-/// Appends a bound to the bytes of an end: as they are above all that equals its values if `inclusive` is `upper_if`, else as they
-/// are below. False: nothing can match.
+/// Appends the bytes of a bound to `out`. They sort behind all entries with the bound's values if `inclusive` equals `upper_if`, and before
+/// all of them otherwise. False: a value is NULL, so no entry matches.
 pub(super) fn push_limit<'a>(
     limit: &'a Limit,
     upper_if: bool,
