@@ -98,6 +98,13 @@ impl Outputs {
     }
 }
 
+/// Writes the page of one phase of several into a folder that is there, and gives its path.
+pub(crate) fn phase_report(folder: &Path, number: usize, run: &Recording) -> Result<PathBuf, OutputError> {
+    let path = folder.join(format!("phase-{number}.html"));
+    replace(&path, page::html(run, None).as_bytes())?;
+    Ok(path)
+}
+
 /// The recording that `--record` wrote, for `--compare`.
 pub fn read_recording(path: &Path) -> Result<Recording, OutputError> {
     let told = |reason: &dyn fmt::Display| OutputError::new(path, reason);

@@ -30,6 +30,9 @@ pub struct CupArguments {
     /// Seed of generated ammo
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// A page of charts and tables of each phase: DIR/phase-1.html, phase-2.html, phase-3.html
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
     /// Part of the contest's time, for a try
     #[arg(long, value_name = "PART", default_value_t = 1.0, hide = true, value_parser = scale)]
     pub scale: f64,

@@ -22,6 +22,7 @@ pub use contest::{Contest, PAUSE_SECONDS, PhaseLoad};
 use crate::ammo::{Defaults, Draft};
 use crate::answers::{Comparison, Expected};
 use crate::engine::{self, Load, Settings, Stop, Watchers, room};
+use crate::output;
 use crate::profile::Profile;
 use crate::rating::CONTEST_TIMEOUT;
 use phase_source::{PhaseSource, Shot, Shots};
@@ -60,6 +61,9 @@ fn expected(draft: &Draft, status: u16, body: Option<Vec<u8>>) -> Expected {
 /// Runs the cup with `program` as the server, and writes the board to `out`. `stop` ends it early, with the phases so far.
 pub fn run(arguments: &CupArguments, program: PathBuf, stop: &Stop, out: &mut dyn Write) -> Result<(), String> {
     let told = |error: std::io::Error| format!("cannot write: {error}");
+    if let Some(folder) = arguments.report.as_deref().filter(|folder| !folder.is_dir()) {
+        return Err(format!("--report {}: this folder is not there", folder.display()));
+    }
     let folder = tempfile::Builder::new().prefix("sapsan-cup-").tempdir();
     let folder = folder.map_err(|error| format!("cannot make a temporary folder: {error}"))?;
     let service = Service {
@@ -127,6 +131,11 @@ fn run_phases(
         let differences = comparison.differences();
         if differences.count > 0 {
             writeln!(out, "{differences}").map_err(told)?;
+        }
+        if let Some(folder) = &arguments.report {
+            let page =
+                output::phase_report(folder, index + 1, &finished.recording).map_err(|error| error.to_string())?;
+            writeln!(out, "charts of this phase: {}", page.display()).map_err(told)?;
         }
         let name = load.name.to_owned();
         board.phases.push(PhaseResult { name, ammo, recording: finished.recording });
