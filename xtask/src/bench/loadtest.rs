@@ -3,13 +3,18 @@
 //! Against the floor (`bench/floor.c`): requests a second, and the generator's own CPU for each request. Where generator and floor have a
 //! core each, the slower one decides the rate, so that the CPU tells more. Against `bench/arrivals.c`, which notes when requests arrive:
 //! how far behind an even plan they are. oha, k6 and wrk2 are measured where they are on the PATH.
+//!
+//! A machine that takes the cores away for milliseconds delays requests of every tool. So `bench/stalls.c` measures what the cores lose
+//! right before and right after each open run, and runs are repeated until enough of them were left alone, or a bound is reached; a
+//! row says how many were. The rule is the same for all tools.
 
 use super::process::{Server, free_address};
 use super::results::{Row, record};
 use super::{Cores, Effort, median, spread};
 use crate::tools;
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Bytes of the floor's body.
 const BODY_BYTES: &str = "132";
@@ -23,6 +28,12 @@ const SENDING_ERROR_US_MAX: f64 = 200.0;
 const MEMORY_BYTES_MAX: u64 = 100_000_000;
 /// Requests of the long run.
 const LONG_RUN: f64 = 10e6;
+/// An open run was left alone where the cores lost less than this share of the time before and after it: a quarter of what moves a p99.
+const LOST_MAX: f64 = 0.0025;
+/// Seconds of one look at what the cores lose.
+const LOOK_SECONDS: &str = "0.1";
+/// Open runs of each tool at most, as a multiple of those that are wanted.
+const TRIES_MAX: usize = 6;
 
 /// What one run of a generator showed.
 #[derive(Clone, Copy)]
@@ -72,7 +83,7 @@ impl Stage {
         let build = ["build", "--release", "--locked", "--quiet", "--package", "loadtest", "--example", "load"];
         tools::run("cargo", &build)?;
         let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
-        for program in ["floor", "arrivals"] {
+        for program in ["floor", "arrivals", "stalls"] {
             let (source, made) = (tools::root().join(format!("bench/{program}.c")), folder.path().join(program));
             tools::run_with(Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(made).arg(source))?;
         }
@@ -214,18 +225,16 @@ impl Stage {
         Ok(self.our_closed(floor, CONNECTIONS, &[])?.per_second)
     }
 
-    /// Ours, and those peers that are there; each row against the best of the peers.
+    /// Ours beside those peers that are there.
     fn sending_errors(&self, rate: f64) -> Result<Vec<Row>, String> {
-        let measure = |peer: &Peer| -> Result<Vec<f64>, String> {
-            (0..self.effort.rounds).map(|_| self.sending_error(peer, rate)).collect()
-        };
-        let ours = measure(&Peer { name: "ours", arguments: our_open })?;
-        let p99 = median(ours.clone());
+        let ours = self.open_runs(&Peer { name: "ours", arguments: our_open }, rate)?;
+        let p99 = ours.p99();
         let mut rows = Vec::new();
         for peer in PEERS {
             let (other, figure, better) = if tools::is_on_path(peer.name) {
-                let theirs = median(measure(peer)?);
-                (format!("{}: p99 {theirs:.0} µs", peer.name), format!("{:.2} ×", p99 / theirs), p99 < theirs)
+                let theirs = self.open_runs(peer, rate)?;
+                let figure = format!("{:.2} ×", p99 / theirs.p99());
+                (format!("{}: {theirs}", peer.name), figure, p99 < theirs.p99())
             } else {
                 (format!("{} is not on the PATH", peer.name), "—".to_owned(), true)
             };
@@ -236,16 +245,53 @@ impl Stage {
                     peer.name
                 ),
                 other,
-                ours: format!("p99 {p99:.0} µs"),
+                ours: ours.to_string(),
                 figure,
                 bound: format!("< 1 ×, < {SENDING_ERROR_US_MAX:.0} µs"),
                 reached: better && p99 < SENDING_ERROR_US_MAX,
-                noise: format!("{:.0} %", spread(&ours) * 100.0),
+                noise: format!("{:.0} %", spread(&ours.p99_us) * 100.0),
             };
             row.print();
             rows.push(row);
         }
         Ok(rows)
+    }
+
+    /// Open runs of one tool until enough of them were left alone by the machine. Where there are none, all of them count.
+    fn open_runs(&self, tool: &Peer, rate: f64) -> Result<OpenRuns, String> {
+        let (mut left_alone, mut all) = (Vec::new(), Vec::new());
+        let mut lost = self.lost()?;
+        while left_alone.len() < self.effort.rounds && all.len() < TRIES_MAX * self.effort.rounds {
+            let before = lost;
+            let p99_us = self.sending_error(tool, rate)?;
+            lost = self.lost()?;
+            all.push(p99_us);
+            if before.max(lost) < LOST_MAX {
+                left_alone.push(p99_us);
+            }
+        }
+        let (runs, quiet) = (all.len(), left_alone.len());
+        Ok(OpenRuns { p99_us: if left_alone.is_empty() { all } else { left_alone }, runs, quiet })
+    }
+
+    /// The largest share of the time that one of the cores loses just now.
+    fn lost(&self) -> Result<f64, String> {
+        let program = self.folder.path().join("stalls");
+        let cores = [&self.cores.server, &self.cores.load].into_iter().flat_map(|cores| cores.split(','));
+        let looks: Vec<_> = cores
+            .map(|core| {
+                let mut look = Command::new("taskset");
+                look.args(["-c", core]).arg(&program).arg(LOOK_SECONDS).stdout(Stdio::piped());
+                look.spawn().map_err(|error| format!("cannot start {}: {error}", program.display()))
+            })
+            .collect::<Result<_, _>>()?;
+        let mut most = 0.0_f64;
+        for look in looks {
+            let output = look.wait_with_output().map_err(|error| format!("{}: {error}", program.display()))?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            most = most.max(text.trim().parse().map_err(|_| format!("{}: {text}", program.display()))?);
+        }
+        Ok(most)
     }
 
     fn sending_error(&self, peer: &Peer, rate: f64) -> Result<f64, String> {
@@ -299,6 +345,27 @@ struct Open {
     seconds: f64,
     threads: usize,
     script: PathBuf,
+}
+
+/// How far behind the plan the requests of several runs came.
+struct OpenRuns {
+    /// The p99 of each run that counts, in microseconds.
+    p99_us: Vec<f64>,
+    runs: usize,
+    /// Those that the machine left alone.
+    quiet: usize,
+}
+
+impl OpenRuns {
+    fn p99(&self) -> f64 {
+        median(self.p99_us.clone())
+    }
+}
+
+impl fmt::Display for OpenRuns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p99 {:.0} µs, {} of {} runs left alone", self.p99(), self.quiet, self.runs)
+    }
 }
 
 /// A generator that holds a rate.
