@@ -77,6 +77,11 @@ impl LongCheck {
         }
     }
 
+    /// Of a write inside a transaction of many.
+    pub(crate) fn within(is_on_loop: bool, is_again: bool) -> LongCheck {
+        LongCheck { is_on_loop, is_again, ..LongCheck::default() }
+    }
+
     /// It has been prepared: if it is again, then by the thread that commits for all.
     pub(crate) fn was_prepared(&mut self) {
         (self.is_again, self.is_on_loop) = (true, false);

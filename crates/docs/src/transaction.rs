@@ -1,0 +1,231 @@
+//! Transactions of any reads and writes, as closures: what a program does in one step that no single write says.
+//!
+//! The closure runs on its caller's thread against a snapshot, and again on the thread that commits for all where others have changed
+//! what it read. So it depends on nothing but what it reads through its [`Transaction`], and is short: everybody's commits wait for a
+//! second run. The first refusal of a write does not end the transaction by itself: the closure's result does, and where that is an error
+//! nothing is changed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use store::{Submit, Tx};
+
+use crate::database::{CollectionId, Database, Write};
+use crate::engine::{View, Within};
+use crate::error::{ReadError, WriteError};
+use crate::gate::{Kind, Shut};
+use crate::key::Key;
+use crate::long_check::LongCheck;
+use crate::reopen::Passing;
+use crate::session::{Session, Stored};
+use crate::views::table::WithViews;
+
+/// Writes that one transaction may hold: each keeps what is known of its document's check.
+pub const TRANSACTION_WRITES_MAX: usize = 10_000;
+
+/// The inside of a transaction: reads see its own writes.
+pub struct Transaction<'a, 't> {
+    database: &'a Database,
+    tx: &'a mut Tx<'t>,
+    checks: &'a mut Checks,
+}
+
+/// What is known of the writes of a transaction when it runs again, by their places.
+#[derive(Default)]
+struct Checks {
+    list: Vec<(CollectionId, LongCheck)>,
+    next: usize,
+    is_on_loop: bool,
+    /// The transaction runs again, where everybody's commits wait.
+    is_again: bool,
+}
+
+impl Checks {
+    /// Of the next write. What another collection's write had at this place says nothing about it.
+    fn next(&mut self, collection: CollectionId) -> Result<&mut LongCheck, WriteError> {
+        let place = self.next;
+        if place >= TRANSACTION_WRITES_MAX {
+            let (what, limit) = ("a transaction, in writes (not bytes),".to_owned(), TRANSACTION_WRITES_MAX as u64);
+            return Err(WriteError::TooLarge { what, limit });
+        }
+        self.next += 1;
+        let is_known = self.list.get(place).is_some_and(|(known, _)| *known == collection);
+        if !is_known {
+            self.list.truncate(place);
+            self.list.push((collection, LongCheck::within(self.is_on_loop, self.is_again)));
+        }
+        Ok(&mut self.list[place].1)
+    }
+
+    fn was_prepared(&mut self) {
+        self.list.iter_mut().for_each(|(_, check)| check.was_prepared());
+        (self.next, self.is_again, self.is_on_loop) = (0, true, false);
+    }
+
+    /// A write of it is no work for an event loop.
+    fn is_long(&self) -> bool {
+        self.list.iter().any(|(_, check)| check.is_long)
+    }
+}
+
+/// What one write of a transaction did, but for its change number, which the commit gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Whether the document is new.
+    pub created: bool,
+    /// The key's stored bytes.
+    pub key: Vec<u8>,
+}
+
+impl Transaction<'_, '_> {
+    /// The database.
+    pub fn database(&self) -> &Database {
+        self.database
+    }
+
+    /// A document by its key, unless its time has come.
+    pub fn get(&mut self, collection: CollectionId, key: &Key<'_>) -> Result<Option<Stored<'_>>, ReadError> {
+        let collection = self.database.collection_at(collection);
+        let clock = self.database.clock();
+        let found = self.tx.get(collection.info.tree, key.as_bytes())?;
+        Ok(found.filter(|stored| collection.is_there(stored, || clock.now_ms())).map(Stored::of))
+    }
+
+    /// Does one write, with all its checks.
+    pub fn write(&mut self, write: &Write) -> Result<Applied, WriteError> {
+        let check = self.checks.next(write.collection)?;
+        let prepared = self.database.prepare(write, self.tx, check)?;
+        Ok(Applied { created: prepared.created, key: prepared.key })
+    }
+
+    /// What queries read: the transaction's state. A view into which it has written can not be read any more:
+    /// [`store::Error::Refused`].
+    pub fn view(&mut self) -> impl View + '_ {
+        WithViews { inner: Within::new(self.tx), views: self.database.views_at_work(), ready_by: u64::MAX }
+    }
+}
+
+/// What a transaction does. May be called more than once.
+pub type Run<T, E> = Box<dyn FnMut(&mut Transaction<'_, '_>) -> Result<T, E> + Send>;
+
+/// Told once what became of a transaction. May run on a thread of the store, and must not block.
+pub type RunDone<T, E> = Box<dyn FnOnce(Result<T, E>) + Send>;
+
+/// Takes a transaction that turned out to be no work for an event loop, to run it by [`Database::transact`] on another thread. May be called
+/// on a thread of the store; must not block.
+pub type Elsewhere = Arc<dyn Fn(Box<dyn FnOnce(&Database) + Send>) + Send + Sync>;
+
+impl Database {
+    /// Runs a transaction and waits until it is durable; a lone caller commits on its own thread. A panic of the closure changes nothing, and
+    /// goes on here.
+    pub fn transact<T, E>(&self, run: &mut (dyn FnMut(&mut Transaction<'_, '_>) -> Result<T, E> + Send)) -> Result<T, E>
+    where
+        T: Send,
+        E: From<WriteError> + Send,
+    {
+        // A closure may have the numbers of this database's collections: no other can run it.
+        let Some(_passing) = self.pass(Kind::Long) else { return Err(WriteError::Busy.into()) };
+        let (mut outcome, mut checks, mut panicked) = (None, Checks::default(), None);
+        let commit = self.store().commit(&mut |tx| {
+            // A panic must not pass through the store, which would take no writes any more.
+            let ran =
+                catch_unwind(AssertUnwindSafe(|| run(&mut Transaction { database: self, tx, checks: &mut checks })));
+            checks.was_prepared();
+            outcome = ran.map_err(|panic| panicked = Some(panic)).ok();
+            if matches!(outcome, Some(Ok(_))) { Ok(()) } else { Err(store::Abort) }
+        });
+        if let Some(panic) = panicked {
+            resume_unwind(panic);
+        }
+        ended(commit, outcome)
+    }
+
+    /// Submits a transaction; `done` is called once, perhaps before this returns. If the closure panics, it is told
+    /// [`WriteError::Unavailable`], and nothing is changed.
+    ///
+    /// For event loops: while another configuration takes over, or a collection is emptied, for some milliseconds, it is given back.
+    pub fn try_transact<T, E>(
+        &self,
+        session: &Session,
+        run: Run<T, E>,
+        done: RunDone<T, E>,
+        elsewhere: &Elsewhere,
+    ) -> Result<(), (Run<T, E>, RunDone<T, E>)>
+    where
+        T: Send + 'static,
+        E: From<WriteError> + Send + 'static,
+    {
+        let passing = match self.try_pass(Kind::Short) {
+            Ok(passing) => passing,
+            Err(Shut::Closed) => return Err((run, done)),
+            Err(Shut::Gone) => {
+                done(Err(WriteError::Busy.into()));
+                return Ok(());
+            }
+        };
+        let checks = Checks { is_on_loop: true, ..Checks::default() };
+        let running = Running { passing, run, outcome: None, checks, done, elsewhere: Arc::clone(elsewhere) };
+        match self.store().submit(session.reader(), Box::new(running)) {
+            Submit::Queued => {}
+            Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
+        }
+        Ok(())
+    }
+}
+
+fn ended<T, E: From<WriteError>>(
+    commit: Result<store::Commit, store::Error>,
+    outcome: Option<Result<T, E>>,
+) -> Result<T, E> {
+    match (commit, outcome) {
+        (Ok(_), Some(Ok(result))) => Ok(result),
+        (Err(store::Error::Aborted), Some(Err(refused))) => Err(refused),
+        (Err(store::Error::Aborted), _) => {
+            Err(WriteError::Unavailable { why: "the transaction panicked".to_owned() }.into())
+        }
+        (Err(error), _) => Err(WriteError::from(error).into()),
+        (Ok(_), _) => {
+            Err(WriteError::Unknown { why: "the store finished a transaction it had not prepared".to_owned() }.into())
+        }
+    }
+}
+
+/// A transaction on its way through the store.
+struct Running<T, E> {
+    passing: Passing,
+    run: Run<T, E>,
+    outcome: Option<Result<T, E>>,
+    checks: Checks,
+    done: RunDone<T, E>,
+    elsewhere: Elsewhere,
+}
+
+impl<T, E> store::Transaction for Running<T, E>
+where
+    T: Send + 'static,
+    E: From<WriteError> + Send + 'static,
+{
+    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
+        let Running { passing, run, outcome, checks, .. } = self;
+        *outcome = None;
+        if checks.is_long() {
+            // Whatever others have changed meanwhile: another thread begins it anew.
+            return Err(store::Abort);
+        }
+        let ran = catch_unwind(AssertUnwindSafe(|| run(&mut Transaction { database: passing, tx, checks })));
+        checks.was_prepared();
+        *outcome = ran.ok();
+        if matches!(outcome, Some(Ok(_))) && !checks.is_long() { Ok(()) } else { Err(store::Abort) }
+    }
+
+    fn finish(self: Box<Self>, commit: Result<store::Commit, store::Error>) {
+        let Running { passing, mut run, outcome, checks, done, elsewhere } = *self;
+        if checks.is_long() && matches!(commit, Err(store::Error::Aborted)) {
+            drop(passing);
+            return elsewhere(Box::new(move |database| done(database.transact(&mut *run))));
+        }
+        // What the closure holds goes before anybody is told: who is told may open the folder again.
+        drop((passing, run));
+        done(ended(commit, outcome));
+    }
+}
