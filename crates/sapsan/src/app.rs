@@ -1,0 +1,241 @@
+//! The application: routes, what stands around them, what they share; and its start.
+
+use crate::blocking::{Pools, Threads};
+use crate::build::{Built, Needs, Route, StartError, States};
+use crate::database::Database;
+use crate::error::{Error, ErrorPage};
+use crate::handler::{Endpoint, Erased, Handler};
+use crate::layer::Layer;
+use crate::middleware::{Around, Surrounded};
+use crate::running::Running;
+use http::{Deadlines, Limits, Method, Router};
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A web application.
+///
+/// Built by calls that give it back; [`App::serve`] serves until the process is told to end, [`App::start`] gives a handle.
+pub struct App {
+    routes: Vec<Route>,
+    states: States,
+    layers: Vec<Box<dyn Layer>>,
+    around: Vec<Box<dyn Around>>,
+    executors: Vec<(String, Threads)>,
+    database: Option<Database>,
+    error_page: Option<ErrorPage>,
+    mistakes: Vec<String>,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) settings: AppSettings,
+}
+
+/// How an application is served.
+#[derive(Clone, Debug)]
+pub(crate) struct AppSettings {
+    pub(crate) threads: usize,
+    pub(crate) http: http::Settings,
+    pub(crate) drain_max: Duration,
+}
+
+impl Default for App {
+    fn default() -> App {
+        App::new()
+    }
+}
+
+impl App {
+    /// An application without routes, that uses all cores.
+    pub fn new() -> App {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        App {
+            routes: Vec::new(),
+            states: States::default(),
+            layers: Vec::new(),
+            around: Vec::new(),
+            executors: Vec::new(),
+            database: None,
+            error_page: None,
+            mistakes: Vec::new(),
+            addresses: Vec::new(),
+            settings: AppSettings { threads, http: http::Settings::default(), drain_max: Duration::from_secs(10) },
+        }
+    }
+
+    /// Adds a route. A pattern is a path with parameters in braces: `/users/{id}`, `/files/{*rest}`; a fixed path goes before one with
+    /// parameters.
+    pub fn route<Args: 'static>(self, method: Method, pattern: &str, handler: impl Handler<Args>) -> App {
+        self.endpoint(method, pattern, Box::new(Erased::new(handler)))
+    }
+
+    /// Adds a route for GET, and for HEAD.
+    pub fn get<Args: 'static>(self, pattern: &str, handler: impl Handler<Args>) -> App {
+        self.route(Method::Get, pattern, handler)
+    }
+
+    /// Adds a route for POST.
+    pub fn post<Args: 'static>(self, pattern: &str, handler: impl Handler<Args>) -> App {
+        self.route(Method::Post, pattern, handler)
+    }
+
+    /// Adds a route for PUT.
+    pub fn put<Args: 'static>(self, pattern: &str, handler: impl Handler<Args>) -> App {
+        self.route(Method::Put, pattern, handler)
+    }
+
+    /// Adds a route for PATCH.
+    pub fn patch<Args: 'static>(self, pattern: &str, handler: impl Handler<Args>) -> App {
+        self.route(Method::Patch, pattern, handler)
+    }
+
+    /// Adds a route for DELETE.
+    pub fn delete<Args: 'static>(self, pattern: &str, handler: impl Handler<Args>) -> App {
+        self.route(Method::Delete, pattern, handler)
+    }
+
+    pub(crate) fn endpoint(mut self, method: Method, pattern: &str, endpoint: Box<dyn Endpoint>) -> App {
+        self.routes.push(Route { method, pattern: pattern.to_owned(), endpoint });
+        self
+    }
+
+    /// Takes in another application: its routes under a prefix (its `/` becomes the prefix), with its functions around them alone; its states, its
+    /// database and its executors. Layers, addresses and settings are those of the application around it.
+    pub fn nest(mut self, prefix: &str, inner: App) -> App {
+        let App { routes, states, layers, around, executors, database, mistakes, .. } = inner;
+        let around: Arc<[Box<dyn Around>]> = around.into();
+        for Route { method, pattern, endpoint } in routes {
+            let pattern = if pattern == "/" { prefix.to_owned() } else { format!("{prefix}{pattern}") };
+            let wrapped = Surrounded { around: Arc::clone(&around), endpoint };
+            self.routes.push(Route { method, pattern, endpoint: Box::new(wrapped) });
+        }
+        self.mistakes.extend(mistakes);
+        self.mistakes.extend(self.states.merge(states).into_iter().map(|name| format!("two states of type {name}")));
+        if !layers.is_empty() {
+            self.mistakes.push(format!("the application nested at {prefix} has layers: add them to the one around it"));
+        }
+        let with_executors = executors.into_iter().fold(self, |app, (name, threads)| app.executor(&name, threads));
+        match database {
+            Some(database) => with_executors.database(database),
+            None => with_executors,
+        }
+    }
+
+    /// Gives the application a value that handlers take as [`crate::State`]: one of each type.
+    pub fn state<T: Any + Send + Sync>(mut self, state: T) -> App {
+        if !self.states.insert(state) {
+            self.mistakes.push(format!("two states of type {}", std::any::type_name::<T>()));
+        }
+        self
+    }
+
+    /// Gives the application a database, which handlers take as [`crate::Db`] or [`Database`].
+    pub fn database(mut self, database: Database) -> App {
+        if self.database.replace(database).is_some() {
+            self.mistakes.push("two databases".to_owned());
+        }
+        self
+    }
+
+    /// Gives the application threads for work that blocks ([`crate::blocking()`]), under this name.
+    pub fn executor(mut self, name: &str, threads: Threads) -> App {
+        if self.executors.iter().any(|(known, _)| known == name) {
+            self.mistakes.push(format!("two executors \"{name}\""));
+        }
+        self.executors.push((name.to_owned(), threads));
+        self
+    }
+
+    /// Puts a function around all handlers, inside those that were put there before. It sees requests to unknown paths, too.
+    pub fn around(mut self, around: impl Around) -> App {
+        self.around.push(Box::new(around));
+        self
+    }
+
+    /// Adds a layer: see [`Layer`].
+    pub fn layer(mut self, layer: impl Layer) -> App {
+        self.layers.push(Box::new(layer));
+        self
+    }
+
+    /// Sets how errors look to clients that show pages. Of an internal error the page gets no cause.
+    pub fn error_page(mut self, page: impl Fn(&Error) -> String + Send + Sync + 'static) -> App {
+        self.error_page = Some(Box::new(page));
+        self
+    }
+
+    /// Sets how many event loops there are: as many as cores, unless said.
+    pub fn threads(mut self, threads: usize) -> App {
+        self.settings.threads = threads;
+        self
+    }
+
+    /// Sets what a client may take at most.
+    pub fn limits(mut self, limits: Limits) -> App {
+        self.settings.http.limits = limits;
+        self
+    }
+
+    /// Sets how long a request's body may be, in bytes: longer is 413.
+    pub fn body_bytes_max(mut self, bytes: usize) -> App {
+        self.settings.http.limits.body_bytes_max = bytes;
+        self
+    }
+
+    /// Sets how long a client may take to ask.
+    pub fn deadlines(mut self, deadlines: Deadlines) -> App {
+        self.settings.http.deadlines = deadlines;
+        self
+    }
+
+    /// Sets all that can be set about its HTTP server: limits, deadlines, the access log.
+    pub fn http(mut self, settings: http::Settings) -> App {
+        self.settings.http = settings;
+        self
+    }
+
+    /// Sets how long requests may take to end once the application is told to: 10 s, unless said.
+    pub fn drain_max(mut self, limit: Duration) -> App {
+        self.settings.drain_max = limit;
+        self
+    }
+
+    /// Has it listen on another address beside the one that it is started with.
+    pub fn listen(mut self, address: &str) -> App {
+        self.addresses.push(address.to_owned());
+        self
+    }
+
+    /// Serves on this address (`127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`; port 0 is any free one) until the process is sent
+    /// SIGTERM or SIGINT (Ctrl-C). Then it takes no more connections, lets requests end until [`App::drain_max`], and returns. A
+    /// second signal ends it at once.
+    pub fn serve(self, address: &str) -> Result<(), StartError> {
+        crate::running::serve(self, address)
+    }
+
+    /// The same without waiting: gives the handle of what runs.
+    pub fn start(self, address: &str) -> Result<Running, StartError> {
+        crate::running::start(self, address)
+    }
+
+    /// Makes it what serves, or says all that is wrong with it.
+    pub(crate) fn build(self) -> Result<(Built, AppSettings), StartError> {
+        let App { routes, states, layers, around, executors, database, error_page, mut mistakes, settings, .. } = self;
+        let mut router = Router::new();
+        for (number, route) in routes.iter().enumerate() {
+            if let Err(error) = router.route(route.method, &route.pattern, number) {
+                mistakes.push(error.to_string());
+            }
+        }
+        let pools = Pools::start(executors).unwrap_or_else(|error| {
+            mistakes.push(format!("an executor does not start: {error}"));
+            Pools::default()
+        });
+        let built = Built { router, routes, states, layers, around, database, pools, error_page };
+        for route in &built.routes {
+            let mut needs = Needs { built: &built, route, missing: Vec::new() };
+            route.endpoint.needs(&mut needs);
+            let name = format!("{} {}", route.method.name(), route.pattern);
+            mistakes.extend(needs.missing.into_iter().map(|missing| format!("route \"{name}\": {missing}")));
+        }
+        if mistakes.is_empty() { Ok((built, settings)) } else { Err(StartError::Application(mistakes)) }
+    }
+}

@@ -1,0 +1,198 @@
+//! From an application's parts to what serves: all that it lacks is found here, before the first request.
+
+use crate::blocking::Pools;
+use crate::database::Database;
+use crate::error::{Error, ErrorPage};
+use crate::exchange::Exchange;
+use crate::handler::Endpoint;
+use crate::layer::{Head, Layer};
+use crate::middleware::{Around, Next};
+use crate::request::Request;
+use crate::respond::HTML;
+use crate::response::{Content, Response};
+use http::Router;
+use std::any::{Any, TypeId};
+use std::borrow::Cow;
+use std::fmt;
+
+/// The application at work, shared by all loops.
+pub(crate) struct Built {
+    pub(crate) router: Router<usize>,
+    pub(crate) routes: Vec<Route>,
+    pub(crate) states: States,
+    pub(crate) layers: Vec<Box<dyn Layer>>,
+    pub(crate) around: Vec<Box<dyn Around>>,
+    pub(crate) database: Option<Database>,
+    pub(crate) pools: Pools,
+    pub(crate) error_page: Option<ErrorPage>,
+}
+
+/// A route of the application.
+pub(crate) struct Route {
+    pub(crate) method: http::Method,
+    pub(crate) pattern: String,
+    pub(crate) endpoint: Box<dyn Endpoint>,
+}
+
+/// The application's states, one of each type. So few that the place of one is found by looking through all.
+#[derive(Default)]
+pub(crate) struct States(Vec<StateOf>);
+
+struct StateOf {
+    id: TypeId,
+    name: &'static str,
+    state: Box<dyn Any + Send + Sync>,
+}
+
+impl States {
+    /// Puts a state in; `false` where there is one of its type.
+    pub(crate) fn insert<T: Any + Send + Sync>(&mut self, state: T) -> bool {
+        let is_new = self.get::<T>().is_none();
+        if is_new {
+            let (id, name) = (TypeId::of::<T>(), std::any::type_name::<T>());
+            self.0.push(StateOf { id, name, state: Box::new(state) });
+        }
+        is_new
+    }
+
+    #[inline]
+    pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
+        let id = TypeId::of::<T>();
+        self.0.iter().find(|known| known.id == id).and_then(|known| known.state.downcast_ref())
+    }
+
+    /// Takes in others; gives the types of which there is one already.
+    pub(crate) fn merge(&mut self, others: States) -> Vec<&'static str> {
+        let is_here = |other: &StateOf| self.0.iter().any(|known| known.id == other.id);
+        let (twice, new): (Vec<StateOf>, Vec<StateOf>) = others.0.into_iter().partition(is_here);
+        self.0.extend(new);
+        twice.into_iter().map(|other| other.name).collect()
+    }
+}
+
+impl Built {
+    /// Runs the functions around an endpoint, and the endpoint.
+    #[inline]
+    pub(crate) fn run(&self, endpoint: &dyn Endpoint, request: &Request<'_>) -> Response {
+        for layer in &self.layers {
+            if let Some(response) = layer.before(request) {
+                return response;
+            }
+        }
+        Next::new(&self.around, endpoint).run(request)
+    }
+
+    /// Renders an error and has the layers see the reply: the last thing before it is written.
+    #[inline]
+    pub(crate) fn behind(
+        &self,
+        exchange: &mut Exchange,
+        response: &mut Response,
+        head: &mut Head<'_>,
+        wants_html: impl FnOnce() -> bool,
+    ) {
+        if let Content::Error(error) = &response.body {
+            let (content_type, body) = self.render(error, wants_html());
+            (response.content_type, response.body) = (Cow::Borrowed(content_type), Content::Owned(body));
+        }
+        for layer in self.layers.iter().rev() {
+            layer.behind(exchange, response, head);
+        }
+    }
+
+    #[cold]
+    fn render(&self, error: &Error, wants_html: bool) -> (&'static str, Vec<u8>) {
+        if let Some(cause) = error.cause() {
+            tracing::error!(status = error.status().0, cause, "a request failed");
+        }
+        match (&self.error_page, wants_html) {
+            (_, false) => ("application/problem+json", error.problem()),
+            (Some(page), true) => (HTML, page(error).into_bytes()),
+            (None, true) => (HTML, error.page().into_bytes()),
+        }
+    }
+}
+
+/// What a route's handler needs of its application: asked once, at the start.
+pub struct Needs<'b> {
+    pub(crate) built: &'b Built,
+    pub(crate) route: &'b Route,
+    pub(crate) missing: Vec<String>,
+}
+
+impl Needs<'_> {
+    /// A state of this type.
+    pub fn state<T: Any + Send + Sync>(&mut self) {
+        if self.built.states.get::<T>().is_none() {
+            let name = std::any::type_name::<T>();
+            self.missing.push(format!("a state of type {name} is missing: give one by App::state"));
+        }
+    }
+
+    /// A database.
+    pub fn database(&mut self) {
+        if self.built.database.is_none() {
+            self.missing.push("a database is missing: give one by App::database".to_owned());
+        }
+    }
+
+    /// A layer of this kind, which whoever asks knows to be there or not.
+    pub fn that(&mut self, is_there: bool, otherwise: &str) {
+        if !is_there {
+            self.missing.push(otherwise.to_owned());
+        }
+    }
+
+    /// So many parameters of the path.
+    pub fn path_parameters(&mut self, count: usize) {
+        let has = self.route.pattern.replace("{{", "").matches('{').count();
+        if has != count {
+            self.missing.push(format!("its handler takes {count} path parameters, the path has {has}"));
+        }
+    }
+
+    /// An executor of this name.
+    pub fn executor(&mut self, name: &str) {
+        if !self.built.pools.has(name) {
+            self.missing.push(format!("an executor \"{name}\" is missing: give one by App::executor"));
+        }
+    }
+}
+
+/// Why an application does not start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// What is wrong with the application: all that was found.
+    Application(Vec<String>),
+    /// An address cannot be listened on.
+    Listen {
+        /// The address as given.
+        address: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The system gives no threads or descriptors.
+    System(std::io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Application(mistakes) => {
+                write!(f, "the application does not start:")?;
+                mistakes.iter().try_for_each(|mistake| write!(f, "\n  {mistake}"))
+            }
+            StartError::Listen { address, source } => write!(f, "cannot listen on {address}: {source}"),
+            StartError::System(error) => write!(f, "the application does not start: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<std::io::Error> for StartError {
+    fn from(error: std::io::Error) -> StartError {
+        StartError::System(error)
+    }
+}

@@ -1,0 +1,68 @@
+//! Removes documents whose time has come ([`docs::expire`]), a few at a time. Its thread is there only where a collection expires, and
+//! ends by itself when the database is closed.
+
+use super::Inner;
+use docs::CollectionId;
+use docs::expire::Sweep;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Between two looks at what has come due.
+const SWEEP: Duration = Duration::from_secs(1);
+/// Documents that are looked at in one go, and the rest after it: 10,000 a second at most, so that writes keep the disk.
+const GO_DOCUMENTS: usize = 200;
+const REST: Duration = Duration::from_millis(20);
+/// After a failure of the store, such as a full disk.
+const AFTER_FAILURE: Duration = Duration::from_secs(10);
+
+/// Starts the thread, if there is something for it to do.
+pub(crate) fn start(inner: &Arc<Inner>) -> std::io::Result<()> {
+    let collections = inner.docs.expiring();
+    if collections.is_empty() {
+        return Ok(());
+    }
+    // Held weakly between two goes, so that the database closes when nobody else has it.
+    let inner = Arc::downgrade(inner);
+    std::thread::Builder::new().name("expiry".to_owned()).spawn(move || run(&inner, &collections)).map(drop)
+}
+
+fn run(inner: &Weak<Inner>, collections: &[CollectionId]) {
+    let mut pause = SWEEP;
+    loop {
+        std::thread::sleep(pause);
+        pause = SWEEP;
+        for collection in collections {
+            match sweep(inner, *collection) {
+                Swept::All => {}
+                Swept::Failed => pause = AFTER_FAILURE,
+                Swept::Closed => return,
+            }
+        }
+    }
+}
+
+enum Swept {
+    All,
+    Failed,
+    Closed,
+}
+
+/// Removes what has come due in one collection.
+fn sweep(inner: &Weak<Inner>, collection: CollectionId) -> Swept {
+    let mut sweep: Option<Sweep> = None;
+    loop {
+        let Some(inner) = inner.upgrade() else { return Swept::Closed };
+        let swept = inner.docs.expire(sweep.get_or_insert_with(|| inner.docs.sweep(collection)), GO_DOCUMENTS);
+        match swept {
+            Ok(swept) if swept.has_more => {}
+            Ok(_) => return Swept::All,
+            Err(error) => {
+                let name = &inner.docs.collection_at(collection).info.name;
+                tracing::error!(collection = name, %error, "documents whose time has come cannot be removed");
+                return Swept::Failed;
+            }
+        }
+        drop(inner);
+        std::thread::sleep(REST);
+    }
+}

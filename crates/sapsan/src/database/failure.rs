@@ -1,0 +1,156 @@
+//! Why the database did not do something, by what the caller can do.
+
+use crate::error::Error;
+use docs::config::Mistakes;
+use docs::sql::{QueryError, SqlError};
+use docs::{ReadError, WriteError};
+use http::Status;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why a database cannot be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The configuration file cannot be read.
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The configuration has mistakes.
+    Config(Mistakes),
+    /// The folder does not fit the configuration, or cannot be read.
+    Folder(docs::OpenError),
+    /// The system gives no thread.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::File { file, source } => write!(f, "cannot read {}: {source}", file.display()),
+            OpenError::Config(mistakes) => mistakes.fmt(f),
+            OpenError::Folder(error) => error.fmt(f),
+            OpenError::Thread(error) => write!(f, "cannot start a thread of the database: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<docs::OpenError> for OpenError {
+    fn from(error: docs::OpenError) -> OpenError {
+        OpenError::Folder(error)
+    }
+}
+
+/// Why a read or a transaction failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DatabaseError {
+    /// The program names what the database does not have, or asks in a wrong way: a collection, a statement, a parameter.
+    Usage(String),
+    /// A document or row is not what its type wants.
+    Type(serde_json::Error),
+    /// A write was refused, or a transaction failed: see [`WriteError`] for what can be done.
+    Write(WriteError),
+    /// A query could not be computed.
+    Query(QueryError),
+    /// Stored data could not be read.
+    Read(ReadError),
+    /// All readers are in use.
+    Busy,
+}
+
+impl DatabaseError {
+    /// A transaction refuses itself: something that it read forbids it. 409 where it becomes a reply.
+    pub fn conflict(what: impl Into<String>) -> DatabaseError {
+        DatabaseError::Write(WriteError::Conflict { what: what.into() })
+    }
+
+    /// Whether the same may be tried again: nothing was changed.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, DatabaseError::Busy | DatabaseError::Write(WriteError::Busy))
+    }
+}
+
+impl fmt::Display for DatabaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DatabaseError::Usage(what) => f.write_str(what),
+            DatabaseError::Type(error) => write!(f, "a document is not of the type asked for: {error}"),
+            DatabaseError::Write(error) => error.fmt(f),
+            DatabaseError::Query(error) => error.fmt(f),
+            DatabaseError::Read(error) => error.fmt(f),
+            DatabaseError::Busy => f.write_str("all readers of the database are in use"),
+        }
+    }
+}
+
+impl std::error::Error for DatabaseError {}
+
+impl From<WriteError> for DatabaseError {
+    fn from(error: WriteError) -> DatabaseError {
+        DatabaseError::Write(error)
+    }
+}
+
+impl From<QueryError> for DatabaseError {
+    fn from(error: QueryError) -> DatabaseError {
+        DatabaseError::Query(error)
+    }
+}
+
+impl From<SqlError> for DatabaseError {
+    fn from(error: SqlError) -> DatabaseError {
+        DatabaseError::Usage(format!("a statement: {error}"))
+    }
+}
+
+impl From<ReadError> for DatabaseError {
+    fn from(error: ReadError) -> DatabaseError {
+        DatabaseError::Read(error)
+    }
+}
+
+impl From<store::Error> for DatabaseError {
+    fn from(error: store::Error) -> DatabaseError {
+        match error {
+            store::Error::Busy => DatabaseError::Busy,
+            error => DatabaseError::Read(ReadError::Store(error)),
+        }
+    }
+}
+
+impl From<serde_json::Error> for DatabaseError {
+    fn from(error: serde_json::Error) -> DatabaseError {
+        DatabaseError::Type(error)
+    }
+}
+
+/// What a client is told: what it can mend; all else is internal.
+impl From<DatabaseError> for Error {
+    fn from(error: DatabaseError) -> Error {
+        match error {
+            DatabaseError::Write(error) => of_write(error),
+            DatabaseError::Query(QueryError::Limit { .. } | QueryError::Deadline) => Error::busy("").with_cause(error),
+            DatabaseError::Busy => Error::busy("too many requests read the database"),
+            error => Error::internal(error),
+        }
+    }
+}
+
+fn of_write(error: WriteError) -> Error {
+    match error {
+        WriteError::NotFound => Error::not_found(),
+        WriteError::PreconditionFailed => Error::new(Status(412), error.to_string()),
+        WriteError::Invalid { why, pointer } if pointer.is_empty() => Error::new(Status(422), why),
+        WriteError::Invalid { why, pointer } => Error::new(Status(422), format!("{pointer}: {why}")),
+        WriteError::Conflict { what } => Error::conflict(what),
+        WriteError::TooLarge { .. } => Error::new(Status(413), error.to_string()),
+        WriteError::Busy => Error::busy("too many writes wait"),
+        error => Error::internal(error),
+    }
+}

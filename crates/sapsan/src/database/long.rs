@@ -1,0 +1,69 @@
+//! Transactions that turned out, while a loop prepared them, to be too long for it: the check of a large document by its schema, a large
+//! stored document. They are run one after the other, on a thread that is there while there are any.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Transactions that may wait. More are dropped, which answers their requests 500.
+const WAITING_MAX: usize = 1_000;
+
+type Job = Box<dyn FnOnce(&docs::Database) + Send>;
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Line {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Job>,
+    /// A thread is at it.
+    is_served: bool,
+}
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a job. May be called on a thread of the store; does not wait.
+    pub(crate) fn push(self: &Arc<Line>, docs: &docs::Database, job: Job) {
+        let mut waiting = self.lock();
+        if waiting.jobs.len() >= WAITING_MAX {
+            drop(waiting);
+            tracing::warn!("a long transaction is dropped: {WAITING_MAX} wait");
+            return drop(job);
+        }
+        waiting.jobs.push_back(job);
+        if std::mem::replace(&mut waiting.is_served, true) {
+            return;
+        }
+        drop(waiting);
+        let (line, docs) = (Arc::clone(self), docs.clone());
+        let served = std::thread::Builder::new().name("long-writes".to_owned()).spawn(move || line.serve(&docs));
+        if let Err(error) = served {
+            tracing::error!(%error, "there is no thread for long transactions");
+            let mut waiting = self.lock();
+            waiting.is_served = false;
+            let dropped = std::mem::take(&mut waiting.jobs);
+            drop(waiting);
+            drop(dropped);
+        }
+    }
+
+    fn serve(&self, docs: &docs::Database) {
+        executor::give_way();
+        while let Some(job) = self.next() {
+            // A panic of the closure is that of its request: dropping its responder has answered it.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(docs)));
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut waiting = self.lock();
+        let next = waiting.jobs.pop_front();
+        waiting.is_served = next.is_some();
+        next
+    }
+}

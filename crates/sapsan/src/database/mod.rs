@@ -1,0 +1,188 @@
+//! The embedded database in an application: reads on the event loop, transactions that are answered once they are durable, and the same
+//! for threads that may wait.
+//!
+//! | who | reads | writes |
+//! |---|---|---|
+//! | a handler on a loop: [`Db`] | at once, within [`LOOP_ROWS_MAX`] rows | [`Db::write`]: a late reply |
+//! | a thread that may wait: [`Database`] | at once | [`Database::write`]: waits until it is durable |
+//!
+//! Both read through a [`Snapshot`], and write through a [`Transaction`]. Documents and rows come as types that serde knows, or as JSON
+//! text.
+
+mod expiry;
+mod failure;
+mod long;
+mod on_loop;
+mod parameters;
+mod reading;
+mod transaction;
+
+pub use failure::{DatabaseError, OpenError};
+pub(crate) use on_loop::LoopDatabase;
+pub use on_loop::{Db, LOOP_ROWS_MAX};
+pub use parameters::{DbValue, Parameters};
+use reading::Reading;
+pub use reading::{Document, Snapshot};
+pub use transaction::Transaction;
+
+use crate::build::Needs;
+use crate::error::Error;
+use crate::extract::Extract;
+use crate::request::Request;
+use docs::config::{Config, Mistakes};
+use docs::sql::Statements;
+use long::Line;
+use serde::de::DeserializeOwned;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of prepared statements that are kept.
+const STATEMENT_BYTES_MAX: usize = 8 << 20;
+/// What threads that may wait may have a query look at.
+const ROWS_MAX: u64 = 10_000_000;
+
+/// An open database. Cheap to clone; its methods wait, so on an event loop take [`Db`].
+#[derive(Clone)]
+pub struct Database {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// May be dropped on any thread, those of the store included: nothing here waits for a thread.
+pub(crate) struct Inner {
+    pub(crate) docs: docs::Database,
+    pub(crate) statements: Statements,
+    /// Readers of threads that wait: as many as have been in use at the same moment.
+    idle: Mutex<Vec<Reading>>,
+    /// For each view the statement that finds one of its rows by the values that it is grouped by; none where no values tell rows apart.
+    view_rows: Vec<(String, Option<String>)>,
+    /// Transactions that are no work for a loop.
+    long: Arc<Line>,
+}
+
+impl Database {
+    /// Opens or creates a database in a folder, as a configuration says: `[collections.NAME]` and `[views.NAME]` of a service's file.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let folder = folder.path();
+    /// let database = sapsan::Database::open(folder, r#"
+    ///     [collections.users]
+    ///     key = { field = "login", type = "string" }
+    /// "#)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open(folder: impl AsRef<Path>, config: &str) -> Result<Database, OpenError> {
+        let config = Config::parse("the database's configuration".as_ref(), config).map_err(OpenError::Config)?;
+        Database::open_with(folder, &config, store::Options::default())
+    }
+
+    /// The same of a configuration file.
+    pub fn open_file(folder: impl AsRef<Path>, file: impl AsRef<Path>) -> Result<Database, OpenError> {
+        let file = file.as_ref();
+        let text = std::fs::read_to_string(file).map_err(|source| OpenError::File { file: file.to_owned(), source })?;
+        let config = Config::parse(file, &text).map_err(OpenError::Config)?;
+        Database::open_with(folder, &config, store::Options::default())
+    }
+
+    /// The same with all that can be set.
+    pub fn open_with(
+        folder: impl AsRef<Path>,
+        config: &Config,
+        options: store::Options,
+    ) -> Result<Database, OpenError> {
+        let (docs, recovery) = docs::Database::open(config, folder.as_ref(), options)?;
+        tracing::info!(batches = recovery.batches, torn = recovery.torn_bytes, elapsed = ?recovery.elapsed, "the database is open");
+        let statements = Statements::new(STATEMENT_BYTES_MAX);
+        let view_rows = docs.catalog().views.iter().map(|view| (view.name.clone(), reading::row_of(view))).collect();
+        let inner = Arc::new(Inner { docs, statements, idle: Mutex::default(), view_rows, long: Arc::default() });
+        expiry::start(&inner).map_err(OpenError::Thread)?;
+        Ok(Database { inner })
+    }
+
+    /// What it is made of: for imports, verification and statistics.
+    pub fn docs(&self) -> &docs::Database {
+        &self.inner.docs
+    }
+
+    /// Reads several things of one moment.
+    pub fn read<T, E: From<DatabaseError>>(&self, read: impl FnOnce(&Snapshot<'_>) -> Result<T, E>) -> Result<T, E> {
+        let reading = match self.idle().pop() {
+            Some(reading) => reading,
+            None => Reading::new(&self.inner.docs).map_err(DatabaseError::from)?,
+        };
+        let outcome = reading.read(self, ROWS_MAX, read);
+        self.idle().push(reading);
+        outcome
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Reading>> {
+        self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A document by its key.
+    pub fn get<T: DeserializeOwned>(&self, collection: &str, key: impl DbValue) -> Result<Option<T>, DatabaseError> {
+        self.read(|now| now.get(collection, key))
+    }
+
+    /// The rows of a query.
+    pub fn query<T: DeserializeOwned>(&self, sql: &str, parameters: impl Parameters) -> Result<Vec<T>, DatabaseError> {
+        self.read(|now| now.query(sql, parameters))
+    }
+
+    /// The first row of a query.
+    pub fn row<T: DeserializeOwned>(&self, sql: &str, parameters: impl Parameters) -> Result<Option<T>, DatabaseError> {
+        self.read(|now| now.row(sql, parameters))
+    }
+
+    /// Runs a transaction and waits until it is durable. The closure may be called again, where others have changed what it read; it
+    /// depends on nothing but that, and is short. Where it gives an error nothing is changed.
+    ///
+    /// ```
+    /// # use sapsan::{Database, DatabaseError};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Account { id: u32, amount: i64 }
+    /// fn deposit(database: &Database, id: u32, amount: i64) -> Result<i64, DatabaseError> {
+    ///     database.write(|tx| {
+    ///         let mut account: Account = tx.get("accounts", id)?.unwrap_or(Account { id, amount: 0 });
+    ///         account.amount += amount;
+    ///         tx.put("accounts", id, &account)?;
+    ///         Ok(account.amount)
+    ///     })
+    /// }
+    /// ```
+    pub fn write<T, E>(&self, mut run: impl FnMut(&mut Transaction<'_>) -> Result<T, E> + Send) -> Result<T, E>
+    where
+        T: Send,
+        E: From<DatabaseError> + Send,
+    {
+        let outcome = self.inner.docs.transact(&mut |tx| transaction::run(self, tx, &mut run));
+        outcome.map_err(transaction::Ended::into_inner)
+    }
+}
+
+/// The application's database, for handlers that run on an executor.
+impl Extract for Database {
+    type Item<'r> = Database;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Database, Error> {
+        request.built.database.clone().ok_or_else(missing)
+    }
+
+    fn needs(needs: &mut Needs<'_>) {
+        needs.database();
+    }
+}
+
+/// Not met: the start looks for it.
+#[cold]
+fn missing() -> Error {
+    Error::internal("the application has no database")
+}
+
+impl From<Mistakes> for OpenError {
+    fn from(mistakes: Mistakes) -> OpenError {
+        OpenError::Config(mistakes)
+    }
+}

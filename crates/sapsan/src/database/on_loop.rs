@@ -1,0 +1,209 @@
+//! The database on an event loop.
+
+use super::failure::DatabaseError;
+use super::parameters::{DbValue, Parameters};
+use super::reading::{Reading, Snapshot};
+use super::transaction::{self, Ended, Transaction};
+use super::{Database, missing};
+use crate::build::Needs;
+use crate::error::Error;
+use crate::exchange::Exchange;
+use crate::extract::Extract;
+use crate::late::{Later, Responder};
+use crate::request::Request;
+use crate::respond::Respond;
+use docs::{Elsewhere, Run, RunDone};
+use reactor::Loop;
+use serde::de::DeserializeOwned;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Rows that a query on an event loop may look at: all connections of the loop wait meanwhile, some milliseconds at most.
+pub const LOOP_ROWS_MAX: u64 = 20_000;
+/// Transactions that a loop keeps while the database lets no write in, for some milliseconds.
+const HELD_MAX: usize = 10_000;
+/// How soon it tries again.
+const TRY_AGAIN: Duration = Duration::from_millis(5);
+
+/// What one loop has of the database.
+pub(crate) struct LoopDatabase {
+    database: Database,
+    reading: Reading,
+    /// Where transactions go that are no work for a loop.
+    elsewhere: Elsewhere,
+    held: RefCell<VecDeque<Held>>,
+}
+
+/// A transaction that was not let in; called again it gives itself back, or is on its way.
+struct Held(Box<dyn FnOnce(&LoopDatabase) -> Option<Held>>);
+
+impl LoopDatabase {
+    /// Panics where the store has no reader left: it has more than any machine has cores.
+    pub(crate) fn new(database: &Database) -> LoopDatabase {
+        let reading = Reading::new(&database.inner.docs).expect("the store has more readers than there are loops");
+        let (line, docs) = (Arc::clone(&database.inner.long), database.inner.docs.clone());
+        let elsewhere: Elsewhere = Arc::new(move |job| line.push(&docs, job));
+        LoopDatabase { database: database.clone(), reading, elsewhere, held: RefCell::default() }
+    }
+
+    /// Submits a transaction. Where none is let in it waits, and all that come behind it.
+    fn submit<T, E>(&self, run: Run<T, Ended<E>>, done: RunDone<T, Ended<E>>)
+    where
+        T: Send + 'static,
+        E: From<DatabaseError> + Send + 'static,
+    {
+        if self.held.borrow().is_empty() {
+            if let Some(held) = self.try_submit(run, done) {
+                self.held.borrow_mut().push_back(held);
+            }
+        } else if self.held.borrow().len() < HELD_MAX {
+            self.held.borrow_mut().push_back(Held(Box::new(move |database| database.try_submit(run, done))));
+        } else {
+            done(Err(Ended::from(docs::WriteError::Busy)));
+        }
+    }
+
+    fn try_submit<T, E>(&self, run: Run<T, Ended<E>>, done: RunDone<T, Ended<E>>) -> Option<Held>
+    where
+        T: Send + 'static,
+        E: From<DatabaseError> + Send + 'static,
+    {
+        let docs = &self.database.inner.docs;
+        match docs.try_transact(&self.reading.session, run, done, &self.elsewhere) {
+            Ok(()) => None,
+            Err((run, done)) => Some(Held(Box::new(move |database| database.try_submit(run, done)))),
+        }
+    }
+
+    /// Tries again what was not let in.
+    #[inline]
+    pub(crate) fn tick_ended(&self, lp: &Loop) {
+        if !self.held.borrow().is_empty() {
+            self.try_again(lp);
+        }
+    }
+
+    #[cold]
+    fn try_again(&self, lp: &Loop) {
+        while let Some(held) = self.pop() {
+            if let Some(held) = (held.0)(self) {
+                self.held.borrow_mut().push_front(held);
+                // The loop's turn then ends with this again.
+                return lp.after(TRY_AGAIN, Box::new(|_| {}));
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<Held> {
+        self.held.borrow_mut().pop_front()
+    }
+}
+
+/// The application's database, for a handler on an event loop.
+///
+/// Reads happen at once, without a lock. A transaction is answered late, when it is durable: many of them share one sync of the disk.
+#[derive(Clone, Copy)]
+pub struct Db<'r> {
+    on: &'r LoopDatabase,
+}
+
+impl Extract for Db<'_> {
+    type Item<'r> = Db<'r>;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Db<'r>, Error> {
+        request.local.database.as_ref().map(|on| Db { on }).ok_or_else(missing)
+    }
+
+    fn needs(needs: &mut Needs<'_>) {
+        needs.database();
+    }
+}
+
+impl Db<'_> {
+    /// Reads several things of one moment. Must not wait; a query may look at [`LOOP_ROWS_MAX`] rows: more is work for
+    /// [`crate::blocking()`].
+    pub fn read<T, E: From<DatabaseError>>(&self, read: impl FnOnce(&Snapshot<'_>) -> Result<T, E>) -> Result<T, E> {
+        self.on.reading.read(&self.on.database, LOOP_ROWS_MAX, read)
+    }
+
+    /// A document by its key.
+    pub fn get<T: DeserializeOwned>(&self, collection: &str, key: impl DbValue) -> Result<Option<T>, DatabaseError> {
+        self.read(|now| now.get(collection, key))
+    }
+
+    /// The rows of a query.
+    pub fn query<T: DeserializeOwned>(&self, sql: &str, parameters: impl Parameters) -> Result<Vec<T>, DatabaseError> {
+        self.read(|now| now.query(sql, parameters))
+    }
+
+    /// The first row of a query.
+    pub fn row<T: DeserializeOwned>(&self, sql: &str, parameters: impl Parameters) -> Result<Option<T>, DatabaseError> {
+        self.read(|now| now.row(sql, parameters))
+    }
+
+    /// The row of a declared view: see [`Snapshot::view_row`].
+    pub fn view_row<T: DeserializeOwned>(
+        &self,
+        view: &str,
+        group: impl Parameters,
+    ) -> Result<Option<T>, DatabaseError> {
+        self.read(|now| now.view_row(view, group))
+    }
+
+    /// The database for threads that may wait.
+    pub fn database(&self) -> &Database {
+        &self.on.database
+    }
+
+    /// Runs a transaction and replies with what it gives, once it is durable. The closure runs here, and again on another thread where
+    /// others have changed meanwhile what it read; it depends on nothing but that, and is short. Where it gives an error nothing is changed.
+    pub fn write<T, E>(&self, run: impl FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static) -> Later
+    where
+        T: Respond + Send + 'static,
+        E: From<DatabaseError> + Into<Error> + Send + 'static,
+    {
+        self.write_then(run, |outcome| outcome)
+    }
+
+    /// The same where `reply` makes the reply of what the transaction gave, on a thread of the store: it must not wait.
+    pub fn write_then<T, E, R>(
+        &self,
+        run: impl FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static,
+        reply: impl FnOnce(Result<T, E>) -> R + Send + 'static,
+    ) -> Later
+    where
+        T: Send + 'static,
+        E: From<DatabaseError> + Send + 'static,
+        R: Respond,
+    {
+        self.write_with(run, |outcome, _| reply(outcome))
+    }
+
+    /// The same where `reply` may change what belongs to the request: its session, say.
+    pub fn write_with<T, E, R>(
+        &self,
+        mut run: impl FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static,
+        reply: impl FnOnce(Result<T, E>, &mut Exchange) -> R + Send + 'static,
+    ) -> Later
+    where
+        T: Send + 'static,
+        E: From<DatabaseError> + Send + 'static,
+        R: Respond,
+    {
+        let database = self.on.database.clone();
+        let answer = move |outcome: Result<T, E>, mut responder: Responder| {
+            let reply = reply(outcome, responder.exchange());
+            responder.send(reply);
+        };
+        Later::on_loop(true, move |responder, local| match local.and_then(|local| local.database.as_ref()) {
+            Some(on) => {
+                let run: Run<T, Ended<E>> = Box::new(move |tx| transaction::run(&database, tx, &mut run));
+                on.submit(run, Box::new(move |outcome| answer(outcome.map_err(Ended::into_inner), responder)));
+            }
+            // Begun from a thread that may wait.
+            None => answer(database.write(run), responder),
+        })
+    }
+}

@@ -1,0 +1,244 @@
+//! Transactions by Rust calls.
+
+use super::Database;
+use super::failure::DatabaseError;
+use super::parameters::{DbValue, Parameters};
+use super::reading::{Wanted, budget, collection_of, query_of, run_query, view_row};
+use docs::sql::Scratch;
+use docs::{Applied, CollectionId, Op, Precondition, Write, WriteError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Rows that a query inside a transaction may look at: a second run of it holds up everybody's commits.
+const ROWS_MAX: u64 = 20_000;
+
+/// The inside of a transaction: reads see its own writes, and are looked at again when it is committed.
+pub struct Transaction<'t> {
+    database: &'t Database,
+    inner: &'t mut dyn Inside,
+}
+
+/// A transaction of the layer below, whatever its lifetimes.
+trait Inside {
+    /// The document's JSON text, and its change number.
+    fn text(&mut self, collection: CollectionId, key: &dyn DbValue) -> Result<Option<(Vec<u8>, u64)>, DatabaseError>;
+    fn write(&mut self, write: &Write) -> Result<Applied, WriteError>;
+    fn with_view(&mut self, look: &mut dyn FnMut(&dyn docs::engine::View));
+}
+
+impl Inside for docs::Transaction<'_, '_> {
+    fn text(&mut self, collection: CollectionId, key: &dyn DbValue) -> Result<Option<(Vec<u8>, u64)>, DatabaseError> {
+        let kind = self.database().collection_at(collection).info.key.kind;
+        let Some(key) = kind.of_scalar(key.scalar()) else { return Ok(None) };
+        match self.get(collection, &key)? {
+            Some(stored) => Ok(Some((stored.text()?.to_vec(), stored.change_number()?))),
+            None => Ok(None),
+        }
+    }
+
+    fn write(&mut self, write: &Write) -> Result<Applied, WriteError> {
+        docs::Transaction::write(self, write)
+    }
+
+    fn with_view(&mut self, look: &mut dyn FnMut(&dyn docs::engine::View)) {
+        look(&self.view());
+    }
+}
+
+/// An error of a transaction's closure, which the layer below makes of its own errors.
+pub(crate) struct Ended<E>(E);
+
+impl<E> Ended<E> {
+    pub(crate) fn into_inner(self) -> E {
+        self.0
+    }
+}
+
+impl<E: From<DatabaseError>> From<WriteError> for Ended<E> {
+    fn from(error: WriteError) -> Self {
+        Ended(DatabaseError::Write(error).into())
+    }
+}
+
+/// Calls a closure inside a transaction of the layer below.
+pub(crate) fn run<T, E>(
+    database: &Database,
+    inner: &mut docs::Transaction<'_, '_>,
+    run: &mut dyn FnMut(&mut Transaction<'_>) -> Result<T, E>,
+) -> Result<T, Ended<E>> {
+    run(&mut Transaction { database, inner }).map_err(Ended)
+}
+
+impl Transaction<'_> {
+    /// A document by its key.
+    pub fn get<T: DeserializeOwned>(
+        &mut self,
+        collection: &str,
+        key: impl DbValue,
+    ) -> Result<Option<T>, DatabaseError> {
+        Ok(self.get_numbered(collection, key)?.map(|(document, _)| document))
+    }
+
+    /// The same with the number of its last change: 0 where this transaction has written it.
+    pub fn get_numbered<T: DeserializeOwned>(
+        &mut self,
+        collection: &str,
+        key: impl DbValue,
+    ) -> Result<Option<(T, u64)>, DatabaseError> {
+        let collection = collection_of(self.database, collection)?;
+        match self.inner.text(collection, &key)? {
+            Some((text, number)) => Ok(Some((serde_json::from_slice(&text)?, number))),
+            None => Ok(None),
+        }
+    }
+
+    /// The rows of a query over the transaction's state. Looks at 20,000 rows at most. A view into which the transaction has written
+    /// cannot be read any more: read it first.
+    pub fn query<T: DeserializeOwned>(
+        &mut self,
+        sql: &str,
+        parameters: impl Parameters,
+    ) -> Result<Vec<T>, DatabaseError> {
+        let (_, rows) = self.run(sql, &parameters, Wanted::All)?;
+        Ok(serde_json::from_slice(&rows)?)
+    }
+
+    /// The first row of a query.
+    pub fn row<T: DeserializeOwned>(
+        &mut self,
+        sql: &str,
+        parameters: impl Parameters,
+    ) -> Result<Option<T>, DatabaseError> {
+        match self.run(sql, &parameters, Wanted::First)? {
+            (0, _) => Ok(None),
+            (_, row) => Ok(Some(serde_json::from_slice(&row)?)),
+        }
+    }
+
+    /// The row of a declared view: see [`crate::Snapshot::view_row`].
+    pub fn view_row<T: DeserializeOwned>(
+        &mut self,
+        view: &str,
+        group: impl Parameters,
+    ) -> Result<Option<T>, DatabaseError> {
+        let sql = view_row(self.database, view)?;
+        self.row(sql, group)
+    }
+
+    /// Stores a new document, whose key is in it unless the collection makes keys. Gives the key as the collection's type has it.
+    pub fn insert<K: DeserializeOwned>(
+        &mut self,
+        collection: &str,
+        document: &(impl Serialize + ?Sized),
+    ) -> Result<K, DatabaseError> {
+        let body = serde_json::to_vec(document)?;
+        let applied = self.apply(collection, Precondition::None, |_| Ok(Op::Insert { body }))?;
+        self.key_of(collection, &applied)
+    }
+
+    /// Stores a document under a key, in the place of one that may be there. Tells whether it is new.
+    pub fn put(
+        &mut self,
+        collection: &str,
+        key: impl DbValue,
+        document: &(impl Serialize + ?Sized),
+    ) -> Result<bool, DatabaseError> {
+        let body = serde_json::to_vec(document)?;
+        let put = |key| Ok(Op::Put { key, body });
+        Ok(self.apply_to(collection, key, Precondition::None, put)?.created)
+    }
+
+    /// Stores a document in the place of one that is there: else [`WriteError::NotFound`].
+    pub fn replace(
+        &mut self,
+        collection: &str,
+        key: impl DbValue,
+        document: &(impl Serialize + ?Sized),
+    ) -> Result<(), DatabaseError> {
+        let body = serde_json::to_vec(document)?;
+        self.apply_to(collection, key, Precondition::None, |key| Ok(Op::Replace { key, body })).map(drop)
+    }
+
+    /// Changes fields of a document that is there, by a merge patch (RFC 7396).
+    pub fn update(
+        &mut self,
+        collection: &str,
+        key: impl DbValue,
+        patch: &(impl Serialize + ?Sized),
+    ) -> Result<(), DatabaseError> {
+        let patch = serde_json::to_vec(patch)?;
+        self.apply_to(collection, key, Precondition::None, |key| Ok(Op::Update { key, patch })).map(drop)
+    }
+
+    /// Removes a document that is there.
+    pub fn delete(&mut self, collection: &str, key: impl DbValue) -> Result<(), DatabaseError> {
+        self.apply_to(collection, key, Precondition::None, |key| Ok(Op::Delete { key })).map(drop)
+    }
+
+    /// One write with a precondition, as the layer below has it.
+    pub fn write(&mut self, collection: &str, op: Op, precondition: Precondition) -> Result<Applied, DatabaseError> {
+        self.apply(collection, precondition, |_| Ok(op))
+    }
+
+    fn apply_to(
+        &mut self,
+        collection: &str,
+        key: impl DbValue,
+        precondition: Precondition,
+        op: impl FnOnce(Vec<u8>) -> Result<Op, DatabaseError>,
+    ) -> Result<Applied, DatabaseError> {
+        let database = self.database;
+        self.apply(collection, precondition, |id| {
+            let kind = database.inner.docs.collection_at(id).info.key.kind;
+            let Some(key) = kind.of_scalar(key.scalar()) else {
+                let why = format!("a key of {collection} is {}", kind.name());
+                return Err(WriteError::Invalid { why, pointer: String::new() }.into());
+            };
+            op(key.as_bytes().to_vec())
+        })
+    }
+
+    fn apply(
+        &mut self,
+        collection: &str,
+        precondition: Precondition,
+        op: impl FnOnce(CollectionId) -> Result<Op, DatabaseError>,
+    ) -> Result<Applied, DatabaseError> {
+        let collection = collection_of(self.database, collection)?;
+        let write = Write { collection, op: op(collection)?, precondition };
+        Ok(self.inner.write(&write)?)
+    }
+
+    fn key_of<K: DeserializeOwned>(&self, collection: &str, applied: &Applied) -> Result<K, DatabaseError> {
+        let id = collection_of(self.database, collection)?;
+        let kind = self.database.inner.docs.collection_at(id).info.key.kind;
+        let key = kind.of_bytes(&applied.key).map(|key| match key.scalar() {
+            docs::order::Scalar::Text(text) => serde_json::Value::from(text),
+            docs::order::Scalar::Integer(integer) => serde_json::Value::from(integer),
+            docs::order::Scalar::Null | docs::order::Scalar::Real(_) => serde_json::Value::Null,
+        });
+        Ok(serde_json::from_value(key.unwrap_or_default())?)
+    }
+
+    fn run(
+        &mut self,
+        sql: &str,
+        parameters: &impl Parameters,
+        wanted: Wanted,
+    ) -> Result<(u64, Vec<u8>), DatabaseError> {
+        let query = query_of(self.database, sql)?;
+        let (mut rows, budget) = (Vec::new(), budget(ROWS_MAX));
+        let outcome = run_query(&query, parameters, |values| {
+            let mut scratch = Scratch::new();
+            let mut outcome = None;
+            self.inner.with_view(&mut |view| {
+                outcome = Some(match wanted {
+                    Wanted::All => query.write_array(view, values, &mut scratch, &budget, &mut rows),
+                    Wanted::First => query.write_row(view, values, &mut scratch, &budget, &mut rows),
+                });
+            });
+            outcome.unwrap_or(Ok(docs::sql::Outcome::default()))
+        })?;
+        Ok((outcome.rows, rows))
+    }
+}

@@ -1,0 +1,200 @@
+//! Extraction: the arguments of handlers, from a request.
+
+use crate::build::Needs;
+use crate::error::Error;
+use crate::request::Request;
+use http::Status;
+use serde::de::DeserializeOwned;
+use std::any::Any;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Something that a handler can take as an argument.
+pub trait Extract {
+    /// The same for a request of this lifetime: the type itself, but for what it borrows.
+    type Item<'r>;
+
+    /// Takes it from a request, or says why that is wrong: then the handler is not called.
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Self::Item<'r>, Error>;
+
+    /// Says what the application must have for it; asked once for each route, when the application starts.
+    fn needs(_needs: &mut Needs<'_>) {}
+}
+
+/// The request itself.
+impl Extract for &Request<'_> {
+    type Item<'r> = &'r Request<'r>;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Self::Item<'r>, Error> {
+        Ok(request)
+    }
+}
+
+/// A state of the application ([`crate::App::state`]), borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct State<'r, T>(pub &'r T);
+
+impl<T> Deref for State<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0
+    }
+}
+
+impl<T: Any + Send + Sync> Extract for State<'_, T> {
+    type Item<'r> = State<'r, T>;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Self::Item<'r>, Error> {
+        request.state().map(State).ok_or_else(missing_state::<T>)
+    }
+
+    fn needs(needs: &mut Needs<'_>) {
+        needs.state::<T>();
+    }
+}
+
+/// A state of the application that was given as `Arc<T>`, for handlers that take it elsewhere.
+#[derive(Debug)]
+pub struct Shared<T>(pub Arc<T>);
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Any + Send + Sync> Extract for Shared<T> {
+    type Item<'r> = Shared<T>;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Self::Item<'r>, Error> {
+        request.state().map(|state| Shared(Arc::clone(state))).ok_or_else(missing_state::<Arc<T>>)
+    }
+
+    fn needs(needs: &mut Needs<'_>) {
+        needs.state::<Arc<T>>();
+    }
+}
+
+/// Not met: the start looks for it.
+#[cold]
+fn missing_state<T>() -> Error {
+    Error::internal(format!("the application has no state of type {}", std::any::type_name::<T>()))
+}
+
+/// The client's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client(pub IpAddr);
+
+impl Extract for Client {
+    type Item<'r> = Client;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Client, Error> {
+        Ok(Client(request.client()))
+    }
+}
+
+/// The request's header fields.
+#[derive(Clone, Copy)]
+pub struct Headers<'r>(&'r http::Request<'r>);
+
+impl<'r> Headers<'r> {
+    /// The first field of this name (ASCII case folded), where it is text.
+    pub fn get(&self, name: &str) -> Option<&'r str> {
+        self.0.header(name).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// All fields in the order of arrival.
+    pub fn iter(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> + '_ {
+        self.0.headers()
+    }
+}
+
+impl Extract for Headers<'_> {
+    type Item<'r> = Headers<'r>;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Headers<'r>, Error> {
+        Ok(Headers(request.http()))
+    }
+}
+
+/// The request's body as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'r>(pub &'r [u8]);
+
+impl Extract for Body<'_> {
+    type Item<'r> = Body<'r>;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Body<'r>, Error> {
+        Ok(Body(request.body()))
+    }
+}
+
+/// The same as text; 400 where it is not UTF-8.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'r>(pub &'r str);
+
+impl Extract for Text<'_> {
+    type Item<'r> = Text<'r>;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Text<'r>, Error> {
+        let text = std::str::from_utf8(request.body());
+        text.map(Text).map_err(|error| Error::bad_request(format!("the body is not UTF-8: {error}")))
+    }
+}
+
+/// The request's body as JSON; as a result, JSON of any value.
+///
+/// 415 where Content-Type names something else, 400 where the text is no JSON, 422 where it is not what `T` wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> Extract for Json<T> {
+    type Item<'r> = Json<T>;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Json<T>, Error> {
+        if !is_json(request.header("Content-Type")) {
+            return Err(Error::new(Status(415), "the body is to be JSON: Content-Type: application/json"));
+        }
+        serde_json::from_slice(request.body()).map(Json).map_err(|error| {
+            let status = if error.is_data() { Status(422) } else { Status(400) };
+            Error::new(status, format!("the body: {error}"))
+        })
+    }
+}
+
+/// Whether a media type is JSON, or a kind of it. Nothing said is taken for it.
+fn is_json(content_type: Option<&str>) -> bool {
+    let Some(content_type) = content_type else { return true };
+    let media = content_type.split(';').next().unwrap_or_default().trim();
+    media.eq_ignore_ascii_case("application/json") || media.to_ascii_lowercase().ends_with("+json")
+}
+
+/// An extraction that may fail without failing the request.
+impl<T: Extract> Extract for Option<T> {
+    type Item<'r> = Option<T::Item<'r>>;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Self::Item<'r>, Error> {
+        Ok(T::extract(request).ok())
+    }
+
+    fn needs(needs: &mut Needs<'_>) {
+        T::needs(needs);
+    }
+}
+
+/// The same, with the reason.
+impl<T: Extract> Extract for Result<T, Error> {
+    type Item<'r> = Result<T::Item<'r>, Error>;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Self::Item<'r>, Error> {
+        Ok(T::extract(request))
+    }
+
+    fn needs(needs: &mut Needs<'_>) {
+        T::needs(needs);
+    }
+}

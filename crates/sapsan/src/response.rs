@@ -1,0 +1,224 @@
+//! A reply as a value: status, header fields, body.
+
+use crate::buffer::Buffer;
+use crate::error::Error;
+use crate::late::Later;
+use crate::stream::Stream;
+use http::Status;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// The reply to a request, before it is written.
+pub struct Response {
+    pub(crate) status: Status,
+    pub(crate) content_type: Cow<'static, str>,
+    pub(crate) fields: Fields,
+    pub(crate) body: Content,
+}
+
+/// Header fields. The first one, which is mostly the only one, needs no allocation of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Fields {
+    first: Option<Field>,
+    more: Vec<Field>,
+}
+
+pub(crate) type Field = (Cow<'static, str>, Cow<'static, str>);
+
+impl Fields {
+    pub(crate) fn push(&mut self, name: Cow<'static, str>, value: Cow<'static, str>) {
+        match self.first {
+            None => self.first = Some((name, value)),
+            Some(_) => self.more.push((name, value)),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Field> {
+        self.first.iter().chain(&self.more)
+    }
+}
+
+/// What a body is made of.
+pub(crate) enum Content {
+    Static(&'static [u8]),
+    Owned(Vec<u8>),
+    /// The same in a buffer of the thread's.
+    Buffer(Buffer),
+    Shared(Arc<[u8]>),
+    Parts(Parts),
+    Stream(Stream),
+    /// Comes later.
+    Later(Later),
+    /// A page or a problem document, once it is known what the client wants.
+    Error(Error),
+}
+
+impl Response {
+    /// A response with a body of bytes.
+    pub fn new(status: Status, content_type: impl Into<Cow<'static, str>>, body: impl Into<Vec<u8>>) -> Response {
+        Response::of(status, content_type.into(), Content::Owned(body.into()))
+    }
+
+    pub(crate) fn of(status: Status, content_type: Cow<'static, str>, body: Content) -> Response {
+        Response { status, content_type, fields: Fields::default(), body }
+    }
+
+    /// A response without a body.
+    pub fn empty(status: Status) -> Response {
+        Response::of(status, Cow::Borrowed(""), Content::Static(b""))
+    }
+
+    /// The status. Of a late reply it is not known yet: 202 stands for it.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The same response with another status.
+    pub fn with_status(mut self, status: Status) -> Response {
+        self.status = status;
+        self
+    }
+
+    /// The media type of the body; empty where there is none.
+    pub fn content_type(&self) -> &str {
+        &self.content_type
+    }
+
+    /// The same response with another media type.
+    pub fn with_content_type(mut self, content_type: impl Into<Cow<'static, str>>) -> Response {
+        self.content_type = content_type.into();
+        self
+    }
+
+    /// Adds a header field. One that would break the head, or contradict what the server says itself (`Content-Length`, `Date`, …), is left
+    /// out when the head is written.
+    pub fn header(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) -> &mut Response {
+        self.fields.push(name.into(), value.into());
+        self
+    }
+
+    /// The same response with a header field more.
+    pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) -> Response {
+        self.header(name, value);
+        self
+    }
+
+    /// The header fields that were added, in their order.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Whether it answers later.
+    pub fn is_late(&self) -> bool {
+        matches!(self.body, Content::Later(_))
+    }
+
+    /// The error that it tells, where it tells one.
+    pub fn error(&self) -> Option<&Error> {
+        match &self.body {
+            Content::Error(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Response { status, content_type, fields, .. } = self;
+        f.debug_struct("Response")
+            .field("status", status)
+            .field("type", content_type)
+            .field("fields", fields)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A piece of a body.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// Part of the program.
+    Static(&'static [u8]),
+    /// Shared by many replies.
+    Shared(Arc<[u8]>),
+    /// Of this reply alone.
+    Owned(Vec<u8>),
+}
+
+impl Part {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Part::Static(bytes) => bytes,
+            Part::Shared(bytes) => bytes,
+            Part::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl From<&'static str> for Part {
+    fn from(text: &'static str) -> Part {
+        Part::Static(text.as_bytes())
+    }
+}
+
+impl From<&'static [u8]> for Part {
+    fn from(bytes: &'static [u8]) -> Part {
+        Part::Static(bytes)
+    }
+}
+
+impl From<Arc<[u8]>> for Part {
+    fn from(bytes: Arc<[u8]>) -> Part {
+        Part::Shared(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Part {
+    fn from(bytes: Vec<u8>) -> Part {
+        Part::Owned(bytes)
+    }
+}
+
+impl From<String> for Part {
+    fn from(text: String) -> Part {
+        Part::Owned(text.into_bytes())
+    }
+}
+
+/// A body in parts that are sent without being joined first: a page whose frame is always the same, say.
+///
+/// ```
+/// # use sapsan::Parts;
+/// fn page() -> Parts {
+///     Parts::html().with("<h1>").with(format!("{} seats", 3)).with("</h1>")
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Parts {
+    pub(crate) content_type: Cow<'static, str>,
+    pub(crate) list: Vec<Part>,
+}
+
+impl Parts {
+    /// No parts yet, of a body of this media type.
+    pub fn new(content_type: impl Into<Cow<'static, str>>) -> Parts {
+        Parts { content_type: content_type.into(), list: Vec::new() }
+    }
+
+    /// The same of a page.
+    pub fn html() -> Parts {
+        Parts::new(crate::respond::HTML)
+    }
+
+    /// The same with a part more.
+    pub fn with(mut self, part: impl Into<Part>) -> Parts {
+        self.list.push(part.into());
+        self
+    }
+
+    /// Adds a part.
+    pub fn push(&mut self, part: impl Into<Part>) {
+        self.list.push(part.into());
+    }
+}

@@ -1,0 +1,13 @@
+//! Web applications on the façade, through real sockets. One subject in each file of `tests/web`.
+
+mod web {
+    mod blocking;
+    mod client;
+    mod database;
+    mod durability;
+    mod errors;
+    mod extraction;
+    mod layers;
+    mod replies;
+    mod starting;
+}
