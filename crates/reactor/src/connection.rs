@@ -237,11 +237,20 @@ impl Link {
         self.transport.is_readable() && !self.input_ended && self.input.len() < self.traffic.input_bytes_max
     }
 
+    /// Whether a write would take something: the turn before ended with its part of a file.
+    #[inline]
+    fn may_write(&self) -> bool {
+        !self.output.is_empty() && !self.output_ended && self.transport.is_writable()
+    }
+
     /// Whether this connection has work for the next tick that no event will announce.
     #[inline(always)] // once a turn
     pub(crate) fn has_more(&self) -> bool {
         match self.phase {
-            Phase::Open => self.owes_writable() || self.takes_input() && (self.wants_input || self.may_read()),
+            Phase::Open => {
+                self.owes_writable() || self.may_write() || self.takes_input() && (self.wants_input || self.may_read())
+            }
+            Phase::Finishing => self.may_write(),
             Phase::Lingering { .. } => self.transport.is_readable() || !self.registered,
             Phase::Handshaking => self.transport.is_readable(),
             _ => false,

@@ -10,6 +10,7 @@ use crate::connection::{Link, Phase};
 use crate::core::Core;
 use crate::fleet::nanoseconds;
 use crate::neighbour::{Neighbour, Neighbourhood};
+use crate::piece::Piece;
 use crate::protocol::{Closed, ConnectionId, Protocol};
 use crate::settings::Outgoing;
 use crate::timers::Due;
@@ -52,7 +53,20 @@ impl Io<'_> {
 
     /// Queues bytes that need not be copied (static files, large fixed bodies), after what was appended so far.
     pub fn output_shared(&mut self, bytes: Arc<[u8]>) {
-        self.link.output.push_shared(bytes);
+        self.output_piece(Piece::Shared(bytes));
+    }
+
+    /// Queues a piece that need not be copied, after what was appended so far.
+    pub fn output_piece(&mut self, piece: Piece) {
+        self.link.output.push(piece);
+    }
+
+    /// Queues pieces between bytes that were appended to [`Io::output`] since the last piece: each goes out before the byte
+    /// of that index. The indices ascend. Leaves `pieces` empty.
+    pub fn output_pieces(&mut self, pieces: &mut Vec<(usize, Piece)>) {
+        for (at, piece) in pieces.drain(..) {
+            self.link.output.splice(at, piece);
+        }
     }
 
     /// Says how many bytes the protocol keeps between its turns beside this connection's input and output: replies that wait

@@ -14,7 +14,7 @@
 //!
 //! Code map: `reactor` (start-up, threads), `state` (what a loop has beside connections), `tick` and `event_loop`, `turn` (what one
 //! connection does in a tick), `work_time` (for how long), `neighbour`, `accepting`, `draining`, `mailbox`, `wheel` and `timers`,
-//! `input`/`output`/`pool`/`buffers`, `pace` and `hoarders` (peers that do not take what waits for them, connections that hold most
+//! `input`/`output`/`piece`/`pool`/`buffers`, `pace` and `hoarders` (peers that do not take what waits for them, connections that hold most
 //! when memory is short), `socket` (readiness), `transport` and `tls`, `kernel` (every system call that is not a plain socket operation).
 
 mod accepting;
@@ -43,6 +43,7 @@ mod metrics;
 mod neighbour;
 mod output;
 mod pace;
+mod piece;
 mod pool;
 mod protocol;
 mod reactor;
@@ -66,6 +67,7 @@ pub use kernel::try_unix;
 pub use mailbox::{Open, Task};
 pub use metrics::{LoopMetrics, Metrics};
 pub use neighbour::{Neighbour, Neighbourhood};
+pub use piece::{FileRange, Piece};
 pub use protocol::{Accept, Closed, ConnectionId, Factory, Message, Part, Protocol};
 pub use reactor::{Reactor, Running};
 pub use settings::{ListenerSettings, Outgoing, Settings, Traffic};

@@ -19,6 +19,7 @@ use crate::connection::{Link, Phase};
 use crate::core::Core;
 use crate::lists::Lists;
 use crate::output::OutputQueue;
+use crate::piece::Piece;
 use crate::protocol::{Closed, ConnectionId, Protocol};
 use crate::settings::Outgoing;
 
@@ -65,7 +66,7 @@ impl Neighbour<'_> {
     /// Queues bytes that need not be copied, as [`crate::Io::output_shared`].
     pub fn output_shared(&mut self, bytes: Arc<[u8]>) {
         self.lists.touch(self.link);
-        self.link.output.push_shared(bytes);
+        self.link.output.push(Piece::Shared(bytes));
     }
 
     /// Bytes queued and not yet taken by the kernel.

@@ -1,21 +1,25 @@
-//! Write queue of one connection: bytes copied in, with shared pieces spliced between them.
+//! Write queue of one connection: bytes copied in, with pieces spliced between them that are not copied.
 //!
 //! ```text
 //!  bytes   | sent | head of a reply |            head of the next ... |
 //!                                   ^ splices[0].at
-//!  splices                          Arc<[u8]> of a static file
+//!  splices                          memory of another owner, or a range of a file
 //! ```
 //!
-//! Copied bytes of all replies stand in one `Vec`; a shared piece only remembers before which of them it goes. So the
-//! usual queue is one slice and one `send`; `writev` is for queues with shared pieces.
+//! Copied bytes of all replies stand in one `Vec`; a piece only remembers before which of them it goes. So the
+//! usual queue is one slice and one `send`; `writev` is for queues with pieces in memory, `sendfile` for files. What stands
+//! before a file is sent with MSG_MORE, so that a head and its file begin in one segment.
+//!
+//! A turn sends [`FILE_BYTES_PER_TURN`] of files at most: a file that is not in the page cache is read from disk meanwhile,
+//! and the loop's other connections wait for that.
 //!
 //! Invariants: `sent <= bytes.len()`; splices ascend in `at`, and none has `at < sent`.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::Arc;
 
 use crate::metrics::Counter;
+use crate::piece::Piece;
 use crate::socket::Then;
 use crate::transport::Transport;
 
@@ -23,12 +27,37 @@ use crate::transport::Transport;
 const PIECES_PER_WRITE: usize = 64;
 /// Sent bytes in front of the queue are moved out of the way once they are this many and half of all.
 const COMPACT_BYTES_MIN: usize = 4096;
+/// Bytes of files that a connection sends in one turn.
+const FILE_BYTES_PER_TURN: usize = 512 << 10;
 
 struct Splice {
     /// Goes out before `bytes[at]`.
     at: usize,
-    piece: Arc<[u8]>,
+    piece: Piece,
     sent: usize,
+}
+
+impl Splice {
+    fn unsent(&self) -> usize {
+        self.piece.len() - self.sent
+    }
+
+    /// What is left of a piece in memory; `None` for a file.
+    fn memory(&self) -> Option<&[u8]> {
+        match &self.piece {
+            Piece::Shared(bytes) => bytes.get(self.sent..),
+            Piece::Static(bytes) => bytes.get(self.sent..),
+            Piece::File(_) => None,
+        }
+    }
+}
+
+/// What one `writev` is given.
+struct Gathered<'q> {
+    slices: [IoSlice<'q>; PIECES_PER_WRITE],
+    count: usize,
+    /// A file's bytes come next.
+    file_follows: bool,
 }
 
 /// Bytes that wait to be taken by the kernel.
@@ -46,10 +75,18 @@ impl OutputQueue {
         &mut self.bytes
     }
 
-    pub(crate) fn push_shared(&mut self, piece: Arc<[u8]>) {
+    /// Queues a piece behind all that was appended.
+    pub(crate) fn push(&mut self, piece: Piece) {
+        self.splice(self.bytes.len(), piece);
+    }
+
+    /// Queues a piece before the byte `at` of the tail, which was appended since the last piece.
+    pub(crate) fn splice(&mut self, at: usize, piece: Piece) {
+        let last = self.splices.back().map_or(self.sent, |splice| splice.at);
+        debug_assert!((last..=self.bytes.len()).contains(&at), "pieces are queued in their order");
         if !piece.is_empty() {
             self.splices_unsent += piece.len();
-            self.splices.push_back(Splice { at: self.bytes.len(), piece, sent: 0 });
+            self.splices.push_back(Splice { at: at.clamp(last, self.bytes.len()), piece, sent: 0 });
         }
     }
 
@@ -82,20 +119,24 @@ impl OutputQueue {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Writes until the queue is empty or the kernel takes no more. Gives the number of bytes taken; the queue is
-    /// not empty afterwards exactly when the kernel is full.
+    /// Writes until the queue is empty, the kernel takes no more, or the turn's part of files is sent. Gives the number of
+    /// bytes taken; where the queue is not empty afterwards and the transport is still writable, the next turn goes on.
     pub(crate) fn write_to(&mut self, transport: &mut Transport, then: Then, writes: &Counter) -> io::Result<usize> {
-        let mut total = 0;
-        while !self.is_empty() {
+        let (mut total, mut file_bytes_left) = (0, FILE_BYTES_PER_TURN);
+        while !self.is_empty() && file_bytes_left > 0 {
             writes.add(1);
             let asked;
             let taken = if self.splices.is_empty() {
                 asked = self.bytes.len() - self.sent;
                 transport.write(&self.bytes[self.sent..], then)
+            } else if self.is_file_next() {
+                // Short for other reasons, too: only EAGAIN promises an event.
+                asked = 0;
+                self.send_file(transport, &mut file_bytes_left)
             } else {
-                let (slices, count) = self.slices();
+                let Gathered { slices, count, file_follows } = self.gather();
                 asked = slices[..count].iter().map(|slice| slice.len()).sum();
-                transport.write_vectored(&slices[..count], then)
+                transport.write_vectored(&slices[..count], if file_follows { Then::More } else { then })
             };
             match taken {
                 Ok(taken) => {
@@ -114,27 +155,51 @@ impl OutputQueue {
         Ok(total)
     }
 
-    fn slices(&self) -> ([IoSlice<'_>; PIECES_PER_WRITE], usize) {
-        let mut slices = [IoSlice::new(&[]); PIECES_PER_WRITE];
-        let (mut count, mut from) = (0, self.sent);
+    fn is_file_next(&self) -> bool {
+        let next = self.splices.front().filter(|splice| splice.at == self.sent);
+        next.is_some_and(|splice| matches!(splice.piece, Piece::File(_)))
+    }
+
+    /// Sends some of the file that is next.
+    fn send_file(&self, transport: &mut Transport, bytes_left: &mut usize) -> io::Result<usize> {
+        let Some(splice) = self.splices.front() else { return Ok(0) };
+        let Piece::File(range) = &splice.piece else { return Ok(0) };
+        let bytes = splice.unsent().min(*bytes_left);
+        let taken = transport.send_file(range.file(), range.offset(splice.sent), bytes)?;
+        if taken == 0 {
+            let what = "a file became shorter while it was being sent: its reply cannot be completed";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        *bytes_left -= taken.min(*bytes_left);
+        Ok(taken)
+    }
+
+    fn gather(&self) -> Gathered<'_> {
+        let mut gathered = Gathered { slices: [IoSlice::new(&[]); PIECES_PER_WRITE], count: 0, file_follows: false };
+        let Gathered { slices, count, file_follows } = &mut gathered;
+        let mut from = self.sent;
         for splice in &self.splices {
             // Each splice may need two places, and the tail behind the last one needs one.
-            if count + 3 > PIECES_PER_WRITE {
-                return (slices, count);
+            if *count + 3 > PIECES_PER_WRITE {
+                return gathered;
             }
             if splice.at > from {
-                slices[count] = IoSlice::new(&self.bytes[from..splice.at]);
+                slices[*count] = IoSlice::new(&self.bytes[from..splice.at]);
                 from = splice.at;
-                count += 1;
+                *count += 1;
             }
-            slices[count] = IoSlice::new(&splice.piece[splice.sent..]);
-            count += 1;
+            let Some(memory) = splice.memory() else {
+                *file_follows = true;
+                return gathered;
+            };
+            slices[*count] = IoSlice::new(memory);
+            *count += 1;
         }
         if from < self.bytes.len() {
-            slices[count] = IoSlice::new(&self.bytes[from..]);
-            count += 1;
+            slices[*count] = IoSlice::new(&self.bytes[from..]);
+            *count += 1;
         }
-        (slices, count)
+        gathered
     }
 
     fn advance(&mut self, mut taken: usize) {
@@ -142,11 +207,11 @@ impl OutputQueue {
             let before = taken.min(splice.at - self.sent);
             self.sent += before;
             taken -= before;
-            let inside = taken.min(splice.piece.len() - splice.sent);
+            let inside = taken.min(splice.unsent());
             splice.sent += inside;
             self.splices_unsent -= inside;
             taken -= inside;
-            if splice.sent < splice.piece.len() {
+            if splice.unsent() > 0 {
                 return;
             }
             self.splices.pop_front();
@@ -172,34 +237,58 @@ impl OutputQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::piece::FileRange;
 
     #[derive(Clone, Debug)]
     enum Step {
         Append(usize),
         Share(usize),
+        /// A range of the test's file, from an offset on.
+        File(u64, usize),
         Taken(usize),
+    }
+
+    const FILE_BYTES: usize = 8000;
+
+    fn file_byte(offset: usize) -> u8 {
+        (offset % 251) as u8
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             (0..6000_usize).prop_map(Step::Append),
             (0..6000_usize).prop_map(Step::Share),
+            (0..2000_u64, 0..6000_usize).prop_map(|(from, bytes)| Step::File(from, bytes)),
             (1..9000_usize).prop_map(Step::Taken),
         ];
         prop::collection::vec(step, 1..200)
     }
 
-    /// What one `writev` would be given.
+    /// What one `writev` or `sendfile` would be given.
     fn offered(queue: &OutputQueue) -> Vec<u8> {
-        let (slices, count) = queue.slices();
+        if queue.is_file_next() {
+            let Some(Splice { piece: Piece::File(range), sent, .. }) = queue.splices.front() else { panic!("no file") };
+            let mut bytes = vec![0; queue.splices[0].unsent()];
+            range.file().read_exact_at(&mut bytes, range.offset(*sent)).unwrap();
+            return bytes;
+        }
+        let Gathered { slices, count, file_follows } = queue.gather();
+        assert!(!file_follows || queue.splices.iter().any(|splice| splice.memory().is_none()));
         slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
     }
 
     /// Plays the kernel, which takes any part of what it is offered, and compares with a plain byte string.
     fn check_against_bytes(steps: &[Step]) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&(0..FILE_BYTES).map(file_byte).collect::<Vec<u8>>()).unwrap();
+        let file = Arc::new(file);
         let (mut queue, mut model) = (OutputQueue::default(), Vec::new());
         for (number, step) in steps.iter().enumerate() {
             let fill = number as u8;
@@ -210,8 +299,12 @@ mod tests {
                     model.resize(model.len() + bytes, fill);
                 }
                 Step::Share(bytes) => {
-                    queue.push_shared(vec![fill; bytes].into());
+                    queue.push(Piece::Shared(vec![fill; bytes].into()));
                     model.resize(model.len() + bytes, fill);
+                }
+                Step::File(from, bytes) => {
+                    queue.push(Piece::File(FileRange::new(Arc::clone(&file), from, bytes)));
+                    model.extend((from as usize..).take(bytes).map(file_byte));
                 }
                 Step::Taken(bytes) => {
                     let offered = offered(&queue);

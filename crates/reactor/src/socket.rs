@@ -6,11 +6,13 @@
 //! for it there will be no other edge. Whoever reads and writes through a socket therefore never loses an edge, however
 //! many layers stand between it and the protocol.
 
+use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
 use mio::net::{TcpStream, UnixStream};
+use rustix::fs::sendfile;
 use socket2::SockRef;
 
 use crate::kernel::{self, Poller, Readiness, Token};
@@ -23,9 +25,11 @@ pub(crate) enum Then {
     /// The end of the output, at once: the kernel keeps the last bytes back for it, and they leave with the FIN in one
     /// segment instead of two.
     End,
+    /// A file's bytes, at once: the kernel keeps the last bytes back for them in the same way.
+    More,
 }
 
-const LAST: libc::c_int = libc::MSG_MORE | libc::MSG_NOSIGNAL;
+const KEPT_BACK: libc::c_int = libc::MSG_MORE | libc::MSG_NOSIGNAL;
 
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -110,7 +114,7 @@ impl Socket {
         let taken = match &self.stream {
             Stream::Tcp(stream) => uninterrupted(|| match then {
                 Then::Send => kernel::send(stream, bytes),
-                Then::End => SockRef::from(stream).send_with_flags(bytes, LAST),
+                Then::End | Then::More => SockRef::from(stream).send_with_flags(bytes, KEPT_BACK),
             }),
             // There are no segments to save.
             Stream::Unix(stream) => uninterrupted(|| kernel::send(stream, bytes)),
@@ -122,7 +126,7 @@ impl Socket {
         let taken = match &mut self.stream {
             Stream::Tcp(stream) => uninterrupted(|| match then {
                 Then::Send => stream.write_vectored(pieces),
-                Then::End => SockRef::from(&*stream).send_vectored_with_flags(pieces, LAST),
+                Then::End | Then::More => SockRef::from(&*stream).send_vectored_with_flags(pieces, KEPT_BACK),
             }),
             // One by one it would be a signal where the peer has gone.
             Stream::Unix(stream) => {
@@ -130,6 +134,21 @@ impl Socket {
             }
         };
         self.after_write(taken, pieces.iter().map(|piece| piece.len()).sum())
+    }
+
+    /// Sends bytes of a file from the offset `from` on, without a copy; `Ok(0)`: the file ends there.
+    pub(crate) fn send_file(&mut self, file: &File, from: u64, bytes: usize) -> io::Result<usize> {
+        let taken = uninterrupted(|| {
+            let mut from = from;
+            let sent = match &self.stream {
+                Stream::Tcp(stream) => sendfile(stream, file, Some(&mut from), bytes),
+                Stream::Unix(stream) => sendfile(stream, file, Some(&mut from), bytes),
+            };
+            sent.map_err(io::Error::from)
+        });
+        // A short one may have other reasons than a full socket.
+        self.writable &= !matches!(&taken, Err(error) if error.kind() == ErrorKind::WouldBlock);
+        taken
     }
 
     /// A short write means a full socket buffer: the next attempt would only say EAGAIN.

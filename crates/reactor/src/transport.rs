@@ -4,12 +4,17 @@
 //! than was asked for loses no edge, whichever layer cut it short. The choice is an enum: a call costs one comparison, and
 //! nothing is looked up for each byte.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use crate::kernel::{Poller, Readiness, Token};
 use crate::socket::{Socket, Then};
 use crate::tls::{Session, TlsClient, TlsServer};
+
+/// Bytes of a file that are read at once where it cannot be sent without a copy: the payload of one TLS record.
+const COPIED_BYTES: usize = 16 << 10;
 
 pub(crate) enum Transport {
     Plain(Socket),
@@ -146,6 +151,21 @@ impl Transport {
         }
     }
 
+    /// Sends bytes of a file from the offset `from` on. `Ok(0)`: the file ends there. Fewer than asked for may be taken also while the
+    /// transport takes more.
+    pub(crate) fn send_file(&mut self, file: &File, from: u64, bytes: usize) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => match socket.send_file(file, from, bytes) {
+                // A file system without sendfile.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+                    copy_file(file, from, bytes, |bytes| socket.write(bytes, Then::Send))
+                }
+                done => done,
+            },
+            Self::Tls(session) => copy_file(file, from, bytes, |bytes| session.write(bytes)),
+        }
+    }
+
     /// Sends what is pending, as far as the socket takes it.
     #[cold]
     pub(crate) fn send_pending(&mut self) -> io::Result<()> {
@@ -184,5 +204,20 @@ impl Transport {
     /// Whether an outgoing connection is made: `Ok(false)` not yet.
     pub(crate) fn connected(&mut self) -> io::Result<bool> {
         self.socket_mut().connected()
+    }
+}
+
+/// Reads some of a file and has it written.
+fn copy_file(
+    file: &File,
+    from: u64,
+    bytes: usize,
+    write: impl FnOnce(&[u8]) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut room = [0; COPIED_BYTES];
+    let room = &mut room[..bytes.min(COPIED_BYTES)];
+    match file.read_at(room, from)? {
+        0 => Ok(0),
+        read => write(&room[..read]),
     }
 }

@@ -12,6 +12,7 @@ mod connecting;
 mod drain;
 mod echo;
 mod fairness;
+mod files;
 mod hoarders;
 mod listening;
 mod looking_ahead;

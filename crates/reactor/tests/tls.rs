@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::harness::{Echo, Lines, Making, PATIENCE, any_port, connect, eventually, loops};
+use crate::harness::{Echo, FILE_TAIL, FileSender, Lines, Making, PATIENCE, any_port, connect, eventually, loops};
 use reactor::{
     Closed, ConnectFailure, Factory, Io, ListenerSettings, Message, Outgoing, Protocol, Reactor, Running, Settings,
     TlsClient, TlsServer, Traffic,
@@ -127,6 +127,26 @@ fn what_is_sent_comes_back_in_each_version_with_both_ends() {
     eventually("all are closed", || server.running.metrics().sum(|l| l.open) == 0);
     assert_eq!(server.running.metrics().sum(|l| l.handshakes), 8);
     assert_eq!(server.running.metrics().sum(|l| l.closed_finished), 8);
+    server.stop();
+}
+
+#[test]
+fn a_file_is_sent_in_its_place() {
+    let contents: Vec<u8> = (0..700_000).map(|at| (at % 251) as u8).collect();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&contents).unwrap();
+    let (pair, sender) = (pair(NAME), FileSender::new(file, 7, contents.len() - 7));
+    let server = serve(loops(1), pair.server(), Making::each(move |_, _| Box::new(sender.clone())));
+    let mut stream = shake_hands(server.address, pair.plain_client(&both_versions(), &["echo"])).unwrap();
+    stream.write_all(b"abc").unwrap();
+    stream.flush().unwrap();
+    let expected = [b"head ", &contents[7..], FILE_TAIL].concat().repeat(3);
+    let mut got = vec![0; expected.len()];
+    stream.read_exact(&mut got).unwrap();
+    assert!(got == expected);
+    stream.conn.send_close_notify();
+    stream.flush().unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     server.stop();
 }
 

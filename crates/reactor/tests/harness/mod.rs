@@ -6,7 +6,10 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reactor::{Accept, ConnectionId, Factory, Io, Loop, Metrics, Protocol, Reactor, Running, Settings, Setup, Traffic};
+use reactor::{
+    Accept, ConnectionId, Factory, FileRange, Io, Loop, Metrics, Piece, Protocol, Reactor, Running, Settings, Setup,
+    Traffic,
+};
 
 /// Longest wait of any test for something that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -72,6 +75,41 @@ impl Protocol for Lines {
         if io.input_ended() {
             io.finish();
         }
+    }
+}
+
+/// What a [`FileSender`] says behind each range.
+pub(crate) const FILE_TAIL: &[u8] = b" tail\n";
+
+/// Answers each byte with a range of a file between some bytes.
+#[derive(Clone)]
+pub(crate) struct FileSender(FileRange);
+
+impl FileSender {
+    pub(crate) fn new(file: std::fs::File, from: u64, bytes: usize) -> Self {
+        Self(FileRange::new(Arc::new(file), from, bytes))
+    }
+}
+
+impl Protocol for FileSender {
+    fn input(&mut self, io: &mut Io<'_>) {
+        while !io.input().is_empty() && !io.congested() {
+            io.consume(1);
+            io.output().extend_from_slice(b"head ");
+            let behind = io.output().len();
+            io.output().extend_from_slice(FILE_TAIL);
+            io.output_pieces(&mut vec![(behind, Piece::File(self.0.clone()))]);
+            if !io.spend(1) {
+                return;
+            }
+        }
+        if io.input().is_empty() && io.input_ended() {
+            io.finish();
+        }
+    }
+
+    fn writable(&mut self, io: &mut Io<'_>) {
+        self.input(io);
     }
 }
 
