@@ -38,8 +38,25 @@ pub(crate) struct Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     Known(u64),
+    /// Known, and only `copied` bytes of the body stand behind the head.
+    Spliced {
+        bytes: u64,
+        copied: usize,
+    },
     Chunked,
     UntilClose,
+}
+
+impl Length {
+    /// The body's length, and how many of its bytes stand behind the head, where the length is known.
+    #[inline]
+    fn known(self) -> Option<(u64, usize)> {
+        match self {
+            Length::Known(bytes) => Some((bytes, bytes as usize)),
+            Length::Spliced { bytes, copied } => Some((bytes, copied)),
+            Length::Chunked | Length::UntilClose => None,
+        }
+    }
 }
 
 /// Composer of one loop.
@@ -101,14 +118,14 @@ impl Composer {
         fields: &[u8],
         length: Length,
     ) {
-        if let Length::Known(bytes) = length
+        if let Some((bytes, copied)) = length.known()
             && status == Status(200)
             && shape.persistent
             && !shape.http10
             && content_type == JSON
             && let Some(head) = self.json_heads.get(digits_of(bytes) - 1)
         {
-            out.reserve(head.len() + fields.len() + bytes as usize);
+            out.reserve(head.len() + fields.len() + copied);
             out.extend_from_slice(head);
             let end = out.len() - AFTER_DIGITS.len();
             put_digits(&mut out[..end], bytes);
@@ -139,7 +156,7 @@ impl Composer {
         match length {
             // RFC 9110 section 8.6: no length with 204, and with 304 only that of the body that was not sent.
             _ if !has_body(status) => {}
-            Length::Known(bytes) => {
+            Length::Known(bytes) | Length::Spliced { bytes, .. } => {
                 let mut digits = itoa::Buffer::new();
                 append_all(out, &[b"Content-Length: ", digits.format(bytes).as_bytes(), b"\r\n"]);
             }

@@ -29,6 +29,7 @@ use crate::deadline::{DeadlineClock, Wait};
 use crate::head::{Framing, Head};
 use crate::late::{Answer, CutOff, Nudged, Ticket};
 use crate::method::Method;
+use crate::part::{self, Splices};
 use crate::plain;
 use crate::reader::{RequestReader, Step};
 use crate::refusal::Refusal;
@@ -207,7 +208,7 @@ impl<S: Service> Connection<S> {
 
     #[inline]
     fn after_serving(&mut self, io: &mut Io<'_>, served: Served, consumed: usize, appended: usize) -> Progress {
-        let Served::Done { persistent, shared } = served else {
+        let Served::Done { persistent, is_spliced } = served else {
             self.blocked = true;
             return Progress::Stopped(Stop::Blocked);
         };
@@ -216,9 +217,10 @@ impl<S: Service> Connection<S> {
             self.worker().metrics.bytes_in.add(consumed as u64);
         }
         self.count_appended(appended);
-        if let Some(body) = shared {
-            self.count_appended(body.len());
-            io.output_shared(body);
+        if is_spliced {
+            let mut pieces = self.worker().splices.borrow_mut();
+            self.count_appended(part::bytes_of(&pieces));
+            io.output_pieces(&mut pieces);
         }
         self.end_request(io);
         self.clock.begin_again();
@@ -307,33 +309,34 @@ impl<S: Service> Connection<S> {
         let worker = &self.shared.worker;
         let out = io.output();
         let before = out.len();
-        let (status, shared) = match slot.held {
+        let (status, pieces) = match slot.held {
             Held::Nothing => return,
-            Held::Answer(answer) => {
-                compose_answer(worker, out, slot.shape, &answer);
-                (checked(answer.status), None)
+            Held::Answer(mut answer) => {
+                let pieces = compose_answer(worker, out, slot.shape, &mut answer);
+                (checked(answer.status), pieces)
             }
             Held::Bytes(status, bytes) => {
                 out.extend_from_slice(&bytes);
                 worker.give_buffer(bytes);
                 (status, None)
             }
-            Held::Shared(status, bytes, body) => {
+            Held::Spliced(status, bytes, mut pieces) => {
                 out.extend_from_slice(&bytes);
                 worker.give_buffer(bytes);
-                (status, Some(body))
+                pieces.iter_mut().for_each(|(at, _)| *at += before);
+                (status, Some(pieces))
             }
             Held::Stream(status, ..) => (status, None),
         };
-        let bytes = out.len() - before + shared.as_ref().map_or(0, |body| body.len());
+        let bytes = out.len() - before + pieces.as_ref().map_or(0, |pieces| part::bytes_of(pieces));
         match &slot.watched {
             Some(watched) => worker.count(status, slot.measure, Some(watched)),
             None => worker.count_with_turn(status, slot.measure),
         }
         worker.log(status, bytes, slot.log);
         self.count_appended(bytes);
-        if let Some(body) = shared {
-            io.output_shared(body);
+        if let Some(mut pieces) = pieces {
+            io.output_pieces(&mut pieces);
         }
     }
 
@@ -647,12 +650,19 @@ fn compose_answer_head(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer:
     worker.composer.borrow().head(out, shape, checked(answer.status), content_type, &answer.fields, length);
 }
 
-fn compose_answer(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &Answer) {
-    let status = checked(answer.status);
-    compose_answer_head(worker, out, shape, answer, Length::Known(answer.body.len() as u64));
-    if !shape.head_only && has_body(status) {
-        out.extend_from_slice(&answer.body);
+/// Appends a late reply; gives the pieces that go between its bytes.
+fn compose_answer(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &mut Answer) -> Option<Box<Splices>> {
+    let (status, copied) = (checked(answer.status), answer.body.len());
+    let apart = answer.pieces.as_ref().map_or(0, |pieces| part::bytes_of(pieces));
+    compose_answer_head(worker, out, shape, answer, Length::Spliced { bytes: (copied + apart) as u64, copied });
+    if shape.head_only || !has_body(status) {
+        return None;
     }
+    let start = out.len();
+    out.extend_from_slice(&answer.body);
+    let mut pieces = answer.pieces.take()?;
+    pieces.iter_mut().for_each(|(at, _)| *at += start);
+    Some(pieces)
 }
 
 #[cfg(test)]

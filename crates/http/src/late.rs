@@ -1,10 +1,11 @@
 //! Replies that come later, from any thread.
 
-use reactor::{ConnectionId, Loop, Message};
+use reactor::{ConnectionId, Loop, Message, Piece};
 use std::net::IpAddr;
 
 use crate::body::BodySource;
 use crate::composer::{JSON, append_content_type, append_field, append_numbered_tag};
+use crate::part::{self, Part, Splices};
 use crate::presence::Presence;
 use crate::status::Status;
 
@@ -23,6 +24,8 @@ pub(crate) struct Answer {
     pub(crate) json: bool,
     pub(crate) fields: Vec<u8>,
     pub(crate) body: Vec<u8>,
+    /// Pieces that go between the body's bytes.
+    pub(crate) pieces: Option<Box<Splices>>,
     /// A body that is pulled instead, and its length where it is known.
     pub(crate) source: Option<(Option<u64>, Box<dyn BodySource + Send>)>,
     /// Dropped when the body has been copied into the write queue, or the connection is gone.
@@ -124,7 +127,26 @@ impl LateReply {
         self.say(status, content_type, body, None, None);
     }
 
-    /// The same, with something that lives as long as the body waits: what counts its bytes, say.
+    /// Answers with a body given in parts, as [`crate::Reply::send_parts`]: small and borrowed ones are copied now.
+    pub fn send_parts<'p, I>(mut self, status: Status, content_type: &str, parts: I)
+    where
+        I: IntoIterator<Item = Part<'p>, IntoIter: Clone>,
+    {
+        let parts = parts.into_iter();
+        let (mut body, mut pieces) = (Vec::with_capacity(part::measure(parts.clone()).1), Splices::new());
+        part::append(parts, &mut body, &mut pieces);
+        let answer = self.answer(status, content_type, body);
+        let pieces = Some(pieces).filter(|pieces| !pieces.is_empty()).map(Box::new);
+        self.post(Answer { pieces, ..answer });
+    }
+
+    /// Answers with a body that is not copied, as [`crate::Reply::send_piece`].
+    pub fn send_piece(mut self, status: Status, content_type: &str, body: Piece) {
+        let answer = self.answer(status, content_type, Vec::new());
+        self.post(Answer { pieces: Some(Box::new(vec![(0, body)])), ..answer });
+    }
+
+    /// The same as [`LateReply::send`], with something that lives as long as the body waits: what counts its bytes, say.
     pub fn send_charged(self, status: Status, content_type: &str, body: Vec<u8>, charge: Box<dyn Send>) {
         self.say(status, content_type, body, None, Some(charge));
     }
@@ -158,17 +180,30 @@ impl LateReply {
         source: Option<(Option<u64>, Box<dyn BodySource + Send>)>,
         charge: Option<Box<dyn Send>>,
     ) {
+        let answer = self.answer(status, content_type, body);
+        self.post(Answer { source, _charge: charge, ..answer });
+    }
+
+    fn answer(&mut self, status: Status, content_type: &str, body: Vec<u8>) -> Answer {
         let json = content_type == JSON;
         let mut fields = std::mem::take(&mut self.fields);
         if !json {
             append_content_type(&mut fields, content_type);
         }
-        self.post(Answer { status, json, fields, body, source, _charge: charge });
+        Answer { status, json, fields, body, pieces: None, source: None, _charge: None }
     }
 
     fn say_nothing(&mut self) {
-        let (fields, body) = (Vec::new(), Vec::new());
-        self.post(Answer { status: Status(500), json: false, fields, body, source: None, _charge: None });
+        let answer = Answer {
+            status: Status(500),
+            json: false,
+            fields: Vec::new(),
+            body: Vec::new(),
+            pieces: None,
+            source: None,
+            _charge: None,
+        };
+        self.post(answer);
     }
 
     fn post(&mut self, answer: Answer) {

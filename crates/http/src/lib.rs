@@ -5,7 +5,7 @@
 //!
 //! | subject | file |
 //! |---|---|
-//! | what an application sees | `service`, `method`, `request`, `reply`, `status`, `body`, `late` |
+//! | what an application sees | `service`, `method`, `request`, `reply`, `part`, `status`, `body`, `late` |
 //! | bytes to requests, without I/O | `plain` (the usual head), `scan` (blank line), `head` (fields, framing), `chunked`, `pieces` (a body that its service takes as it comes), `reader` (all) |
 //! | replies to bytes | `composer`, `stream` |
 //! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
@@ -34,6 +34,7 @@ mod latency;
 mod limits;
 mod method;
 mod metrics;
+mod part;
 mod pieces;
 mod plain;
 mod presence;
@@ -65,9 +66,11 @@ pub use latency::{BUCKETS, SERIES_BYTES, SERIES_MAX, Series, SeriesTotal};
 pub use limits::{Deadlines, Limits};
 pub use method::{Method, Order};
 pub use metrics::{Metrics, MetricsTotal};
+pub use part::{Part, UNCOPIED_BYTES_MIN};
 pub use presence::{Client, Presence};
 pub use query::DecodeError;
 pub use queued_writer::{QueuedWriter, QueuedWriterThread};
+pub use reactor::{FileRange, Piece};
 pub use reply::Reply;
 pub use request::Request;
 pub use router::{Lookup, Params, RouteError, Router};

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use reactor::Piece;
+
 use crate::body::{BodySink, BodySource};
 use crate::composer::{Length, Shape, append_field, append_numbered_tag, checked, has_body};
 use crate::late::{Cutter, LateReply, Ticket};
 use crate::latency::Series;
+use crate::part::{self, Part};
 use crate::presence::{Presence, Watched};
 use crate::status::Status;
 use crate::stream::{Stream, StreamFraming};
@@ -16,8 +19,8 @@ pub(crate) enum Outcome {
     /// Nothing was said: the server answers 500.
     Unanswered,
     Sent(Status),
-    /// The head was composed; the body follows uncopied.
-    Shared(Status, Arc<[u8]>),
+    /// The same, and the worker has pieces that go between the bytes.
+    Spliced(Status),
     /// The head was composed; the body is pulled.
     Stream(Status, Box<Stream>),
     Later,
@@ -122,14 +125,39 @@ impl Reply<'_> {
         *self.outcome = Outcome::Sent(status);
     }
 
-    /// Answers with a body that is not copied: a static file, or a large reply that is always the same.
-    pub fn send_shared(mut self, status: Status, content_type: &str, body: Arc<[u8]>) {
+    /// Answers with a body given in parts that leave together with the head in one write: small ones are copied into the write
+    /// queue, large ones that live long enough are not ([`Part`]).
+    pub fn send_parts<'p, I>(mut self, status: Status, content_type: &str, parts: I)
+    where
+        I: IntoIterator<Item = Part<'p>, IntoIter: Clone>,
+    {
+        let (status, parts) = (checked(status), parts.into_iter());
+        let (bytes, copied) = part::measure(parts.clone());
+        self.compose_head(status, content_type, Length::Spliced { bytes, copied });
+        *self.outcome = Outcome::Sent(status);
+        if !self.shape.head_only && has_body(status) {
+            let pieces = &mut *self.worker.splices.borrow_mut();
+            part::append(parts, self.out, pieces);
+            if !pieces.is_empty() {
+                *self.outcome = Outcome::Spliced(status);
+            }
+        }
+    }
+
+    /// Answers with a body that is not copied: a large reply that is always the same.
+    pub fn send_shared(self, status: Status, content_type: &str, body: Arc<[u8]>) {
+        self.send_piece(status, content_type, Piece::Shared(body));
+    }
+
+    /// Answers with a body that is not copied: memory, or a range of a file.
+    pub fn send_piece(mut self, status: Status, content_type: &str, body: Piece) {
         let status = checked(status);
-        self.compose_head(status, content_type, Length::Known(body.len() as u64));
+        self.compose_head(status, content_type, Length::Spliced { bytes: body.len() as u64, copied: 0 });
         *self.outcome = if self.shape.head_only || !has_body(status) {
             Outcome::Sent(status)
         } else {
-            Outcome::Shared(status, body)
+            self.worker.splices.borrow_mut().push((self.out.len(), body));
+            Outcome::Spliced(status)
         };
     }
 

@@ -12,13 +12,13 @@
 //! change something; `watched` those whose client is watched; `held_bytes` is the sum over the slots; a slot whose reply ends the connection is the last.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use crate::access_log::Entry;
 use crate::composer::Shape;
 use crate::late::Answer;
 use crate::latency::Measure;
 use crate::method::Order;
+use crate::part::Splices;
 use crate::presence::Watched;
 use crate::status::Status;
 use crate::stream::Stream;
@@ -31,8 +31,8 @@ pub(crate) enum Held {
     Answer(Box<Answer>),
     /// A composed reply.
     Bytes(Status, Vec<u8>),
-    /// A composed head, and a body that is not copied.
-    Shared(Status, Vec<u8>, Arc<[u8]>),
+    /// A composed reply, and pieces that go between its bytes.
+    Spliced(Status, Vec<u8>, Box<Splices>),
     /// A composed head (empty once sent), and a body that is pulled.
     Stream(Status, Vec<u8>, Box<Stream>),
 }
@@ -198,7 +198,7 @@ impl Slot {
         match &self.held {
             Held::Nothing | Held::Stream(..) => 0,
             Held::Answer(answer) => answer.body.len(),
-            Held::Bytes(_, bytes) | Held::Shared(_, bytes, _) => bytes.len(),
+            Held::Bytes(_, bytes) | Held::Spliced(_, bytes, _) => bytes.len(),
         }
     }
 
@@ -224,6 +224,7 @@ mod tests {
             json: true,
             fields: Vec::new(),
             body: Vec::new(),
+            pieces: None,
             source: None,
             _charge: None,
         })

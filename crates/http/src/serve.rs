@@ -4,7 +4,6 @@
 //! into a buffer of its own, which waits in the ring.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use crate::access_log::Entry;
 use crate::body::BodySink;
@@ -12,6 +11,7 @@ use crate::composer::{Length, Shape, reason};
 use crate::late::Ticket;
 use crate::latency::Series;
 use crate::method::Order;
+use crate::part;
 use crate::refusal::Refusal;
 use crate::reply::{Outcome, Reply};
 use crate::request::Request;
@@ -31,8 +31,8 @@ pub(crate) enum Served {
     Done {
         /// The connection goes on after it.
         persistent: bool,
-        /// To be queued, uncopied, after what was composed.
-        shared: Option<Arc<[u8]>>,
+        /// The worker has pieces that go between the bytes composed.
+        is_spliced: bool,
     },
 }
 
@@ -52,6 +52,7 @@ pub(crate) fn serve<S: Service>(
         Box::new(Entry::new(request.peer, &request.head))
     });
     worker.fields.borrow_mut().clear();
+    debug_assert!(worker.splices.borrow().is_empty(), "each reply's pieces were taken");
     worker.series.set(Series::OTHER);
     let direct = ring.is_empty();
     let mut buffer = if direct { Vec::new() } else { worker.take_buffer() };
@@ -72,7 +73,13 @@ pub(crate) fn serve<S: Service>(
     if direct && let Outcome::Sent(status) = outcome {
         worker.count_with_turn(status, measure);
         worker.log(status, target.len() - before, log);
-        return Served::Done { persistent: shape.persistent, shared: None };
+        return Served::Done { persistent: shape.persistent, is_spliced: false };
+    }
+    if direct && let Outcome::Spliced(status) = outcome {
+        let bytes = target.len() - before + part::bytes_of(&worker.splices.borrow());
+        worker.count_with_turn(status, measure);
+        worker.log(status, bytes, log);
+        return Served::Done { persistent: shape.persistent, is_spliced: true };
     }
     place(worker, ring, Slot { shape, order, held: Held::Nothing, measure, log, watched: None }, outcome, buffer)
 }
@@ -120,14 +127,11 @@ fn answer_asterisk(mut reply: Reply<'_>) {
 /// Everything but the usual case: a reply that comes later, in pieces, uncopied, or behind another one.
 fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buffer: Vec<u8>) -> Served {
     let persistent = slot.shape.persistent;
-    let direct = ring.is_empty();
     slot.held = match outcome {
-        Outcome::Shared(status, body) if direct => {
-            worker.count_with_turn(status, slot.measure);
-            worker.log(status, body.len(), slot.log.take());
-            return Served::Done { persistent, shared: Some(body) };
+        Outcome::Spliced(status) => {
+            let pieces = std::mem::take(&mut *worker.splices.borrow_mut());
+            Held::Spliced(status, buffer, Box::new(pieces))
         }
-        Outcome::Shared(status, body) => Held::Shared(status, buffer, body),
         Outcome::Stream(status, stream) => Held::Stream(status, buffer, stream),
         Outcome::Sent(status) => Held::Bytes(status, buffer),
         Outcome::Later | Outcome::Unanswered => {
@@ -147,7 +151,7 @@ fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buf
         }
     };
     ring.push(slot);
-    Served::Done { persistent, shared: None }
+    Served::Done { persistent, is_spliced: false }
 }
 
 /// Answers a refused request; the connection is closed after it. `head_only`: the reply has no content (RFC 9110, section

@@ -15,6 +15,7 @@ use crate::crowd::Crowd;
 use crate::latency::{Measure, Series};
 use crate::method::Method;
 use crate::metrics::Metrics;
+use crate::part::Splices;
 use crate::plain::Seen;
 use crate::presence::Watched;
 use crate::reader::Gathering;
@@ -38,6 +39,8 @@ pub(crate) struct Worker {
     pub(crate) composer: RefCell<Composer>,
     /// Lines of header fields that the service adds to the reply in hand.
     pub(crate) fields: RefCell<Vec<u8>>,
+    /// Pieces of the reply in hand that are not copied.
+    pub(crate) splices: RefCell<Splices>,
     /// The series of the request in hand.
     pub(crate) series: Cell<Series>,
     /// What it remembers of plain heads.
@@ -60,6 +63,7 @@ impl Worker {
             composer: RefCell::new(Composer::new(settings.date)),
             settings,
             fields: RefCell::default(),
+            splices: RefCell::default(),
             series: Cell::default(),
             seen: RefCell::default(),
             crowd: RefCell::default(),

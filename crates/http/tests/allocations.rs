@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::{Reply, Request, Server, Service, Settings, Status};
+use http::{Part, Reply, Request, Server, Service, Settings, Status};
 
 /// Counts the allocations of the loop's thread.
 struct Counting;
@@ -45,6 +45,10 @@ impl Service for Hello {
         COUNTED.with(|counted| counted.set(true));
     }
     fn call(&self, _: &mut (), request: &Request<'_>, mut reply: Reply<'_>) {
+        if request.path() == "/parts" {
+            let parts = [Part::Copied(b"copied "), Part::Static(STATIC)];
+            return reply.send_parts(Status(200), "text/plain", parts);
+        }
         if request.path() == "/allocate" {
             drop(std::hint::black_box(Vec::<u8>::with_capacity(10)));
         }
@@ -54,6 +58,13 @@ impl Service for Hello {
         reply.send(Status(200), "application/json", b"{\"id\":123}");
     }
 }
+
+/// Not copied; the end is counted.
+static STATIC: &[u8] = &{
+    let mut bytes = [b'x'; 10_000];
+    bytes[9_999] = b'}';
+    bytes
+};
 
 #[test]
 fn a_get_allocates_nothing_in_steady_state() {
@@ -76,7 +87,9 @@ fn a_get_allocates_nothing_in_steady_state() {
         }
         ALLOCATIONS.load(Ordering::Relaxed) - before
     };
-    for (path, pipelined) in [("/users/123", 1), ("/users/123", 16), ("/field", 1)] {
+    for (path, pipelined) in
+        [("/users/123", 1), ("/users/123", 16), ("/field", 1), ("/parts", 1)]
+    {
         allocations_of(path, 10, pipelined);
         assert_eq!(allocations_of(path, 300, pipelined), 0, "{path}, {pipelined} at once");
     }

@@ -14,5 +14,6 @@ mod fuzz_requests;
 mod heavy;
 mod hoarders;
 mod in_pieces;
+mod parts;
 mod pipelining;
 mod streaming;

@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use http::{
-    BodyFault, BodySink, BodySource, LateReply, MetricsTotal, More, Order, Reply, Request, Series, SeriesTotal, Server,
-    Service, Settings, Status,
+    BodyFault, BodySink, BodySource, LateReply, MetricsTotal, More, Order, Part, Reply, Request, Series, SeriesTotal,
+    Server, Service, Settings, Status, UNCOPIED_BYTES_MIN,
 };
 
 /// No test waits longer for anything; it is never waited for where all is well.
@@ -109,6 +109,9 @@ impl Drop for Taker {
     }
 }
 
+/// A part that is not copied.
+pub static STATIC: &[u8] = &[b's'; 2 * UNCOPIED_BYTES_MIN];
+
 /// What the tests' requests reach, by the first segment of the path.
 pub struct TestService {
     shelf: Shelf,
@@ -172,6 +175,16 @@ impl Service for TestService {
             "close" => {
                 reply.close();
                 reply.send(Status(200), "", b"bye");
+            }
+            // The length of the large parts stands in the path.
+            "parts" | "late-parts" => {
+                let large: Arc<[u8]> = vec![b'l'; number(request)].into();
+                let parts = [Part::Copied(b"one "), Part::Static(STATIC), Part::Shared(&large), Part::Copied(b" two")];
+                if key.starts_with("/late") {
+                    reply.later().send_parts(Status(200), "text/plain", parts);
+                } else {
+                    reply.send_parts(Status(200), "text/plain", parts);
+                }
             }
             "pieces" => reply.send_pieces(Status(201), "text/plain", &[b"one ", b"", b"two"]),
             "shared" => reply.send_shared(Status(200), "text/plain", Arc::from(vec![b's'; number(request)])),
@@ -283,7 +296,8 @@ impl TestServer {
         Self::client(socket.into())
     }
 
-    fn client(socket: TcpStream) -> Client {
+    /// A client on a connected socket.
+    pub fn client(socket: TcpStream) -> Client {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
         socket.set_nodelay(true).unwrap();

@@ -1,0 +1,71 @@
+//! Parts of a reply's body that leave together without being joined.
+
+use std::sync::Arc;
+
+use reactor::Piece;
+
+/// Bytes from which on a part is not copied into the write queue. Below it the copy is cheaper than one slice more for the
+/// kernel and the count of references.
+pub const UNCOPIED_BYTES_MIN: usize = 8 << 10;
+
+/// One part of a body: see [`crate::Reply::send_parts`].
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'p> {
+    /// Copied into the write queue.
+    Copied(&'p [u8]),
+    /// Never freed: not copied where it has [`UNCOPIED_BYTES_MIN`] bytes.
+    Static(&'static [u8]),
+    /// Shared: not copied where it has [`UNCOPIED_BYTES_MIN`] bytes; then it is kept until it was sent.
+    Shared(&'p Arc<[u8]>),
+}
+
+/// Pieces that are not copied, each with the index of the byte before which it goes.
+pub(crate) type Splices = Vec<(usize, Piece)>;
+
+impl<'p> Part<'p> {
+    /// Its bytes.
+    pub fn bytes(&self) -> &'p [u8] {
+        match self {
+            Part::Copied(bytes) => bytes,
+            Part::Static(bytes) => bytes,
+            Part::Shared(bytes) => bytes,
+        }
+    }
+
+    /// What it is where it is not copied.
+    fn piece(&self) -> Option<Piece> {
+        match self {
+            _ if self.bytes().len() < UNCOPIED_BYTES_MIN => None,
+            Part::Copied(_) => None,
+            Part::Static(bytes) => Some(Piece::Static(bytes)),
+            Part::Shared(bytes) => Some(Piece::Shared(Arc::clone(bytes))),
+        }
+    }
+
+    fn is_copied(&self) -> bool {
+        matches!(self, Part::Copied(_)) || self.bytes().len() < UNCOPIED_BYTES_MIN
+    }
+}
+
+/// How many bytes there are in all, and how many of them are copied.
+pub(crate) fn measure<'p>(parts: impl Iterator<Item = Part<'p>>) -> (u64, usize) {
+    parts.fold((0, 0), |(all, copied), part| {
+        let bytes = part.bytes().len();
+        (all + bytes as u64, copied + if part.is_copied() { bytes } else { 0 })
+    })
+}
+
+/// Appends the parts to `out`, but for those that are not copied.
+pub(crate) fn append<'p>(parts: impl Iterator<Item = Part<'p>>, out: &mut Vec<u8>, pieces: &mut Splices) {
+    for part in parts {
+        match part.piece() {
+            Some(piece) => pieces.push((out.len(), piece)),
+            None => out.extend_from_slice(part.bytes()),
+        }
+    }
+}
+
+/// Bytes of all pieces.
+pub(crate) fn bytes_of(pieces: &[(usize, Piece)]) -> usize {
+    pieces.iter().map(|(_, piece)| piece.len()).sum()
+}
