@@ -12,7 +12,7 @@
 //! | what a loop's connections share | `worker`, with the service `shared`; `crowd` (who goes when there are too many) |
 //! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics`, `latency`, `slow` |
 //! | for fuzzing alone | `fuzzing` |
-//! | for applications | `query`, `router`, `queued_writer`, `access_log` |
+//! | for applications | `query`, `router`, `files` (static files), `queued_writer`, `access_log` |
 //!
 //! What holds everywhere: replies leave in the order of the requests; a request that two servers could read in two
 //! ways is refused and its connection closed; no byte from a client is a panic; every buffer has a limit in
@@ -26,6 +26,7 @@ mod composer;
 mod connection;
 mod crowd;
 mod deadline;
+mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod head;
@@ -61,6 +62,7 @@ mod worker;
 
 pub use access_log::AccessLog;
 pub use body::{BodyFault, BodySink, BodySource, More};
+pub use files::{FILE_BYTES_IN_MEMORY_MAX, FileCache, FileMiss, FileReply, Files, OPEN_FILES_MAX};
 pub use late::{Cutter, LateReply, Nudge};
 pub use latency::{BUCKETS, SERIES_BYTES, SERIES_MAX, Series, SeriesTotal};
 pub use limits::{Deadlines, Limits};

@@ -51,6 +51,12 @@ impl Reply<'_> {
         self
     }
 
+    /// Adds whole lines of header fields, which are known to be right.
+    pub(crate) fn lines(&mut self, lines: &[u8]) -> &mut Self {
+        self.worker.fields.borrow_mut().extend_from_slice(lines);
+        self
+    }
+
     /// Adds an `ETag` field whose tag is a number in quotes (RFC 9110, section 8.8.3). Every document that is sent has one, so nothing is
     /// checked or formatted that needs neither.
     #[inline]

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::{Part, Reply, Request, Server, Service, Settings, Status};
+use http::{FileCache, Files, Part, Reply, Request, Server, Service, Settings, Status};
 
 /// Counts the allocations of the loop's thread.
 struct Counting;
@@ -37,14 +37,18 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-struct Hello;
+struct Hello(Files);
 
 impl Service for Hello {
-    type Local = ();
-    fn local(&self, _: &reactor::Loop) {
+    type Local = FileCache;
+    fn local(&self, lp: &reactor::Loop) -> FileCache {
         COUNTED.with(|counted| counted.set(true));
+        FileCache::new(lp, 1 << 20)
     }
-    fn call(&self, _: &mut (), request: &Request<'_>, mut reply: Reply<'_>) {
+    fn call(&self, cache: &mut FileCache, request: &Request<'_>, mut reply: Reply<'_>) {
+        if let Some(path) = request.path().strip_prefix("/files/") {
+            return self.0.find(cache, request, path).expect("an embedded file").send(reply);
+        }
         if request.path() == "/parts" {
             let parts = [Part::Copied(b"copied "), Part::Static(STATIC)];
             return reply.send_parts(Status(200), "text/plain", parts);
@@ -69,7 +73,8 @@ static STATIC: &[u8] = &{
 #[test]
 fn a_get_allocates_nothing_in_steady_state() {
     let mut reactor = reactor::Reactor::new(reactor::Settings { loops: 1, ..reactor::Settings::default() }).unwrap();
-    let server = Arc::new(Server::new(Hello, Settings::default()));
+    let files = Files::embedded(http::embed!("tests/assets", "site.css"));
+    let server = Arc::new(Server::new(Hello(files), Settings::default()));
     let address = reactor.listen("127.0.0.1:0".parse().unwrap(), server).unwrap();
     let running = reactor.start().unwrap();
     let mut socket = TcpStream::connect(address).unwrap();
@@ -88,7 +93,7 @@ fn a_get_allocates_nothing_in_steady_state() {
         ALLOCATIONS.load(Ordering::Relaxed) - before
     };
     for (path, pipelined) in
-        [("/users/123", 1), ("/users/123", 16), ("/field", 1), ("/parts", 1)]
+        [("/users/123", 1), ("/users/123", 16), ("/field", 1), ("/files/site.css", 4), ("/parts", 1)]
     {
         allocations_of(path, 10, pipelined);
         assert_eq!(allocations_of(path, 300, pipelined), 0, "{path}, {pipelined} at once");

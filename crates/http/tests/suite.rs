@@ -10,6 +10,7 @@ mod abuse;
 mod closing;
 mod crowded;
 mod deadlines;
+mod files;
 mod fuzz_requests;
 mod heavy;
 mod hoarders;

@@ -1,0 +1,100 @@
+//! A folder, and the ways in which bytes leave: `cargo run --release -p http --example files -- FOLDER [ADDRESS]`, then
+//! `curl localhost:8080/index.html`. For measuring beside one another:
+//!
+//! | path | a reply of N bytes |
+//! |---|---|
+//! | `/_/copied/N` | copied into the write queue |
+//! | `/_/shared/N` | from shared memory, by writev |
+//! | `/_/file/N` | from a file, by sendfile |
+//! | `/_/parts/N` | three parts: N bytes of static memory between two short ones |
+//! | `/_/joined/N` | the same, joined beforehand and copied |
+//!
+//! N is 64 MB at most. A file in the folder that was not read lately is a cold one: `vmtouch -e FILE` makes it so.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+
+use http::{FileCache, FileMiss, FileRange, Files, Part, Piece, Reply, Request, Server, Service, Settings, Status};
+
+const BYTES_MAX: usize = 64 << 20;
+const CACHE_BYTES: usize = 32 << 20;
+
+struct Folder {
+    files: Files,
+    memory: &'static [u8],
+    file: Arc<File>,
+}
+
+/// The files, and what was asked for last: made once for many requests.
+struct Local {
+    cache: FileCache,
+    shared: Arc<[u8]>,
+}
+
+impl Service for Folder {
+    type Local = Local;
+
+    fn local(&self, lp: &reactor::Loop) -> Local {
+        Local { cache: FileCache::new(lp, CACHE_BYTES), shared: Arc::from([]) }
+    }
+
+    fn call(&self, local: &mut Local, request: &Request<'_>, reply: Reply<'_>) {
+        let path = request.path().trim_start_matches('/');
+        if let Some((way, bytes)) = path.strip_prefix("_/").and_then(|rest| rest.split_once('/')) {
+            let bytes = bytes.parse::<usize>().unwrap_or(0).min(BYTES_MAX);
+            return self.send(local, way, bytes, reply);
+        }
+        match self.files.find(&mut local.cache, request, path) {
+            Ok(file) => file.send(reply),
+            Err(FileMiss::Busy) => reply.send(Status(503), "text/plain", b"too many files are being sent\n"),
+            Err(FileMiss::NotFound) => reply.send(Status(404), "text/plain", b"no such file\n"),
+            Err(FileMiss::Unavailable(error)) => reply.send(Status(500), "text/plain", error.to_string().as_bytes()),
+        }
+    }
+}
+
+impl Folder {
+    fn send(&self, local: &mut Local, way: &str, bytes: usize, reply: Reply<'_>) {
+        let (status, media) = (Status(200), "text/html; charset=utf-8");
+        let body = &self.memory[..bytes];
+        match way {
+            "copied" => reply.send(status, media, body),
+            "shared" => {
+                if local.shared.len() != bytes {
+                    local.shared = body.into();
+                }
+                reply.send_shared(status, media, Arc::clone(&local.shared));
+            }
+            "file" => reply.send_piece(status, media, Piece::File(FileRange::new(Arc::clone(&self.file), 0, bytes))),
+            "parts" => {
+                reply.send_parts(
+                    status,
+                    media,
+                    [Part::Copied(b"before "), Part::Static(body), Part::Copied(b" after")],
+                );
+            }
+            "joined" => {
+                let joined = bytes + b"before ".len() + b" after".len();
+                reply.send(status, media, &self.memory[..joined]);
+            }
+            _ => reply.send(Status(404), "text/plain", b"copied, shared, file, parts or joined\n"),
+        }
+    }
+}
+
+fn main() -> std::io::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let folder = arguments.next().unwrap_or_else(|| ".".to_owned());
+    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let memory: &'static [u8] = Vec::leak(vec![b'x'; BYTES_MAX + 64]);
+    let path = std::env::temp_dir().join(format!("sapsan-example-files-{}", std::process::id()));
+    let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    file.write_all(memory)?;
+    let service = Folder { files: Files::folder(folder)?.index(true), memory, file: Arc::new(file) };
+    let mut reactor = reactor::Reactor::new(reactor::Settings { loops: 1, ..reactor::Settings::default() })?;
+    let address = address.parse().map_err(std::io::Error::other)?;
+    println!("http://{}", reactor.listen(address, Arc::new(Server::new(service, Settings::default())))?);
+    reactor.start()?.join()
+}

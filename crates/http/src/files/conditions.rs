@@ -1,0 +1,281 @@
+//! What a request asks of a file: conditions and a range (RFC 9110, sections 13 and 14).
+//!
+//! The fields are found in one pass. Conditions are judged in the order of section 13.2.2: If-Match or If-Unmodified-Since, then
+//! If-None-Match or If-Modified-Since, then If-Range with Range. A field that cannot be read is no condition, as the RFC wants it.
+
+use std::ops::Range;
+
+use super::encoding::Accepts;
+use crate::method::Method;
+use crate::request::Request;
+
+/// Entity tags of a list that are compared at most; further ones do not match.
+const TAGS_MAX: usize = 64;
+
+/// The fields of a request that matter to a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fields<'r> {
+    accept_encoding: Option<&'r [u8]>,
+    if_match: Option<&'r [u8]>,
+    if_none_match: Option<&'r [u8]>,
+    if_modified_since: Option<&'r [u8]>,
+    if_unmodified_since: Option<&'r [u8]>,
+    if_range: Option<&'r [u8]>,
+    range: Option<&'r [u8]>,
+    /// More than one Range field: none counts.
+    has_ranges: bool,
+}
+
+/// What the conditions compare with: the representation as it is now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Validators<'f> {
+    /// The entity tag, with its quotes; a strong one.
+    pub(super) tag: &'f str,
+    /// When it was last changed, in seconds since 1970, where that is known.
+    pub(super) modified: Option<u64>,
+    pub(super) bytes: u64,
+}
+
+/// What the request is answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// All of it: 200.
+    Whole,
+    /// These bytes: 206.
+    Part(Range<u64>),
+    /// The client has it: 304.
+    NotModified,
+    /// It is not the one that the client means: 412.
+    Failed,
+    /// It has no such bytes: 416.
+    Unsatisfiable,
+}
+
+impl<'r> Fields<'r> {
+    pub(super) fn of(request: &Request<'r>) -> Fields<'r> {
+        Fields::read(request.headers())
+    }
+
+    fn read(lines: impl Iterator<Item = (&'r str, &'r [u8])>) -> Fields<'r> {
+        let mut fields = Fields::default();
+        for (name, value) in lines {
+            // Most fields of a request are told apart by their length.
+            let (known, place) = match name.len() {
+                5 => ("range", &mut fields.range),
+                8 if name.ends_with(['h', 'H']) => ("if-match", &mut fields.if_match),
+                8 => ("if-range", &mut fields.if_range),
+                13 => ("if-none-match", &mut fields.if_none_match),
+                15 => ("accept-encoding", &mut fields.accept_encoding),
+                17 => ("if-modified-since", &mut fields.if_modified_since),
+                19 => ("if-unmodified-since", &mut fields.if_unmodified_since),
+                _ => continue,
+            };
+            if name.eq_ignore_ascii_case(known) {
+                let is_second = place.replace(value).is_some();
+                fields.has_ranges |= is_second && known == "range";
+            }
+        }
+        fields
+    }
+
+    pub(super) fn accepts(&self) -> Accepts {
+        self.accept_encoding.map_or(Accepts::PLAIN, Accepts::read)
+    }
+
+    #[inline]
+    pub(super) fn judge(&self, method: Method, now: &Validators<'_>) -> Verdict {
+        let conditions =
+            [self.if_match, self.if_none_match, self.if_modified_since, self.if_unmodified_since, self.range];
+        if conditions.iter().all(Option::is_none) { Verdict::Whole } else { self.judge_conditions(method, now) }
+    }
+
+    fn judge_conditions(&self, method: Method, now: &Validators<'_>) -> Verdict {
+        let is_failed = match (self.if_match, self.if_unmodified_since) {
+            (Some(list), _) => !lists(list, now.tag, false),
+            (None, Some(date)) => now.modified.zip(seconds(date)).is_some_and(|(modified, date)| modified > date),
+            (None, None) => false,
+        };
+        if is_failed {
+            return Verdict::Failed;
+        }
+        let is_known = match (self.if_none_match, self.if_modified_since) {
+            (Some(list), _) => lists(list, now.tag, true),
+            (None, Some(date)) => now.modified.zip(seconds(date)).is_some_and(|(modified, date)| modified <= date),
+            (None, None) => false,
+        };
+        if is_known {
+            return Verdict::NotModified;
+        }
+        match self.range.filter(|_| method == Method::Get && !self.has_ranges && self.is_same(now)) {
+            Some(range) => judge_range(range, now.bytes),
+            None => Verdict::Whole,
+        }
+    }
+
+    /// Whether If-Range lets a range be sent: compared strongly, and a date only where it is the same.
+    fn is_same(&self, now: &Validators<'_>) -> bool {
+        match self.if_range {
+            None => true,
+            Some(tag) if tag.starts_with(b"\"") => tag == now.tag.as_bytes(),
+            Some(date) => now.modified.is_some_and(|modified| seconds(date) == Some(modified)),
+        }
+    }
+}
+
+/// Whether a list of entity tags has this one. `weak`: tags marked as weak match, too.
+fn lists(list: &[u8], tag: &str, weak: bool) -> bool {
+    let mut tags = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).take(TAGS_MAX);
+    // None of our tags has a comma inside.
+    list == b"*" || tags.any(|listed| listed.strip_prefix(b"W/").filter(|_| weak).unwrap_or(listed) == tag.as_bytes())
+}
+
+fn seconds(date: &[u8]) -> Option<u64> {
+    let date = httpdate::parse_http_date(std::str::from_utf8(date).ok()?).ok()?;
+    date.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
+
+fn judge_range(value: &[u8], bytes: u64) -> Verdict {
+    let Some(range) = std::str::from_utf8(value).ok().and_then(ByteRange::read) else { return Verdict::Whole };
+    match range.of(bytes) {
+        Some(part) => Verdict::Part(part),
+        None => Verdict::Unsatisfiable,
+    }
+}
+
+/// One range of bytes, as asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ByteRange {
+    /// From the first to the last byte, both included; without a last one to the end.
+    From(u64, Option<u64>),
+    /// So many bytes at the end.
+    Last(u64),
+}
+
+impl ByteRange {
+    /// `None`: none, several, or another unit. Such a field is as good as absent (RFC 9110, section 14.2).
+    fn read(value: &str) -> Option<ByteRange> {
+        let (unit, range) = value.split_once('=')?;
+        let (first, last) = range.trim().split_once('-').filter(|_| unit.eq_ignore_ascii_case("bytes"))?;
+        match (first, last) {
+            ("", last) => Some(ByteRange::Last(number(last)?)),
+            (first, "") => Some(ByteRange::From(number(first)?, None)),
+            (first, last) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first <= last).then_some(ByteRange::From(first, Some(last)))
+            }
+        }
+    }
+
+    /// Its bytes of a file of this length; `None` where there are none.
+    fn of(self, bytes: u64) -> Option<Range<u64>> {
+        let range = match self {
+            ByteRange::From(first, last) => first..last.map_or(bytes, |last| last.saturating_add(1)).min(bytes),
+            ByteRange::Last(count) => bytes.saturating_sub(count)..bytes,
+        };
+        (!range.is_empty()).then_some(range)
+    }
+}
+
+/// A number of decimal digits; one that is too large is the largest.
+fn number(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// 1994-11-06 08:49:37.
+    const MODIFIED: u64 = 784_111_777;
+    const THEN: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const NOW: Validators<'_> = Validators { tag: "\"a\"", modified: Some(MODIFIED), bytes: 10 };
+
+    fn judge(method: Method, lines: &[(&str, &str)]) -> Verdict {
+        Fields::read(lines.iter().map(|(name, value)| (*name, value.as_bytes()))).judge(method, &NOW)
+    }
+
+    #[track_caller]
+    fn check(lines: &[(&str, &str)], expected: Verdict) {
+        assert_eq!(judge(Method::Get, lines), expected, "{lines:?}");
+    }
+
+    #[test]
+    fn a_client_that_has_it_is_told_so() {
+        for list in ["\"a\"", "W/\"a\"", "*", "\"b\", W/\"a\"", "\"b\",\"a\""] {
+            check(&[("If-None-Match", list)], Verdict::NotModified);
+        }
+        for list in ["\"b\"", "a", "", "\"a", "W/a"] {
+            check(&[("if-none-match", list)], Verdict::Whole);
+        }
+        check(&[("If-Modified-Since", THEN)], Verdict::NotModified);
+        check(&[("If-Modified-Since", BEFORE)], Verdict::Whole);
+        check(&[("If-Modified-Since", "yesterday")], Verdict::Whole);
+        // The tag says more than the date.
+        check(&[("If-None-Match", "\"b\""), ("If-Modified-Since", THEN)], Verdict::Whole);
+        assert_eq!(judge(Method::Head, &[("If-None-Match", "\"a\"")]), Verdict::NotModified);
+    }
+
+    #[test]
+    fn a_client_that_means_another_one_is_told_so() {
+        check(&[("If-Match", "\"b\"")], Verdict::Failed);
+        check(&[("If-Match", "W/\"a\"")], Verdict::Failed);
+        check(&[("If-Match", "\"a\"")], Verdict::Whole);
+        check(&[("If-Match", "*")], Verdict::Whole);
+        check(&[("If-Unmodified-Since", BEFORE)], Verdict::Failed);
+        check(&[("If-Unmodified-Since", THEN)], Verdict::Whole);
+        check(&[("If-Match", "\"b\""), ("If-None-Match", "\"a\"")], Verdict::Failed);
+    }
+
+    #[test]
+    fn one_range_is_a_part() {
+        for (range, part) in [
+            ("bytes=0-3", 0..4),
+            ("bytes=9-", 9..10),
+            ("bytes=5-100", 5..10),
+            ("Bytes=-3", 7..10),
+            ("bytes=-100", 0..10),
+            ("bytes=0-18446744073709551615", 0..10),
+            ("bytes=0-99999999999999999999999", 0..10),
+        ] {
+            check(&[("Range", range)], Verdict::Part(part));
+        }
+        for range in ["bytes=10-", "bytes=10-20", "bytes=-0", "bytes=99999999999999999999999-"] {
+            check(&[("Range", range)], Verdict::Unsatisfiable);
+        }
+    }
+
+    #[test]
+    fn several_ranges_and_what_is_none_give_all_of_it() {
+        for range in
+            ["bytes=0-1,3-4", "bytes=3-2", "bytes=", "bytes=-", "bytes=a-b", "lines=0-1", "bytes 0-1", "bytes=+1-2"]
+        {
+            check(&[("Range", range)], Verdict::Whole);
+        }
+        check(&[("Range", "bytes=0-1"), ("Range", "bytes=0-1")], Verdict::Whole);
+        assert_eq!(judge(Method::Head, &[("Range", "bytes=0-1")]), Verdict::Whole);
+    }
+
+    #[test]
+    fn a_range_of_another_version_gives_all_of_it() {
+        let range = ("Range", "bytes=0-1");
+        for same in ["\"a\"", THEN] {
+            check(&[range, ("If-Range", same)], Verdict::Part(0..2));
+        }
+        for other in ["\"b\"", "W/\"a\"", BEFORE, "yesterday", ""] {
+            check(&[range, ("If-Range", other)], Verdict::Whole);
+        }
+        check(&[("If-Range", "\"b\"")], Verdict::Whole);
+    }
+
+    proptest! {
+        #[test]
+        fn a_part_is_inside_the_file_whatever_is_asked_for(range in "bytes=[-0-9,]{0,24}", bytes in any::<u64>()) {
+            if let Verdict::Part(part) = judge_range(range.as_bytes(), bytes) {
+                prop_assert!(part.start < part.end && part.end <= bytes);
+            }
+        }
+    }
+}
