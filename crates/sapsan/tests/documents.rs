@@ -527,6 +527,7 @@ fn what_the_pages_declare_is_without_mistakes() {
     for (name, pem) in [("fullchain.pem", made.cert.pem()), ("privkey.pem", made.signing_key.serialize_pem())] {
         std::fs::write(folder.path().join(name), pem).expect("a file");
     }
+    std::fs::create_dir(folder.path().join("public")).expect("a folder");
     let mut checked = 0;
     for page in pages() {
         let text = text(&page);

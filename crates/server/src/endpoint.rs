@@ -2,9 +2,10 @@
 
 use crate::access;
 use crate::cold::{OnLoop, Room};
-use crate::config::{Action as Declared, EndpointConfig, SORT, Target};
+use crate::config::{Action as Declared, EndpointConfig, SORT, Target, folder_pattern, rest_parameter};
 use crate::direct::{self, Waiting};
 use crate::failure::{Failure, Kind};
+use crate::files;
 use crate::general::documents;
 use crate::guard::DeclaredGuard;
 use crate::header_params::HeaderParams;
@@ -26,7 +27,7 @@ use docs::config::Parameter;
 use docs::direct::Got;
 use docs::sql::{Guard, QueryError};
 use docs::{CollectionId, Op, Precondition, Required, Session, Write};
-use http::{LateReply, Method, Params, Reply, Request, Series, Status};
+use http::{Files, LateReply, Method, Params, Reply, Request, Series, Status};
 use std::sync::Arc;
 
 /// One endpoint, its names resolved.
@@ -69,18 +70,20 @@ enum Action {
     /// By the names of the ways to sort.
     Sorted(Vec<(String, Arc<DeclaredQuery>)>),
     Steps(Box<DeclaredSteps>),
+    /// With the name of the parameter that is the file's.
+    Files(Box<Files>, Box<str>),
 }
 
 impl Endpoint {
     /// Resolves an endpoint, one of `all`; `queries` are its prepared statements by their ways to sort,
-    /// `steps` those of one transaction, `guard` what it asks first.
+    /// `steps` those of one transaction, `guard` what it asks first, `files` what it answers with.
     pub(crate) fn new(
         config: &EndpointConfig,
         all: &[EndpointConfig],
         catalog: &Catalog,
-        queries: Vec<(String, DeclaredQuery)>,
-        steps: Option<DeclaredSteps>,
+        (queries, steps): (Vec<(String, DeclaredQuery)>, Option<DeclaredSteps>),
         guard: Option<DeclaredGuard>,
+        files: Option<Files>,
     ) -> Option<Endpoint> {
         let answer = |status: u16| Answer {
             status: Status(if config.reply.is_some() { 200 } else { status }),
@@ -105,6 +108,7 @@ impl Endpoint {
                 if sort.is_empty() { Action::Query(queries.pop()?.1) } else { Action::Sorted(queries) }
             }
             Declared::Steps { .. } => Action::Steps(Box::new(steps?)),
+            Declared::Files(_) => Action::Files(Box::new(files?), rest_parameter(&config.pattern)?.into()),
         };
         let require = match &config.require {
             Some(target) => Some(named(target)?),
@@ -127,6 +131,14 @@ impl Endpoint {
     /// Whether it runs several statements.
     pub(crate) fn has_steps(&self) -> bool {
         matches!(self.action, Action::Steps(_))
+    }
+
+    /// The pattern of the folder itself, where its files have an index.
+    pub(crate) fn folder_pattern(&self) -> Option<&str> {
+        match &self.action {
+            Action::Files(files, _) if files.has_index() => folder_pattern(&self.pattern),
+            _ => None,
+        }
     }
 
     /// The collection whose documents it patches.
@@ -244,6 +256,10 @@ impl Endpoint {
                 let op = |key| Op::Replace { key, body: request.body().to_vec() };
                 let required = required(&mut local.text);
                 target.write(service, local, (request, params), (op, required, guard), answer, reply);
+            }
+            Action::Files(files, name) => {
+                let path = params.get_raw(name).unwrap_or_default();
+                files::answer(service, local, files, (request, path), reply);
             }
             Action::Steps(steps) => steps.answer(service, local, request, params, self.require.as_ref(), reply),
             Action::Delete { target, answer } => {

@@ -9,7 +9,7 @@
 //!                  └─► general    /_/: documents, listing, bulk, query (on the pool), health, metrics
 //! ```
 //!
-//! `guard` asks what must give a row before an endpoint does anything. `access` says which requests the general API answers, `token` what opens it to others, `cors` which pages may use declared endpoints. `large` sends replies over 64 KB as streams, `background` runs what would hold a loop, `statement` is what somebody
+//! `files` answers with those of a folder. `guard` asks what must give a row before an endpoint does anything. `access` says which requests the general API answers, `token` what opens it to others, `cors` which pages may use declared endpoints. `large` sends replies over 64 KB as streams, `background` runs what would hold a loop, `statement` is what somebody
 //! typed: a query or `EXPLAIN` of one; `modify` the same where it writes. `failure` holds the one table from failures to statuses, `memory` the division of the memory setting.
 
 mod access;
@@ -26,6 +26,7 @@ mod endpoint;
 mod expiry;
 mod explaining;
 pub mod failure;
+mod files;
 mod flowing;
 mod general;
 mod guard;

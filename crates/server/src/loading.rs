@@ -171,7 +171,7 @@ fn read_endpoints(root: &Table<'_>, collections: &[String], guards: &[Arc<GuardC
         let Some(endpoint) = EndpointConfig::read(item, collections, guards) else { continue };
         // Routes that clash are told here, with their place. Each clash has the router made anew: no more than are shown.
         if clashes < MISTAKES_MAX
-            && let Err(error) = router.route(endpoint.method, &endpoint.pattern, ())
+            && let Err(error) = endpoint.patterns().try_for_each(|pattern| router.route(endpoint.method, pattern, ()))
         {
             item.mistake(error.to_string(), "");
             clashes += 1;

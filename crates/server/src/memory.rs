@@ -38,6 +38,12 @@ const PARTS_FOR_BUILDING: usize = 256;
 const BUILDING_BYTES_MOST: usize = 16 << 20;
 /// A map that has grown, and its rows in order while they leave it.
 const PER_BUILDING_BYTE: usize = 2;
+/// Static files that a loop keeps in memory: so much, which a loop has room for, and a part of the memory beyond the smallest settings.
+/// What does not fit is sent from open files.
+const FILE_CACHE_BYTES_LEAST: usize = 32 << 10;
+const FILE_CACHES_GROW_FROM: usize = 32 << 20;
+const PARTS_FOR_FILE_CACHES: usize = 64;
+const FILE_CACHES_BYTES_MOST: usize = 64 << 20;
 /// Result of a read on a thread that waits for the disk: larger ones go on to the pool.
 pub(crate) const COLD_RESULT_BYTES: usize = 64 << 10;
 /// Reads that may wait for each of those threads.
@@ -195,6 +201,8 @@ pub(crate) struct Division {
     pub(crate) statement_bytes: usize,
     /// Declared queries that wait for a thread.
     pub(crate) waiting_query_bytes: usize,
+    /// Static files in the memory of all loops, beyond what each of them has room for.
+    file_caches_bytes: usize,
     /// Endpoints and their statements, those of two configurations, beyond what the process has room for.
     endpoint_bytes: usize,
     threads: usize,
@@ -228,6 +236,8 @@ impl Division {
             waiting_query_bytes: (WAITING_QUERIES_BYTES_LEAST
                 + memory.saturating_sub(WAITING_QUERIES_GROW_FROM) / PARTS_FOR_WAITING_QUERIES)
                 .min(WAITING_QUERIES_BYTES_MOST),
+            file_caches_bytes: (memory.saturating_sub(FILE_CACHES_GROW_FROM) / PARTS_FOR_FILE_CACHES)
+                .min(FILE_CACHES_BYTES_MOST),
             building_bytes: (memory / PARTS_FOR_BUILDING).min(BUILDING_BYTES_MOST),
             places_bytes: (memory / 32 / (threads + POOL_THREADS)).min(PLACES_BYTES_MOST),
             cold_threads: (memory / MEMORY_PER_COLD_THREAD).clamp(COLD_THREADS_LEAST, COLD_THREADS_MOST),
@@ -332,6 +342,11 @@ impl Division {
             && self.replies_bytes >= REPLIES_BYTES_LEAST
     }
 
+    /// Bytes of static files that a loop keeps in memory.
+    pub(crate) fn file_cache_bytes(&self) -> usize {
+        FILE_CACHE_BYTES_LEAST + self.file_caches_bytes / self.threads.max(1)
+    }
+
     /// Bytes that the connections of one loop may hold between their turns.
     pub(crate) fn held_bytes_max(&self) -> usize {
         self.buffers_bytes.saturating_sub(2 * self.spare_bytes_max() + TURN_BYTES + SPARE_BYTES)
@@ -385,7 +400,7 @@ impl Division {
     }
 
     /// The parts by name, for metrics and the log.
-    pub(crate) fn parts(&self) -> [(&'static str, usize); 18] {
+    pub(crate) fn parts(&self) -> [(&'static str, usize); 19] {
         let threads = self.threads;
         let queries = threads * self.loop_query_bytes + POOL_THREADS * self.query_bytes;
         let documents = (threads + COMMITTERS) * COPIES_PER_WRITE * self.transaction_bytes;
@@ -397,6 +412,7 @@ impl Division {
             ("statements", self.statement_bytes),
             ("waiting_queries", self.waiting_query_bytes),
             ("endpoints", self.endpoint_bytes),
+            ("files", self.file_caches_bytes),
             ("memtables", MEMTABLES * self.memtable_bytes),
             ("documents", documents),
             ("log_batches", COMMITTERS * self.batch_bytes()),

@@ -1,7 +1,7 @@
 //! From a checked configuration to what is served: SQL prepared against a catalog, endpoints, and what else a start or a reload
 //! needs of the file.
 
-use crate::config::{EndpointConfig, ServiceConfig, path_parameters};
+use crate::config::{Action, EndpointConfig, ServiceConfig, path_parameters};
 use crate::endpoint::Endpoint;
 use crate::guard::DeclaredGuard;
 use crate::memory::Division;
@@ -14,6 +14,7 @@ use docs::catalog::Catalog;
 use docs::config::{Mistakes, Parameter};
 use docs::sql::{JsonTypes, PlanSpace};
 use docs::{Database, OpenError};
+use http::Files;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::disk::MemoryDisk;
@@ -130,6 +131,15 @@ fn prepare_guards(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Optio
     all.collect::<Result<_, _>>().map_err(|mistake| Mistakes { list: vec![mistake], more: 0 })
 }
 
+/// Opens the folder of every endpoint that has one.
+fn open_files(config: &ServiceConfig) -> Result<Vec<Option<Files>>, Mistakes> {
+    let all = config.endpoints.iter().map(|endpoint| {
+        let Action::Files(files) = &endpoint.action else { return Ok(None) };
+        files.open().map(Some).map_err(|what| config.mistake_at(endpoint.span.clone(), what))
+    });
+    all.collect::<Result<_, _>>().map_err(|mistake| Mistakes { list: vec![mistake], more: 0 })
+}
+
 /// The columns of each endpoint's rows.
 fn columns(
     config: &ServiceConfig,
@@ -170,9 +180,11 @@ pub(crate) fn routes(config: &ServiceConfig, database: &Database) -> Result<(Vec
     let steps = prepare_steps(config, catalog).map_err(StartError::Config)?;
     let openapi = openapi::document(config, catalog, &columns(config, catalog, &statements, &steps));
     let guards = prepare_guards(config, catalog).map_err(StartError::Config)?;
-    let (all, declared) = (config.endpoints.iter().zip(statements).zip(steps).zip(guards), &config.endpoints);
-    let resolved = all.filter_map(|(((endpoint, query), steps), guard)| {
-        Endpoint::new(endpoint, declared, catalog, query, steps, guard)
+    let files = open_files(config).map_err(StartError::Config)?;
+    let all = config.endpoints.iter().zip(statements).zip(steps).zip(guards.into_iter().zip(files));
+    let declared = &config.endpoints;
+    let resolved = all.filter_map(|(((endpoint, query), steps), (guard, files))| {
+        Endpoint::new(endpoint, declared, catalog, (query, steps), guard, files)
     });
     Ok((resolved.collect(), openapi))
 }

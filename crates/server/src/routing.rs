@@ -20,7 +20,8 @@ use std::sync::atomic::Ordering;
 
 /// What a path leads to.
 enum Route {
-    Declared(Box<Endpoint>),
+    /// Shared by the routes of an endpoint that has several.
+    Declared(Arc<Endpoint>),
     General(Door),
 }
 
@@ -46,8 +47,11 @@ impl Routing {
         for mut endpoint in endpoints {
             let (method, pattern) = (endpoint.method, endpoint.pattern.clone());
             endpoint.series = service.series.of(&format!("{} {pattern}", method.name()));
-            let added = router.route(method, &pattern, Route::Declared(Box::new(endpoint)));
-            debug_assert!(added.is_ok(), "clashes were told when the file was read: {added:?}");
+            let endpoint = Arc::new(endpoint);
+            for pattern in [Some(pattern.as_str()), endpoint.folder_pattern()].into_iter().flatten() {
+                let added = router.route(method, pattern, Route::Declared(Arc::clone(&endpoint)));
+                debug_assert!(added.is_ok(), "clashes were told when the file was read: {added:?}");
+            }
         }
         for (method, pattern, door) in Door::ALL {
             let added = router.route(method, pattern, Route::General(door));

@@ -27,7 +27,7 @@ use crate::verification::Verifications;
 use crate::writing::LargeWrites;
 use docs::{Database, Session};
 use executor::Pool;
-use http::Reply;
+use http::{FileCache, Reply};
 use reactor::Loop;
 use std::ops::Deref;
 use std::os::fd::RawFd;
@@ -96,6 +96,8 @@ pub(crate) struct Shared {
     pub(crate) direct_reads: AtomicU64,
     /// How many of these each loop may have under way.
     direct_places: usize,
+    /// Static files that each loop keeps in memory.
+    file_cache_bytes: usize,
     pub(crate) pool_sessions: Arc<Sessions>,
     pub(crate) backups: Arc<Backups>,
     pub(crate) verifications: Arc<Verifications>,
@@ -151,6 +153,8 @@ pub(crate) struct Local {
     pub(crate) text: Vec<u8>,
     /// What had to be unescaped of the path.
     pub(crate) path_texts: PathTexts,
+    /// Static files.
+    pub(crate) files: FileCache,
     /// Work memory of queries.
     pub(crate) scratch: docs::sql::Scratch,
     /// Result rows.
@@ -187,6 +191,7 @@ impl Shared {
             cold_reads: AtomicU64::new(0),
             direct_reads: AtomicU64::new(0),
             direct_places: division.direct_places,
+            file_cache_bytes: division.file_cache_bytes(),
             pool_sessions: Arc::default(),
             backups: Arc::new(Backups::new(config.backups.clone())),
             verifications: Arc::default(),
@@ -238,6 +243,7 @@ impl Local {
             long_writes: LongWrites::new(&service.shared),
             text: Vec::new(),
             path_texts: PathTexts::default(),
+            files: FileCache::new(lp, service.file_cache_bytes),
             scratch: docs::sql::Scratch::new(),
             out: Vec::new(),
         }

@@ -99,6 +99,41 @@ fn endpoints_that_contradict_themselves() {
 }
 
 #[test]
+fn files_are_checked_with_their_places() {
+    // A folder that every machine has.
+    let files = |route: &str, files: &str| format!("route = \"{route}\"\nfiles = {files}");
+    let check_files = |route: &str, value: &str, told: &[&str]| check_endpoint(&files(route, value), told);
+    check_files("GET /a/{*path}", "\"/usr\"", &[]);
+    check_files("GET /{*path}", "{ folder = \"/usr\", index = true, hidden = true, immutable = false }", &[]);
+    check_files("GET /{section}/{*path}", "\"/usr\"", &[]);
+    let missing = ["5:9", "cannot open the folder", "missing: No such file", "relative to this file"];
+    check_files("GET /a/{*path}", "\"missing\"", &missing);
+    check_files("GET /a/{*path}", "{ folder = \"service.toml\" }", &["5:20", "Not a directory"]);
+    check_files("GET /a/{*path}", "{ index = true }", &["5:9", "`folder`"]);
+    check_files(
+        "GET /a/{*path}",
+        "{ folder = \"/usr\", follow = true }",
+        &["5:28", "unknown key `follow`", "immutable"],
+    );
+    check_files("GET /a/{*path}", "\".\"", &["5:9", "would serve this file", "a folder of its own"]);
+    check_files("GET /a/{*path}", "\"..\"", &["5:9", "would serve this file"]);
+    check_files("GET /a/{*path}", "5", &["5:9", "is an integer", "text"]);
+    check_files("GET /a/{path}", "\"/usr\"", &["5:9", "no part of it says which file", "GET /path/{*name}"]);
+    check_files("GET /a", "\"/usr\"", &["5:9", "no part of it says which file"]);
+    check_files("POST /a/{*path}", "\"/usr\"", &["5:9", "the method POST"]);
+    check_files("GET /a/{*path}/b", "\"/usr\"", &["4:9", "`{*path}` is no parameter"]);
+    check_files("GET /{path}/{*path}", "\"/usr\"", &["4:9", "{path} is there twice"]);
+    let more = |more: &str| format!("{}\n{more}", files("GET /a/{*path}", "\"/usr\""));
+    check_endpoint(&more("query = \"SELECT id FROM items\""), &["3:1", "2 actions"]);
+    check_endpoint(&more("require = \"items/{path}\""), &["6:11", "`require` beside `files`"]);
+    check_endpoint(&more("params = { a = \"text\" }"), &["6:10", "`params` beside `files`"]);
+    check_endpoint(&more("limit = 5"), &["6:9", "`limit` belongs to `query`"]);
+    let twice = "[[endpoints]]\nroute = \"GET /a/\"\nquery = \"SELECT id FROM items\"";
+    let index = files("GET /a/{*path}", "{ folder = \"/usr\", index = true }");
+    check_endpoint(&format!("{index}\n{twice}"), &["6:1", "/a/"]);
+}
+
+#[test]
 fn steps_are_checked_with_their_places() {
     let steps = |steps: &str| format!("route = \"POST /x/{{id}}\"\nsteps = [\n{steps}\n]");
     let check_steps = |text: &str, told: &[&str]| check_endpoint(&steps(text), told);

@@ -21,6 +21,7 @@ mod dashboard;
 mod declared;
 mod documentation;
 mod expiry;
+mod files;
 mod flowing;
 mod fuzz_config;
 mod general;

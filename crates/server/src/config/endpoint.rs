@@ -1,5 +1,6 @@
 //! `[[endpoints]]`: a route and one action.
 
+use super::files::{FilesConfig, folder_pattern, rest_parameter};
 use super::guard::GuardConfig;
 use super::steps::{self, StepConfig};
 use super::token::check_scope;
@@ -12,10 +13,10 @@ use docs::sql::PAGE_ROWS_MAX;
 use http::Method;
 use std::sync::Arc;
 
-const ACTIONS: [&str; 7] = ["get", "insert", "update", "replace", "delete", "query", "steps"];
-const KEYS: [&str; 21] = [
-    "route", "get", "insert", "update", "replace", "delete", "query", "steps", "require", "params", "body", "result",
-    "wrap", "sort", "page", "reply", "status", "limit", "allow", "scope", "guard",
+const ACTIONS: [&str; 8] = ["get", "insert", "update", "replace", "delete", "query", "steps", "files"];
+const KEYS: [&str; 22] = [
+    "route", "get", "insert", "update", "replace", "delete", "query", "steps", "files", "require", "params", "body",
+    "result", "wrap", "sort", "page", "reply", "status", "limit", "allow", "scope", "guard",
 ];
 /// Names kept for later.
 const LATER: [&str; 1] = ["auth"];
@@ -127,6 +128,8 @@ pub enum Action {
         /// As for `Query`.
         wrap: Option<String>,
     },
+    /// Answers with the files of a folder.
+    Files(FilesConfig),
 }
 
 /// One of the ways in which a statement may end.
@@ -155,13 +158,16 @@ impl EndpointConfig {
         let table = item.table()?;
         table.check_keys(&KEYS, &LATER);
         // Whatever is wrong with one part, the others are read, too: all that is wrong is told at once.
-        let route = table.require("route").and_then(|item| route(&item));
+        let has_rest = table.get("files").is_some();
+        let route = table.require("route").and_then(|item| route(&item, has_rest));
         let known = route.as_ref().map(|(_, pattern)| pattern.as_str());
         let pattern = known.unwrap_or_default();
-        let action = action(&table, known, collections);
-        let reads = |action: &Action| matches!(action, Action::Get(_) | Action::Query { .. } | Action::Steps { .. });
+        let action = action(&table, route.as_ref(), collections);
+        let writes = |action: &Action| {
+            matches!(action, Action::Insert(_) | Action::Update(_) | Action::Replace(_) | Action::Delete(_))
+        };
         if let (Some((Method::Get, _)), Some((action, _))) = (&route, &action)
-            && !reads(action)
+            && writes(action)
         {
             table.mistake(GET_WRITES, GET_ALLOWED);
         }
@@ -240,6 +246,15 @@ impl EndpointConfig {
         ROUTE_BYTES + 8 * self.route.len() + 3 * (sql + reply) + parameters + body
     }
 
+    /// The patterns of its routes: its own, and that of the folder itself where its files have an index.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &str> {
+        let of_folder = match &self.action {
+            Action::Files(FilesConfig { index: true, .. }) => folder_pattern(&self.pattern),
+            _ => None,
+        };
+        [Some(self.pattern.as_str()), of_folder].into_iter().flatten()
+    }
+
     /// The text of its query, or of the step that stands there in the file.
     pub(crate) fn statement_at(&self, span: &std::ops::Range<usize>) -> Option<&str> {
         let steps = match &self.action {
@@ -307,7 +322,8 @@ fn scope(table: &Table<'_>, method: Method) -> Option<String> {
     Some(text.to_owned())
 }
 
-fn route(item: &Item<'_>) -> Option<(Method, String)> {
+/// Reads a route. `has_rest`: its last segment may be the rest of the path.
+fn route(item: &Item<'_>, has_rest: bool) -> Option<(Method, String)> {
     let allowed = "\"METHOD /path/{parameter}\" with GET, POST, PUT, PATCH or DELETE; /_/ is the general API's";
     let text = item.text()?;
     let parsed = text.split_once(' ').and_then(|(method, pattern)| {
@@ -317,7 +333,7 @@ fn route(item: &Item<'_>) -> Option<(Method, String)> {
     match &parsed {
         None => item.mistake(format!("`{}` is {text:?}", item.path()), allowed),
         Some((_, pattern)) => {
-            if let Err(why) = check_pattern(pattern) {
+            if let Err(why) = check_pattern(pattern, has_rest) {
                 item.mistake(format!("`{}` is {text:?}: {why}", item.path()), allowed);
                 return None;
             }
@@ -327,10 +343,18 @@ fn route(item: &Item<'_>) -> Option<(Method, String)> {
 }
 
 /// Whether requests can have such a path at all: it is compared with the target as it was sent (RFC 3986, section 3.3).
-fn check_pattern(pattern: &str) -> Result<(), String> {
+fn check_pattern(pattern: &str, has_rest: bool) -> Result<(), String> {
     let mut names: Vec<&str> = Vec::new();
-    for segment in pattern.split('/') {
-        if let Some(name) = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+    let (single, rest) = match rest_parameter(pattern).filter(|_| has_rest) {
+        Some(rest) => (pattern.rsplit_once('/').map_or("", |(before, _)| before), Some(rest)),
+        None => (pattern, None),
+    };
+    let segments = single.split('/').map(|segment| {
+        let name = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        (segment, name)
+    });
+    for (segment, name) in segments.chain(rest.map(|name| ("", Some(name)))) {
+        if let Some(name) = name {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
             if name.is_empty() || !name.bytes().all(plain) {
                 return Err(format!("`{{{name}}}` is no parameter: a name of a-z, A-Z, 0-9 and _ in braces"));
@@ -369,7 +393,7 @@ fn check_segment(segment: &str) -> Result<(), String> {
 
 fn action(
     table: &Table<'_>,
-    pattern: Option<&str>,
+    route: Option<&(Method, String)>,
     collections: &[String],
 ) -> Option<(Action, std::ops::Range<usize>)> {
     let given: Vec<Item<'_>> = ACTIONS.iter().filter_map(|name| table.get(name)).collect();
@@ -389,6 +413,7 @@ fn action(
             other.mistake(format!("`{name}` is about the last step's rows, and `reply` is sent instead of them"), "");
         }
     }
+    let pattern = route.map(|(_, pattern)| pattern.as_str());
     let target = || Target::read(item, pattern, collections);
     let action = match item.name() {
         "get" => Action::Get(target()?),
@@ -400,6 +425,7 @@ fn action(
             let (one_row, wrap) = rows_of(table);
             Action::Steps { steps: steps::read(item)?, one_row, wrap }
         }
+        "files" => Action::Files(FilesConfig::read(item, table, route)?),
         _ => query(item, table)?,
     };
     Some((action, item.span()))
@@ -530,5 +556,6 @@ fn reply(item: &Item<'_>, action: &Action) -> Option<String> {
 
 /// Parameters of the route's path that no target takes are text parameters of the query.
 pub(crate) fn path_parameters(pattern: &str) -> impl Iterator<Item = &str> {
-    pattern.split('{').skip(1).filter_map(|part| part.split('}').next())
+    let names = pattern.split('{').skip(1).filter_map(|part| part.split('}').next());
+    names.map(|name| name.strip_prefix('*').unwrap_or(name))
 }

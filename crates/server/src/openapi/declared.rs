@@ -26,6 +26,9 @@ pub(super) struct Described<'d> {
 impl Described<'_> {
     /// The operation; schemas of its bodies that have no name yet get one.
     pub(super) fn operation(&self, schemas: &mut Schemas) -> Json {
+        if matches!(self.endpoint.action, Action::Files(_)) {
+            return self.file_operation();
+        }
         let (summary, body, (status, reply)) = self.action(schemas);
         let security = self.endpoint.scope.as_ref().map(|_| token());
         let mut operation = json!({
@@ -61,6 +64,25 @@ impl Described<'_> {
         operation
     }
 
+    /// That of an endpoint that answers with files: its replies are no JSON.
+    fn file_operation(&self) -> Json {
+        let security = self.endpoint.scope.as_ref().map(|_| token());
+        let mut operation = json!({
+            "tags": ["declared"],
+            "summary": "A file of a folder",
+            "description": self.description(),
+            "parameters": self.parameters(),
+            "security": security.into_iter().collect::<Vec<Json>>(),
+            "responses": self.failures(),
+        });
+        let file = json!({ "*/*": { "schema": { "type": "string", "format": "binary" } } });
+        operation["responses"]["200"] = json!({ "description": "the file", "content": file });
+        operation["responses"]["206"] = json!({ "description": "the range that was asked for", "content": file });
+        operation["responses"]["304"] = json!({ "description": "the client has the file already (If-None-Match)" });
+        operation["responses"]["416"] = json!({ "description": "the file has no such range" });
+        operation
+    }
+
     /// What the endpoint does, in sentences.
     fn description(&self) -> String {
         let mut text = match &self.endpoint.action {
@@ -84,6 +106,7 @@ impl Described<'_> {
             Action::Query { one_row: true, .. } => "Answers with the first row of a query.".to_owned(),
             Action::Query { .. } => "Answers with the rows of a query.".to_owned(),
             Action::Steps { steps, .. } if self.statements(steps) == 1 => "Runs one statement.".to_owned(),
+            Action::Files(_) => "Answers with a file of a folder: the rest of the path is its name.".to_owned(),
             Action::Steps { .. } => "Runs several statements in one transaction: all of them, or none.".to_owned(),
         };
         if let Some(Target { collection, parameter }) = &self.endpoint.require {
@@ -139,6 +162,7 @@ impl Described<'_> {
             Action::Query { one_row, wrap, .. } => {
                 ("Rows of a query".to_owned(), None, (200, self.rows(*one_row, wrap.as_deref(), schemas)))
             }
+            Action::Files(_) => ("A file of a folder".to_owned(), None, (200, json!({}))),
             Action::Steps { one_row, wrap, steps } => {
                 let summary = match self.statements(steps) {
                     1 => "One statement".to_owned(),
@@ -229,6 +253,7 @@ impl Described<'_> {
         let fields: &[&str] = match &self.endpoint.action {
             Action::Get(_) => &["If-None-Match", "If-Match"],
             Action::Update(_) | Action::Replace(_) | Action::Delete(_) => &["If-Match"],
+            Action::Files(_) => &["If-None-Match", "Range"],
             _ => &[],
         };
         let parameter =
@@ -268,7 +293,7 @@ impl Described<'_> {
             }
         };
         let (endpoint, writes) =
-            (self.endpoint, !matches!(self.endpoint.action, Action::Get(_) | Action::Query { .. }));
+            (self.endpoint, !matches!(self.endpoint.action, Action::Get(_) | Action::Query { .. } | Action::Files(_)));
         let has_pages = matches!(endpoint.action, Action::Query { page: Some(_), .. });
         if writes || has_pages || !endpoint.params.is_empty() {
             add(rules.status(Kind::Invalid).0, "a parameter or the body is wrong");
@@ -277,7 +302,11 @@ impl Described<'_> {
             add(rules.status(Kind::Conflict).0, "a key or unique value is in use, or the document is referred to");
         }
         if path_parameters(&endpoint.pattern).next().is_some() {
-            add(rules.status(Kind::NotFound).0, "there is no such document");
+            let is_file = matches!(endpoint.action, Action::Files(_));
+            add(
+                rules.status(Kind::NotFound).0,
+                if is_file { "there is no such file" } else { "there is no such document" },
+            );
         }
         if let Some(guard) = &endpoint.guard {
             add(guard.otherwise, &guard.detail);
@@ -286,7 +315,7 @@ impl Described<'_> {
             add(401, "no token, or a wrong one");
             add(403, &format!("the token does not allow {scope}"));
         }
-        if !self.conditions().is_empty() {
+        if !self.conditions().is_empty() && !matches!(endpoint.action, Action::Files(_)) {
             add(Kind::PreconditionFailed.status().0, "the document has another change number");
         }
         if let Action::Steps { steps, .. } = &endpoint.action {

@@ -90,7 +90,17 @@ impl TestServer {
 
     /// Serves a whole file.
     pub fn of_file(text: &str) -> Result<TestServer, StartError> {
+        Self::of_file_beside(text, &[])
+    }
+
+    /// The same with other files beside it.
+    pub fn of_file_beside(text: &str, files: &[(&str, &[u8])]) -> Result<TestServer, StartError> {
         let folder = tempfile::tempdir().unwrap();
+        for (name, contents) in files {
+            let file = folder.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, contents).unwrap();
+        }
         let path = folder.path().join("service.toml");
         std::fs::write(&path, text).unwrap();
         let config = ServiceConfig::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
@@ -115,6 +125,11 @@ impl TestServer {
     /// Has it take no more connections, and finish what it has.
     pub fn drain(&self) {
         self.running.as_ref().expect("it runs").drain();
+    }
+
+    /// The folder of the configuration file.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     /// Where it listens.

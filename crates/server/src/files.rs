@@ -1,0 +1,29 @@
+//! An endpoint that answers with the files of a folder.
+
+use crate::failure::{Failure, Kind};
+use crate::service::{Local, Service};
+use http::{FileMiss, Files, Reply, Request};
+
+/// Answers with the file that the rest of the path names.
+pub(crate) fn answer(
+    service: &Service,
+    local: &mut Local,
+    files: &Files,
+    (request, path): (&Request<'_>, &str),
+    mut reply: Reply<'_>,
+) {
+    let failure = match files.find(&mut local.files, request, path) {
+        Ok(file) => {
+            // The type is what the extension says: a browser that guesses another could run what somebody put there as a text.
+            reply.header("X-Content-Type-Options", "nosniff");
+            return file.send(reply);
+        }
+        Err(FileMiss::NotFound) => Failure::new(Kind::NotFound, "there is no such file"),
+        Err(FileMiss::Busy) => Failure::new(Kind::Busy, "too many different files are being sent: try again"),
+        Err(FileMiss::Unavailable(error)) => {
+            tracing::error!(%error, path = request.path(), "a file cannot be read");
+            Failure::new(Kind::Internal, "the file cannot be read: the server's log says why")
+        }
+    };
+    service.fail(&failure, reply);
+}
