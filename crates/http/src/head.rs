@@ -29,10 +29,30 @@ impl<'i> FieldLines<'i> {
 
     /// Names and values, in their order.
     pub(crate) fn iter(self) -> impl Iterator<Item = (&'i str, &'i [u8])> {
-        self.0.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
+        self.lines().filter_map(|line| {
             let colon = memchr::memchr(b':', line)?;
             let name = std::str::from_utf8(&line[..colon]).ok()?;
             Some((name, line[colon + 1..].trim_ascii()))
+        })
+    }
+
+    /// Values of the fields of one name (ASCII case folded), in their order. A line is compared only where its colon
+    /// stands where this name's would.
+    #[inline]
+    pub(crate) fn named(self, name: &str) -> impl Iterator<Item = &'i [u8]> {
+        self.lines().filter_map(move |line| {
+            let (field, [b':', value @ ..]) = line.split_at_checked(name.len())? else { return None };
+            field.eq_ignore_ascii_case(name.as_bytes()).then(|| value.trim_ascii())
+        })
+    }
+
+    #[inline]
+    fn lines(self) -> impl Iterator<Item = &'i [u8]> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let (line, others) = rest.split_at(memchr::memchr(b'\n', rest)? + 1);
+            rest = others;
+            Some(line)
         })
     }
 }
@@ -445,6 +465,13 @@ mod tests {
         let fields: Vec<_> = parse(head, &Limits::default()).unwrap().fields.iter().collect();
         let expected: [(&str, &[u8]); 4] = [("Host", b"h"), ("A", b"b: c"), ("Empty", b""), ("B", b"x y")];
         assert_eq!(fields, expected);
+        let named =
+            |name: &str| -> Vec<&[u8]> { parse(head, &Limits::default()).unwrap().fields.named(name).collect() };
+        assert_eq!(named("a"), [b"b: c"]);
+        assert_eq!(named("EMPTY"), [b""]);
+        for name in ["Hos", "Hosts", "", "x", &"B".repeat(100)] {
+            assert!(named(name).is_empty(), "{name}");
+        }
         assert_eq!(parse(b"GET / HTTP/1.0\r\n\r\n", &Limits::default()).unwrap().fields.iter().count(), 0);
     }
 

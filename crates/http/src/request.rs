@@ -49,8 +49,12 @@ impl<'r> Request<'r> {
 
     /// The first header field of this name (ASCII case folded).
     pub fn header(&self, name: &str) -> Option<&'r [u8]> {
-        let mut fields = self.head.fields.iter();
-        fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        self.head.fields.named(name).next()
+    }
+
+    /// The values of all header fields of this name (ASCII case folded), in the order of arrival.
+    pub fn fields_named<'n>(&self, name: &'n str) -> impl Iterator<Item = &'r [u8]> + use<'r, 'n> {
+        self.head.fields.named(name)
     }
 
     /// Whether an Accept field names something that is neither anything nor JSON: known without a look at the fields.

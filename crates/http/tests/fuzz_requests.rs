@@ -1,6 +1,6 @@
-//! Mutated requests, bodies, queries and routes against plain readings of the same bytes.
+//! Mutated requests, bodies, queries, cookies and routes against plain readings of the same bytes.
 
-use crate::fuzz_check::{check_chunks, check_query, check_routes, check_stream};
+use crate::fuzz_check::{check_chunks, check_cookies, check_query, check_routes, check_stream};
 use crate::mutation::{apply, edits};
 use http::Method;
 use proptest::prelude::*;
@@ -49,6 +49,23 @@ const CHUNKED: &[u8] = b"5\r\nhello\r\nA;x=\"1\"\r\n0123456789\r\n000\r\n\r\n";
 const ESCAPES: [&[u8]; 12] =
     [b"%", b"+", b"&", b"=", b"%D1", b"%8f", b"%2", b"%zz", b"%2B", b"%00", "я".as_bytes(), b"%ff"];
 
+const COOKIE_WORDS: [&[u8]; 14] = [
+    b";",
+    b"; ",
+    b"=",
+    b"\"",
+    b"\"\"",
+    b" ",
+    b"\t",
+    b",",
+    b"\\",
+    b"\x01",
+    b"\xff",
+    b"\x7f",
+    b"a=\"1\"",
+    "я".as_bytes(),
+];
+
 fn method() -> impl Strategy<Value = Method> {
     prop::sample::select(Method::ALL.to_vec())
 }
@@ -87,6 +104,11 @@ proptest! {
     fn queries_are_split_and_decoded_as_plainly_as_can_be(edits in edits(6)) {
         let query = apply("country=%D0%A0%D0%be+x&a=1&&b".as_bytes(), &edits, &ESCAPES);
         check_query(&String::from_utf8_lossy(&query));
+    }
+
+    #[test]
+    fn cookies_are_split_as_plainly_as_can_be(edits in edits(6)) {
+        check_cookies(&apply(b"session=AQID-_; theme=\"dark\"; a=1; a=2", &edits, &COOKIE_WORDS));
     }
 
     #[test]

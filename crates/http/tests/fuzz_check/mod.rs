@@ -4,6 +4,7 @@
 
 mod plain;
 
+use http::cookies::{SetCookie, pairs as cookie_pairs};
 use http::fuzzing::{Seen, decode_chunks, read_requests};
 use http::query::{DecodeError, decode, decode_path, pairs};
 use http::{Limits, Lookup, Router};
@@ -83,6 +84,35 @@ pub(crate) fn check_query(query: &str) {
     for raw in pairs(query).flat_map(|(name, value)| [name, value]).chain([query]) {
         assert_eq!(decode(raw, &mut scratch).map(str::to_owned), decoded_plainly(raw, true));
         assert_eq!(decode_path(raw, &mut scratch).map(str::to_owned), decoded_plainly(raw, false));
+    }
+}
+
+/// The cookies of a field as a plain split finds them, one character for each byte.
+fn cookies_plainly(field: &str) -> Vec<(String, String)> {
+    let mut cookies = Vec::new();
+    for piece in field.split(';') {
+        let Some((name, value)) = piece.split_once('=') else { continue };
+        let (name, value) = (name.trim_matches([' ', '\t']), value.trim_matches([' ', '\t']));
+        let is_quoted = value.len() >= 2 && value.starts_with('"') && value.ends_with('"');
+        let value = if is_quoted { &value[1..value.len() - 1] } else { value };
+        let is_token = |char: char| char.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(char);
+        if !name.is_empty() && name.chars().all(is_token) && !value.contains(|char: char| char.is_ascii_control()) {
+            cookies.push((name.to_owned(), value.to_owned()));
+        }
+    }
+    cookies
+}
+
+/// A `Cookie` field: its cookies are those of a plain split, and each that can be set is sent back as it is.
+pub(crate) fn check_cookies(field: &[u8]) {
+    let latin = |bytes: &[u8]| -> String { bytes.iter().map(|&byte| char::from(byte)).collect() };
+    let found: Vec<_> = cookie_pairs(field).map(|cookie| (cookie.name.to_owned(), latin(cookie.value))).collect();
+    assert_eq!(found, cookies_plainly(&latin(field)));
+    for cookie in cookie_pairs(field) {
+        let Ok(value) = std::str::from_utf8(cookie.value) else { continue };
+        let Ok(set) = SetCookie::new(cookie.name, value).secure().path("/").field() else { continue };
+        let sent = set.strip_suffix("; Path=/; Secure").unwrap();
+        assert!(cookie_pairs(sent.as_bytes()).eq([cookie]), "{set}");
     }
 }
 
