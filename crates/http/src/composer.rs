@@ -269,6 +269,16 @@ pub(crate) fn append_field(fields: &mut Vec<u8>, name: &str, value: &str) -> boo
     true
 }
 
+/// Appends lines that were checked by [`append_field`] before; at the bound of all fields `false`, and nothing is appended.
+#[inline]
+pub(crate) fn append_lines(fields: &mut Vec<u8>, lines: &[u8]) -> bool {
+    let fits = fields.len() + lines.len() <= FIELDS_BYTES_MAX;
+    if fits {
+        fields.extend_from_slice(lines);
+    }
+    fits
+}
+
 /// Appends the line of an entity tag that is a number in quotes. At the bound of all fields it is left out, as others are.
 #[inline]
 pub(crate) fn append_numbered_tag(fields: &mut Vec<u8>, number: u64) {

@@ -4,7 +4,8 @@ use reactor::{ConnectionId, Loop, Message, Piece};
 use std::net::IpAddr;
 
 use crate::body::BodySource;
-use crate::composer::{JSON, append_content_type, append_field, append_numbered_tag};
+use crate::composer::{JSON, append_content_type, append_field, append_lines, append_numbered_tag};
+use crate::field_block::FieldBlock;
 use crate::part::{self, Part, Splices};
 use crate::presence::Presence;
 use crate::status::Status;
@@ -112,6 +113,14 @@ impl LateReply {
     pub fn header(&mut self, name: &str, value: &str) -> &mut Self {
         if !append_field(&mut self.fields, name, value) {
             tracing::debug!(name, "a malformed header field of a late reply is left out");
+        }
+        self
+    }
+
+    /// Adds header fields that were checked before, as [`crate::Reply::fields`].
+    pub fn fields(&mut self, block: &FieldBlock) -> &mut Self {
+        if !append_lines(&mut self.fields, block.lines()) {
+            tracing::debug!("header fields of a late reply do not fit and are left out");
         }
         self
     }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | what an application sees | `service`, `method`, `request`, `reply`, `part`, `status`, `body`, `late` |
 //! | bytes to requests, without I/O | `plain` (the usual head), `scan` (blank line), `head` (fields, framing), `chunked`, `pieces` (a body that its service takes as it comes), `reader` (all) |
-//! | replies to bytes | `composer`, `stream` |
+//! | replies to bytes | `composer`, `field_block`, `stream` |
 //! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
 //! | what a loop's connections share | `worker`, with the service `shared`; `crowd` (who goes when there are too many) |
 //! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics`, `latency`, `slow` |
@@ -27,6 +27,7 @@ mod connection;
 pub mod cookies;
 mod crowd;
 mod deadline;
+mod field_block;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -63,6 +64,7 @@ mod worker;
 
 pub use access_log::AccessLog;
 pub use body::{BodyFault, BodySink, BodySource, More};
+pub use field_block::{FieldBlock, FieldFault};
 pub use files::{FILE_BYTES_IN_MEMORY_MAX, FileCache, FileMiss, FileReply, Files, OPEN_FILES_MAX};
 pub use late::{Cutter, LateReply, Nudge};
 pub use latency::{BUCKETS, SERIES_BYTES, SERIES_MAX, Series, SeriesTotal};

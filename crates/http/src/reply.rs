@@ -5,7 +5,8 @@ use std::sync::Arc;
 use reactor::Piece;
 
 use crate::body::{BodySink, BodySource};
-use crate::composer::{Length, Shape, append_field, append_numbered_tag, checked, has_body};
+use crate::composer::{Length, Shape, append_field, append_lines, append_numbered_tag, checked, has_body};
+use crate::field_block::FieldBlock;
 use crate::late::{Cutter, LateReply, Ticket};
 use crate::latency::Series;
 use crate::part::{self, Part};
@@ -54,6 +55,15 @@ impl Reply<'_> {
     /// Adds whole lines of header fields, which are known to be right.
     pub(crate) fn lines(&mut self, lines: &[u8]) -> &mut Self {
         self.worker.fields.borrow_mut().extend_from_slice(lines);
+        self
+    }
+
+    /// Adds header fields that were checked before, by one copy. Where they do not fit they are left out and counted.
+    #[inline]
+    pub fn fields(&mut self, block: &FieldBlock) -> &mut Self {
+        if !append_lines(&mut self.worker.fields.borrow_mut(), block.lines()) {
+            self.worker.metrics.fields_left_out.add(1);
+        }
         self
     }
 

@@ -1,0 +1,84 @@
+//! Header fields that go with many replies: checked once, then copied in one piece.
+
+use crate::composer::append_field;
+use std::fmt;
+
+/// Header fields that were checked: [`crate::Reply::fields`] adds them all by one copy. At most 16 KB, as the fields of a reply.
+///
+/// ```
+/// let block = http::FieldBlock::new([("X-Content-Type-Options", "nosniff")]).unwrap();
+/// # fn reply(mut reply: http::Reply<'_>, block: &http::FieldBlock) {
+/// reply.fields(block);
+/// reply.send(http::Status(200), "text/html", b"<p>");
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldBlock {
+    /// Whole lines with their line ends.
+    lines: Box<[u8]>,
+}
+
+/// A header field that no reply may have: it would break the head, contradict what the server says itself
+/// (`Content-Length`, `Content-Type`, `Connection`, …), or pass the bound of all fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldFault {
+    /// The field's name.
+    pub name: String,
+}
+
+impl fmt::Display for FieldFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the header field {:?} is not one that can be added: its name is no token or the server's own, its value has a control byte, \
+             or all fields have more than 16 KB",
+            self.name
+        )
+    }
+}
+
+impl std::error::Error for FieldFault {}
+
+impl FieldBlock {
+    /// The fields in this order, names and values; or the first that cannot be one.
+    pub fn new<'f>(fields: impl IntoIterator<Item = (&'f str, &'f str)>) -> Result<FieldBlock, FieldFault> {
+        let mut lines = Vec::new();
+        for (name, value) in fields {
+            if !append_field(&mut lines, name, value) {
+                return Err(FieldFault { name: name.to_owned() });
+            }
+        }
+        Ok(FieldBlock { lines: lines.into() })
+    }
+
+    /// Whether there is no field.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    pub(crate) fn lines(&self) -> &[u8] {
+        &self.lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_the_lines_of_its_fields() {
+        let block = FieldBlock::new([("A", "b"), ("C-D", "")]).unwrap();
+        assert_eq!(block.lines(), b"A: b\r\nC-D: \r\n");
+        assert!(!block.is_empty() && FieldBlock::default().is_empty());
+    }
+
+    #[test]
+    fn fields_that_would_break_the_head_are_faults() {
+        let long = "b".repeat(17 << 10);
+        for (name, value) in
+            [("A", "b\r\nC: d"), ("A b", "c"), ("", "c"), ("Content-Length", "5"), ("A", long.as_str())]
+        {
+            assert_eq!(FieldBlock::new([("X", "y"), (name, value)]), Err(FieldFault { name: name.to_owned() }));
+        }
+    }
+}
