@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorPage};
 use crate::handler::{Endpoint, Erased, Handler};
 use crate::layer::Layer;
 use crate::middleware::{Around, Surrounded};
+use crate::protection::ProtectionSettings;
 use crate::running::Running;
 use http::{Deadlines, Limits, Method, Router};
 use std::any::Any;
@@ -25,6 +26,7 @@ pub struct App {
     database: Option<Database>,
     error_page: Option<ErrorPage>,
     mistakes: Vec<String>,
+    pub(crate) protection: ProtectionSettings,
     pub(crate) addresses: Vec<String>,
     pub(crate) settings: AppSettings,
 }
@@ -56,6 +58,7 @@ impl App {
             database: None,
             error_page: None,
             mistakes: Vec::new(),
+            protection: ProtectionSettings::default(),
             addresses: Vec::new(),
             settings: AppSettings { threads, http: http::Settings::default(), drain_max: Duration::from_secs(10) },
         }
@@ -218,7 +221,19 @@ impl App {
 
     /// Makes it what serves, or says all that is wrong with it.
     pub(crate) fn build(self) -> Result<(Built, AppSettings), StartError> {
-        let App { routes, states, layers, around, executors, database, error_page, mut mistakes, settings, .. } = self;
+        let App {
+            routes,
+            states,
+            layers,
+            around,
+            executors,
+            database,
+            error_page,
+            mut mistakes,
+            protection,
+            settings,
+            ..
+        } = self;
         let mut router = Router::new();
         for (number, route) in routes.iter().enumerate() {
             if let Err(error) = router.route(route.method, &route.pattern, number) {
@@ -229,7 +244,8 @@ impl App {
             mistakes.push(format!("an executor does not start: {error}"));
             Pools::default()
         });
-        let built = Built { router, routes, states, layers, around, database, pools, error_page };
+        let protection = protection.build(&mut mistakes);
+        let built = Built { router, routes, states, layers, around, protection, database, pools, error_page };
         for route in &built.routes {
             let mut needs = Needs { built: &built, route, missing: Vec::new() };
             route.endpoint.needs(&mut needs);

@@ -25,6 +25,11 @@ impl Buffer {
         Buffer { bytes }
     }
 
+    /// Its bytes, to be changed.
+    pub(crate) fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
     /// Its bytes, for whoever takes them elsewhere.
     pub(crate) fn into_bytes(mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)

@@ -7,6 +7,7 @@ use crate::exchange::Exchange;
 use crate::handler::Endpoint;
 use crate::layer::{Head, Layer};
 use crate::middleware::{Around, Next};
+use crate::protection::Protection;
 use crate::request::Request;
 use crate::respond::HTML;
 use crate::response::{Content, Response};
@@ -22,6 +23,7 @@ pub(crate) struct Built {
     pub(crate) states: States,
     pub(crate) layers: Vec<Box<dyn Layer>>,
     pub(crate) around: Vec<Box<dyn Around>>,
+    pub(crate) protection: Protection,
     pub(crate) database: Option<Database>,
     pub(crate) pools: Pools,
     pub(crate) error_page: Option<ErrorPage>,
@@ -74,6 +76,9 @@ impl Built {
     /// Runs the functions around an endpoint, and the endpoint.
     #[inline]
     pub(crate) fn run(&self, endpoint: &dyn Endpoint, request: &Request<'_>) -> Response {
+        if let Some(refusal) = self.protection.before(request) {
+            return refusal;
+        }
         for layer in &self.layers {
             if let Some(response) = layer.before(request) {
                 return response;
@@ -98,6 +103,7 @@ impl Built {
         for layer in self.layers.iter().rev() {
             layer.behind(exchange, response, head);
         }
+        self.protection.behind(exchange, response, head);
     }
 
     #[cold]

@@ -1,5 +1,6 @@
 //! What belongs to one request and its reply, and outlives the handler's call where the reply comes later.
 
+use crate::session::SessionData;
 use std::any::{Any, TypeId};
 
 /// Values of one request that middleware, layers and handlers leave for one another, one of each type. Goes with a late reply to the
@@ -8,6 +9,8 @@ use std::any::{Any, TypeId};
 /// Bound: as many as there are types; empty, it costs nothing.
 #[derive(Default)]
 pub struct Exchange {
+    /// Where the session was looked at. Not among the values, so that it needs no allocation.
+    pub(crate) session: Option<SessionData>,
     values: Vec<Box<dyn Any + Send>>,
 }
 

@@ -3,6 +3,8 @@
 //! Sessions, CSRF checks and security headers are layers. A layer differs from a function around a handler ([`crate::Around`]) in
 //! that it sees the reply when its head is written, on whatever thread that is: so it sees late replies too.
 
+use http::FieldBlock;
+
 use crate::exchange::Exchange;
 use crate::request::Request;
 use crate::response::Response;
@@ -35,21 +37,36 @@ impl<'h> Head<'h> {
         self.to.header(name, value);
         self
     }
+
+    /// Adds header fields that were checked before, by one copy.
+    pub fn fields(&mut self, block: &FieldBlock) -> &mut Self {
+        self.to.fields(block);
+        self
+    }
 }
 
 /// Where header fields go: a reply now, or a late one.
 pub(crate) trait Fields {
     fn header(&mut self, name: &str, value: &str);
+    fn fields(&mut self, block: &FieldBlock);
 }
 
 impl Fields for http::Reply<'_> {
     fn header(&mut self, name: &str, value: &str) {
         http::Reply::header(self, name, value);
     }
+
+    fn fields(&mut self, block: &FieldBlock) {
+        http::Reply::fields(self, block);
+    }
 }
 
 impl Fields for http::LateReply {
     fn header(&mut self, name: &str, value: &str) {
         http::LateReply::header(self, name, value);
+    }
+
+    fn fields(&mut self, block: &FieldBlock) {
+        http::LateReply::fields(self, block);
     }
 }

@@ -23,6 +23,8 @@
 //! | their results | `respond`, `response`, `buffer`, `stream`, `error` |
 //! | replies that come later; threads for work that blocks | `late`, `blocking` |
 //! | functions around handlers; what looks at every request and reply | `middleware`, `layer` |
+//! | sessions in a cookie | `session` |
+//! | what is refused and said by default: origins, form tokens, security headers | `protection`, `origins`, `form_tokens`, `exempt`, `security_headers` |
 //! | the embedded database | `database` |
 //!
 //! How an application is written is told in `docs/applications.md`. What holds everywhere: a handler runs on an event loop and must
@@ -39,6 +41,11 @@
 #[doc = include_str!("../../../docs/applications.md")]
 struct Applications;
 
+/// The same.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/sessions-in-applications.md")]
+struct SessionsInApplications;
+
 mod app;
 mod blocking;
 mod buffer;
@@ -46,18 +53,24 @@ mod build;
 mod database;
 mod error;
 mod exchange;
+mod exempt;
 mod extract;
+mod form_tokens;
 mod handler;
 mod late;
 mod layer;
 mod middleware;
+mod origins;
 mod path;
+mod protection;
 mod query;
 mod request;
 mod respond;
 mod response;
 mod running;
+mod security_headers;
 mod service;
+mod session;
 mod stream;
 
 pub use app::App;
@@ -69,16 +82,20 @@ pub use database::{
 pub use error::{Error, ErrorPage, escaped};
 pub use exchange::Exchange;
 pub use extract::{Body, Client, Extract, Headers, Json, Shared, State, Text};
+pub use form_tokens::FormTokens;
 pub use handler::Handler;
 pub use http::{Deadlines, Limits, Method, Status};
 pub use late::{Later, Responder, later};
 pub use layer::{Head, Layer};
 pub use middleware::{Around, Next};
+pub use origins::Origins;
 pub use path::{Path, PathParts};
 pub use query::Query;
 pub use request::Request;
 pub use respond::{Html, Redirect, Respond};
 pub use response::{Part, Parts, Response};
 pub use running::Running;
+pub use security_headers::SecurityHeaders;
+pub use session::{Flash, KeyFault, Keys, Session, SessionData, SessionError, SessionId, Sessions, SessionsFault};
 pub use stream::{Pieces, Stream};
 pub use {docs, executor, http, server, store};

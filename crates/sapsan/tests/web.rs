@@ -8,6 +8,8 @@ mod web {
     mod errors;
     mod extraction;
     mod layers;
+    mod protection;
     mod replies;
+    mod sessions;
     mod starting;
 }

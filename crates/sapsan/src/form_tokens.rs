@@ -1,0 +1,98 @@
+//! Form tokens: a secret of the session in each form, which a page of another site does not know.
+
+use crate::error::Error;
+use crate::exempt::Exempt;
+use crate::extract::Extract;
+use crate::request::Request;
+use crate::session::Session;
+use http::query::{decode, pairs};
+use std::borrow::Cow;
+
+const FIELD: &str = "csrf_token";
+const HEADER: &str = "X-CSRF-Token";
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// Has every request that may change something (not GET, HEAD, OPTIONS) bring a token of its session ([`Session::form_token`]): in the
+/// field `csrf_token` of a urlencoded form, or in the header field `X-CSRF-Token`, as scripts and multipart forms have to. Without it
+/// 403. Off unless given to [`crate::App::form_tokens`]; [`crate::Origins`] needs no token and is on.
+///
+/// ```
+/// use sapsan::{App, FormTokens, Keys, Sessions};
+/// # fn main() -> Result<(), sapsan::KeyFault> {
+/// App::new()
+///     .sessions(Sessions::signed(Keys::generate()?))
+///     .form_tokens(FormTokens::new().exempt("/hooks/{*name}"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct FormTokens {
+    field: Cow<'static, str>,
+    header: Cow<'static, str>,
+    exempt: Exempt,
+}
+
+impl Default for FormTokens {
+    fn default() -> FormTokens {
+        FormTokens::new()
+    }
+}
+
+impl FormTokens {
+    /// Tokens for all routes.
+    pub fn new() -> FormTokens {
+        FormTokens { field: FIELD.into(), header: HEADER.into(), exempt: Exempt::default() }
+    }
+
+    /// The form's field; without this `csrf_token`.
+    pub fn field(self, name: impl Into<Cow<'static, str>>) -> FormTokens {
+        FormTokens { field: name.into(), ..self }
+    }
+
+    /// The header field; without this `X-CSRF-Token`.
+    pub fn header(self, name: impl Into<Cow<'static, str>>) -> FormTokens {
+        FormTokens { header: name.into(), ..self }
+    }
+
+    /// Asks no token where the path matches this pattern, which is one of a route: `/hooks/{*name}`.
+    pub fn exempt(mut self, pattern: &str) -> FormTokens {
+        self.exempt.add(pattern);
+        self
+    }
+
+    /// Checks the settings.
+    pub(crate) fn build(self) -> Result<FormTokens, String> {
+        Ok(FormTokens { exempt: self.exempt.build().map_err(|error| format!("form tokens: {error}"))?, ..self })
+    }
+
+    /// Refuses a request without a right token.
+    pub(crate) fn check(&self, request: &Request<'_>) -> Result<(), Error> {
+        if request.method().is_safe() || self.exempt.has(request.path()) {
+            return Ok(());
+        }
+        let session = Session::extract(request)?;
+        let mut scratch = Vec::new();
+        match self.token(request, &mut scratch) {
+            Some(token) if session.is_form_token(token) => Ok(()),
+            Some(_) => Err(Error::forbidden("the form is of another session or too old: load the page again")),
+            None => Err(Error::forbidden(format!(
+                "the form's token is missing (field `{}` or header field `{}`): load the page again",
+                self.field, self.header
+            ))),
+        }
+    }
+
+    fn token<'r>(&self, request: &Request<'r>, scratch: &'r mut Vec<u8>) -> Option<&'r str> {
+        if let Some(token) = request.header(&self.header) {
+            return Some(token);
+        }
+        let media = request.header("Content-Type")?.split(';').next()?.trim();
+        if !media.eq_ignore_ascii_case(FORM) {
+            return None;
+        }
+        let body = std::str::from_utf8(request.body()).ok()?;
+        let (_, value) = pairs(body).find(|(name, _)| *name == self.field)?;
+        decode(value, scratch).ok()
+    }
+}

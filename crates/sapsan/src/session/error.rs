@@ -1,0 +1,55 @@
+//! Why a session cannot be read or changed.
+
+use std::fmt;
+
+/// Why a session cannot be read or changed. The session is as it was.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The value would make the cookie longer than clients keep.
+    TooLarge {
+        /// The name it was to be set under.
+        name: String,
+        /// Bytes that all entries together may have: names, values, and three for each.
+        bytes_max: usize,
+        /// Bytes that the other entries have.
+        bytes_used: usize,
+    },
+    /// A name is empty or longer than 64 bytes.
+    Name(String),
+    /// The value under this name is not what the caller asked for, or cannot be written as JSON.
+    Json {
+        /// The name.
+        name: String,
+        /// What serde found.
+        cause: serde_json::Error,
+    },
+    /// The system gives no random bytes.
+    NoRandomBytes,
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SessionError::TooLarge { name, bytes_max, bytes_used } => write!(
+                f,
+                "session: `{name}` does not fit: a session's entries have at most {bytes_max} bytes, for a cookie carries them, and the \
+                 others have {bytes_used}; keep large values in the database, and their key in the session"
+            ),
+            SessionError::Name(name) => {
+                write!(f, "session: the name `{name}` has {} bytes; 1 to 64 are allowed", name.len())
+            }
+            SessionError::Json { name, cause } => write!(f, "session: the value of `{name}`: {cause}"),
+            SessionError::NoRandomBytes => f.write_str("session: the system gives no random bytes"),
+        }
+    }
+}
+
+impl std::error::Error for SessionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SessionError::Json { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+}
