@@ -64,18 +64,12 @@ fn separator(text: &str) -> &'static str {
     if text.is_empty() { "" } else { "&" }
 }
 
-/// A cookie's value (RFC 6265, section 4.2.1), without quotes around it.
+/// A cookie's value. One that is given twice is refused: which of the two was meant is not known.
 fn cookie_of<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
-    let fields = request.headers().filter(|(field, _)| field.eq_ignore_ascii_case("Cookie"));
-    let cookies = fields.flat_map(|(_, value)| value.split(|&byte| byte == b';'));
-    let mut values = cookies.filter_map(|cookie| {
-        let (key, value) = cookie.split_at_checked(cookie.iter().position(|&byte| byte == b'=')?)?;
-        (key.trim_ascii() == name.as_bytes()).then(|| value[1..].trim_ascii())
-    });
-    let first = values.next();
-    if values.next().is_some() {
+    let mut cookies = http::cookies::of_request(request).filter(|cookie| cookie.name == name);
+    let first = cookies.next();
+    if cookies.next().is_some() {
         return Err(Failure::new(Kind::Invalid, format!("the cookie `{name}` is given more than once")));
     }
-    let bare = |value: &'r [u8]| value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-    Ok(first.map(bare))
+    Ok(first.map(|cookie| cookie.value))
 }
