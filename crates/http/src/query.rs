@@ -4,6 +4,7 @@
 //! and decoding are two steps, so that a caller decodes only what it looks at, and can tell a value that is badly
 //! escaped from one that is absent. Where nothing is escaped nothing is copied.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use memchr::{memchr, memchr2};
@@ -72,6 +73,15 @@ pub fn decode<'a>(raw: &'a str, scratch: &'a mut Vec<u8>) -> Result<&'a str, Dec
     }
 }
 
+/// The same for a caller that keeps the text: it is copied only where something is escaped.
+#[inline]
+pub fn decode_cow(raw: &str) -> Result<Cow<'_, str>, DecodeError> {
+    let Some(first) = memchr2(b'%', b'+', raw.as_bytes()) else { return Ok(Cow::Borrowed(raw)) };
+    let mut decoded = Vec::with_capacity(raw.len());
+    append_unescaped(raw.as_bytes(), first, true, &mut decoded)?;
+    String::from_utf8(decoded).map(Cow::Owned).map_err(|_| DecodeError::NotUtf8)
+}
+
 /// Decodes a segment of a path: escapes alone, for `+` is an ordinary byte there.
 #[inline]
 pub fn decode_path<'a>(raw: &'a str, scratch: &'a mut Vec<u8>) -> Result<&'a str, DecodeError> {
@@ -83,7 +93,13 @@ pub fn decode_path<'a>(raw: &'a str, scratch: &'a mut Vec<u8>) -> Result<&'a str
 
 fn unescape<'a>(raw: &[u8], first: usize, plus: bool, scratch: &'a mut Vec<u8>) -> Result<&'a str, DecodeError> {
     scratch.clear();
-    scratch.extend_from_slice(&raw[..first]);
+    append_unescaped(raw, first, plus, scratch)?;
+    std::str::from_utf8(scratch).map_err(|_| DecodeError::NotUtf8)
+}
+
+/// Appends the bytes that `raw` means; before `first` nothing is escaped.
+fn append_unescaped(raw: &[u8], first: usize, plus: bool, decoded: &mut Vec<u8>) -> Result<(), DecodeError> {
+    decoded.extend_from_slice(&raw[..first]);
     let mut rest = &raw[first..];
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
@@ -92,14 +108,14 @@ fn unescape<'a>(raw: &[u8], first: usize, plus: bool, scratch: &'a mut Vec<u8>) 
                 let (digits, after) = rest.split_first_chunk::<2>().ok_or(DecodeError::BadEscape)?;
                 let [high, low] = digits.map(|digit| (digit as char).to_digit(16));
                 let (Some(high), Some(low)) = (high, low) else { return Err(DecodeError::BadEscape) };
-                scratch.push((high << 4 | low) as u8);
+                decoded.push((high << 4 | low) as u8);
                 rest = after;
             }
-            b'+' if plus => scratch.push(b' '),
-            _ => scratch.push(byte),
+            b'+' if plus => decoded.push(b' '),
+            _ => decoded.push(byte),
         }
     }
-    std::str::from_utf8(scratch).map_err(|_| DecodeError::NotUtf8)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -115,6 +131,7 @@ mod tests {
     #[track_caller]
     fn check_decode(raw: &str, expected: Result<&str, DecodeError>) {
         assert_eq!(decode(raw, &mut b"left over".to_vec()), expected);
+        assert_eq!(decode_cow(raw).as_deref(), expected.as_ref().map(|text| *text));
     }
 
     #[test]
@@ -147,6 +164,7 @@ mod tests {
     fn what_is_not_escaped_is_not_copied() {
         let raw = "plain".to_owned();
         assert_eq!(decode(&raw, &mut Vec::new()).unwrap().as_ptr(), raw.as_ptr());
+        assert!(matches!(decode_cow(&raw), Ok(Cow::Borrowed(_))));
     }
 
     proptest! {

@@ -1,6 +1,8 @@
 //! Mutated requests, bodies, queries, cookies and routes against plain readings of the same bytes.
 
-use crate::fuzz_check::{check_chunks, check_cookies, check_query, check_routes, check_stream};
+use crate::fuzz_check::{
+    BOUNDARY, check_chunks, check_cookies, check_multipart, check_query, check_routes, check_stream,
+};
 use crate::mutation::{apply, edits};
 use http::Method;
 use proptest::prelude::*;
@@ -45,6 +47,31 @@ const WORDS: [&[u8]; 27] = [
 ];
 
 const CHUNKED: &[u8] = b"5\r\nhello\r\nA;x=\"1\"\r\n0123456789\r\n000\r\n\r\n";
+
+const MULTIPART: &[u8] = b"--XX\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\none\r\n--X\r\n\
+    --XX \r\nContent-Type: text/plain\r\nContent-Disposition: form-data; name=b; filename=\"../c\\\"d\"\r\n\r\n\r\n\r\n--XX\r\n\
+    Content-Disposition: form-data; name=c\r\n\r\n--XX--\r\n";
+
+const PARTS: [&[u8]; 18] = [
+    b"\r\n",
+    b"\r",
+    b"\n",
+    b"-",
+    b"--",
+    b"--XX",
+    b"\r\n--XX",
+    b"\r\n--XX--",
+    b"\r\n\r\n",
+    b"\r\n--X",
+    b" ",
+    b"\"",
+    b"; name=d",
+    b"; filename*=utf-8''x",
+    b"Content-Disposition: form-data; name=d\r\n",
+    b"Content-Transfer-Encoding: base64\r\n",
+    b"\x80",
+    b"/",
+];
 
 const ESCAPES: [&[u8]; 12] =
     [b"%", b"+", b"&", b"=", b"%D1", b"%8f", b"%2", b"%zz", b"%2B", b"%00", "я".as_bytes(), b"%ff"];
@@ -98,6 +125,23 @@ proptest! {
     #[test]
     fn any_pieces_and_a_plain_reading_find_the_same_body(edits in edits(4), piece in 1usize..20) {
         check_chunks(&apply(CHUNKED, &edits, &WORDS), piece);
+    }
+
+    #[test]
+    fn any_pieces_and_a_plain_split_find_the_same_parts(edits in edits(5), piece in 1usize..30) {
+        check_multipart(&apply(MULTIPART, &edits, &PARTS), piece);
+    }
+
+    #[test]
+    fn any_parts_come_back(
+        data in prop::collection::vec(prop::collection::vec(prop::sample::select(&PARTS[..]), 0..5), 0..5), piece in 1usize..30,
+    ) {
+        let part = |data: &Vec<&[u8]>| {
+            let head = format!("\r\n--{BOUNDARY}\r\nContent-Disposition: form-data; name=n; filename=f\r\n\r\n");
+            [head.as_bytes(), &data.concat()].concat()
+        };
+        let body: Vec<u8> = data.iter().flat_map(part).chain(*b"\r\n--XX--").collect();
+        check_multipart(&body, piece);
     }
 
     #[test]

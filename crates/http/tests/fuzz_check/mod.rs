@@ -5,6 +5,7 @@
 mod plain;
 
 use http::cookies::{SetCookie, pairs as cookie_pairs};
+use http::forms::{Boundary, MultipartFault, MultipartLimits, MultipartParser, PartEvent};
 use http::fuzzing::{Seen, decode_chunks, read_requests};
 use http::query::{DecodeError, decode, decode_path, pairs};
 use http::{Limits, Lookup, Router};
@@ -54,6 +55,46 @@ pub(crate) fn check_chunks(input: &[u8], piece: usize) {
             assert!(plain.is_none() || digits_max > Some(16), "refused: {plain:?}");
         }
         _ => {}
+    }
+}
+
+/// The boundary of [`check_multipart`].
+pub(crate) const BOUNDARY: &str = "XX";
+
+/// The data of each part of a multipart form that is pushed in pieces of this size, or what is wrong with it.
+fn parts(body: &[u8], piece: usize) -> Result<Vec<Vec<u8>>, MultipartFault> {
+    let limits =
+        MultipartLimits { parts_max: 4, head_bytes_max: 200, field_bytes_max: 100, ..MultipartLimits::default() };
+    let boundary = Boundary::of(format!("multipart/form-data; boundary={BOUNDARY}").as_bytes()).unwrap();
+    let mut parser = MultipartParser::new(&boundary, &limits);
+    let (mut parts, mut ended) = (Vec::new(), 0);
+    for piece in body.chunks(piece.max(1)) {
+        let pushed = parser.push(piece, &mut |event| match event {
+            PartEvent::Begin(head) => {
+                assert!(!head.file_name.is_some_and(|name| name.contains(['/', '\\'])), "a file name is no path");
+                assert_eq!(ended, parts.len());
+                parts.push(Vec::new());
+            }
+            PartEvent::Data(data) => {
+                assert!(!data.is_empty() && ended + 1 == parts.len());
+                parts.last_mut().unwrap().extend_from_slice(data);
+            }
+            PartEvent::End => ended += 1,
+        });
+        assert!(parser.held_bytes() <= 2 * limits.head_bytes_max);
+        pushed.map_err(|error| error.fault)?;
+    }
+    parser.finish().map_err(|error| error.fault)?;
+    assert_eq!(parts.len(), ended);
+    Ok(parts)
+}
+
+/// A multipart form: the same parts in any pieces, and those that a plain split finds.
+pub(crate) fn check_multipart(body: &[u8], piece: usize) {
+    let whole = parts(body, body.len());
+    assert_eq!(parts(body, piece), whole, "in pieces of {piece}");
+    if let Ok(parts) = whole {
+        assert_eq!(plain::multipart(body, BOUNDARY), Some(parts));
     }
 }
 

@@ -51,6 +51,32 @@ pub(super) fn request(bytes: &[u8]) -> Option<Plain> {
     Some(Plain { method: method.to_owned(), target: target.to_owned(), body, end })
 }
 
+/// The data of each part of a multipart form, by a split at the delimiters. Heads are not looked into.
+pub(super) fn multipart(body: &[u8], boundary: &str) -> Option<Vec<Vec<u8>>> {
+    let delimiter = format!("\r\n--{boundary}").into_bytes();
+    // The first delimiter needs no line end before it.
+    let text = if body.starts_with(b"\r\n") { body.to_vec() } else { [b"\r\n", body].concat() };
+    let (mut parts, mut at) = (Vec::new(), 0);
+    if !text.starts_with(&delimiter) {
+        return None;
+    }
+    loop {
+        at += delimiter.len();
+        if text[at..].starts_with(b"--") {
+            return text[at + 2..].iter().all(|byte| b" \t\r\n".contains(byte)).then_some(parts);
+        }
+        let head = find(&text, b"\r\n", at)? + 2;
+        if !text[at..head - 2].iter().all(|byte| b" \t".contains(byte)) {
+            return None;
+        }
+        let data = find(&text, b"\r\n\r\n", head)? + 4;
+        // The empty line may be the delimiter's.
+        let end = find(&text, &delimiter, data - 2)?;
+        parts.push(text[data..end.max(data)].to_vec());
+        at = end;
+    }
+}
+
 /// A chunked body that begins at `at`: its data, and its end. `None` where it is not whole or not one.
 pub(super) fn chunks(bytes: &[u8], mut at: usize) -> Option<(Vec<u8>, usize)> {
     let mut body = Vec::new();

@@ -1,0 +1,27 @@
+//! Forms as browsers send them: `application/x-www-form-urlencoded` and `multipart/form-data`.
+//!
+//! Bytes in, fields or errors out: nothing here reads a socket or writes a file. A form that holds more than its limits
+//! allow, or that two servers could read in two ways, is an error that says what is wrong, in which field or part, and
+//! at which byte.
+
+mod boundary;
+mod multipart;
+mod parameters;
+mod part_head;
+mod urlencoded;
+
+pub use boundary::{Boundary, BoundaryError, FormType};
+pub use multipart::{MultipartError, MultipartFault, MultipartLimits, MultipartParser, PartEvent};
+pub use part_head::PartHead;
+pub use urlencoded::{Field, FieldError, FieldFault, FieldLimits, Fields, fields};
+
+/// Bytes of a name that an error repeats.
+const SHOWN_BYTES_MAX: usize = 64;
+
+/// The front of a name, for an error.
+fn shown(name: &str) -> String {
+    match name.char_indices().find(|(at, letter)| at + letter.len_utf8() > SHOWN_BYTES_MAX) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
