@@ -4,19 +4,21 @@
 //! 2026-11-23T22:03:41.784898Z 127.0.0.1:40312 "GET /users/7?x=1 HTTP/1.1" 200 183 42us
 //! ```
 //!
-//! When the reply was made (RFC 3339, UTC), peer, request line, status, bytes of the reply (of a stream: of its head), and the
+//! When the reply was made (RFC 3339, UTC), peer (or, where a trusted proxy forwarded the request, the client's address without a
+//! port), request line, status, bytes of the reply (of a stream: of its head), and the
 //! time from parsing to the reply's place in the write queue. A quotation mark or a control byte cannot occur in a target that
 //! was let in, except `"`, which is written as `%22`.
 
+use std::fmt::Display;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use jiff::Timestamp;
 
-use crate::head::Head;
 use crate::method::Method;
 use crate::queued_writer::QueuedWriter;
+use crate::request::Request;
 use crate::status::Status;
 
 /// Where the lines go.
@@ -29,6 +31,8 @@ pub struct AccessLog {
 #[derive(Debug)]
 pub(crate) struct Entry {
     peer: SocketAddr,
+    /// Whom a trusted proxy forwarded it for.
+    client: Option<IpAddr>,
     method: Method,
     target: String,
     http10: bool,
@@ -36,10 +40,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(peer: SocketAddr, head: &Head<'_>) -> Self {
+    pub(crate) fn new(request: &Request<'_>) -> Self {
+        let (head, peer) = (&request.head, request.peer);
+        let client = Some(request.client()).filter(|&client| client != peer.ip());
         let mark = if head.query.is_empty() { "" } else { "?" };
         let target = format!("{}{mark}{}", head.path, head.query).replace('"', "%22");
-        Entry { peer, method: head.method, target, http10: head.http10, begun: Instant::now() }
+        Entry { peer, client, method: head.method, target, http10: head.http10, begun: Instant::now() }
     }
 }
 
@@ -50,12 +56,13 @@ impl AccessLog {
     }
 
     pub(crate) fn write(&self, entry: &Entry, status: Status, bytes: usize) {
-        let Entry { peer, method, target, http10, begun } = entry;
+        let Entry { peer, client, method, target, http10, begun } = entry;
+        let from = client.as_ref().map_or(peer as &dyn Display, |client| client);
         let (method, minor) = (method.name(), u8::from(!http10));
         let (now, micros) = (Timestamp::now(), begun.elapsed().as_micros());
         let mut line = Vec::with_capacity(target.len() + 112);
         // Writing to a Vec cannot fail.
-        let _ = writeln!(line, "{now:.6} {peer} \"{method} {target} HTTP/1.{minor}\" {} {bytes} {micros}us", status.0);
+        let _ = writeln!(line, "{now:.6} {from} \"{method} {target} HTTP/1.{minor}\" {} {bytes} {micros}us", status.0);
         self.writer.write_line(line);
     }
 }

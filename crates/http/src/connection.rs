@@ -170,7 +170,8 @@ impl<S: Service> Connection<S> {
         let (input, out) = io.split();
         let mut seen = worker.seen.borrow_mut();
         let in_pieces = |head: &Head<'_>| {
-            let request = Request { head: *head, body: &[], in_pieces: true, peer: self.peer };
+            let trusted = &worker.settings.trusted_proxies;
+            let request = Request { head: *head, body: &[], in_pieces: true, peer: self.peer, trusted };
             shared.service.takes_pieces(&mut shared.local.borrow_mut(), &request)
         };
         let step = reader.next(input, &worker.settings.limits, &mut seen, in_pieces, || worker.take_gathering());
@@ -191,13 +192,14 @@ impl<S: Service> Connection<S> {
                 Progress::Moved
             }
             Step::Request { head, body, consumed } => {
-                let ticket = Ticket { connection: self.id, sequence: ring.next_sequence(), peer: self.peer.ip() };
                 let shape = Shape {
                     http10: head.http10,
                     persistent: head.persistent && !self.draining,
                     head_only: head.method == Method::Head,
                 };
-                let request = Request { head, body, in_pieces: false, peer: self.peer };
+                let trusted = &worker.settings.trusted_proxies;
+                let request = Request { head, body, in_pieces: false, peer: self.peer, trusted };
+                let ticket = Ticket { connection: self.id, sequence: ring.next_sequence(), client: request.client() };
                 let before = out.len();
                 let served = serve::serve(shared, ring, ticket, &request, shape, out);
                 let appended = out.len() - before;

@@ -28,8 +28,8 @@ impl<'i> FieldLines<'i> {
     }
 
     /// Names and values, in their order.
-    pub(crate) fn iter(self) -> impl Iterator<Item = (&'i str, &'i [u8])> {
-        self.lines().filter_map(|line| {
+    pub(crate) fn iter(self) -> impl DoubleEndedIterator<Item = (&'i str, &'i [u8])> + Clone {
+        self.0.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
             let colon = memchr::memchr(b':', line)?;
             let name = std::str::from_utf8(&line[..colon]).ok()?;
             Some((name, line[colon + 1..].trim_ascii()))

@@ -15,7 +15,8 @@ use crate::status::Status;
 pub(crate) struct Ticket {
     pub(crate) connection: ConnectionId,
     pub(crate) sequence: u64,
-    pub(crate) peer: IpAddr,
+    /// The client's address.
+    pub(crate) client: IpAddr,
 }
 
 /// What a late reply says: the payload of its message.
@@ -59,7 +60,7 @@ impl Cutter {
 
     /// What counts as the client's address where shares are counted: of an IPv6 address its /64.
     pub fn host(&self) -> IpAddr {
-        reactor::host(self.ticket.peer)
+        reactor::host(self.ticket.client)
     }
 }
 

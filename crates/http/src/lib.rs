@@ -12,7 +12,7 @@
 //! | what a loop's connections share | `worker`, with the service `shared`; `crowd` (who goes when there are too many) |
 //! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics`, `latency`, `slow` |
 //! | for fuzzing alone | `fuzzing` |
-//! | for applications | `query`, `cookies`, `forms`, `router`, `files` (static files), `queued_writer`, `access_log` |
+//! | for applications | `query`, `cookies`, `forms`, `forwarded` (client behind proxies), `router`, `files` (static files), `queued_writer`, `access_log` |
 //!
 //! What holds everywhere: replies leave in the order of the requests; a request that two servers could read in two
 //! ways is refused and its connection closed; no byte from a client is a panic; every buffer has a limit in
@@ -30,6 +30,7 @@ mod deadline;
 mod field_block;
 mod files;
 pub mod forms;
+mod forwarded;
 #[doc(hidden)]
 pub mod fuzzing;
 mod head;
@@ -59,6 +60,7 @@ mod shared;
 mod slow;
 mod status;
 mod stream;
+mod trusted_proxies;
 mod uncounted;
 mod visible;
 mod worker;
@@ -85,3 +87,4 @@ pub use service::Service;
 pub use settings::Settings;
 pub use slow::{SlowLog, SlowRequest};
 pub use status::Status;
+pub use trusted_proxies::{ProxyEntryError, TrustedProxies};

@@ -1,9 +1,11 @@
 //! A request as the service sees it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use crate::forwarded;
 use crate::head::Head;
 use crate::method::Method;
+use crate::trusted_proxies::TrustedProxies;
 
 /// A request, borrowed from the connection's read buffer for the time of the call.
 #[derive(Debug)]
@@ -13,6 +15,8 @@ pub struct Request<'r> {
     /// The body follows in pieces.
     pub(crate) in_pieces: bool,
     pub(crate) peer: SocketAddr,
+    /// Whose word counts for whom it was forwarded.
+    pub(crate) trusted: &'r TrustedProxies,
 }
 
 impl<'r> Request<'r> {
@@ -97,8 +101,20 @@ impl<'r> Request<'r> {
         self.in_pieces
     }
 
-    /// Peer of the connection.
+    /// Peer of the connection: the last proxy, where the request came through any.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Address of the client: of the last hop that is no trusted proxy ([`crate::Settings::trusted_proxies`]), by
+    /// `X-Forwarded-For`, or by `Forwarded` where there is none. From a peer that is not trusted: the peer's own.
+    /// Allocates nothing.
+    #[inline]
+    pub fn client(&self) -> IpAddr {
+        if self.trusted.is_empty() {
+            self.peer.ip()
+        } else {
+            forwarded::client(self.peer, self.head.fields.iter(), self.trusted)
+        }
     }
 }

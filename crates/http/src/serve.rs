@@ -49,7 +49,7 @@ pub(crate) fn serve<S: Service>(
     let worker = &shared.worker;
     let log = worker.settings.access_log.as_ref().map(|_| {
         // Allocates, as the line itself will: the price of a log that is on.
-        Box::new(Entry::new(request.peer, &request.head))
+        Box::new(Entry::new(request))
     });
     worker.fields.borrow_mut().clear();
     debug_assert!(worker.splices.borrow().is_empty(), "each reply's pieces were taken");

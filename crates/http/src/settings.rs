@@ -3,6 +3,7 @@
 use crate::access_log::AccessLog;
 use crate::limits::{Deadlines, Limits};
 use crate::slow::SlowLog;
+use crate::trusted_proxies::TrustedProxies;
 
 /// All that is set about a server.
 #[derive(Clone, Debug)]
@@ -17,11 +18,14 @@ pub struct Settings {
     pub access_log: Option<AccessLog>,
     /// What is told of slow requests; `None`, the default, tells nothing.
     pub slow_log: Option<SlowLog>,
+    /// Peers that may say for whom they forward a request ([`crate::Request::client`]); none by default.
+    pub trusted_proxies: TrustedProxies,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let (limits, deadlines) = (Limits::default(), Deadlines::default());
-        Settings { limits, deadlines, date: true, access_log: None, slow_log: None }
+        let trusted_proxies = TrustedProxies::default();
+        Settings { limits, deadlines, date: true, access_log: None, slow_log: None, trusted_proxies }
     }
 }

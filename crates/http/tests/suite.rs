@@ -11,6 +11,7 @@ mod closing;
 mod crowded;
 mod deadlines;
 mod files;
+mod forwarded;
 mod fuzz_requests;
 mod heavy;
 mod hoarders;

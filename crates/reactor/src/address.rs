@@ -5,8 +5,8 @@ use std::io::{Error, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// What a Unix socket's peers have as address: they are on this machine.
-pub(crate) const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// What a Unix socket's peers have as address: they are on this machine. No peer by TCP has port 0.
+pub const UNIX_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A peer that listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ impl Address {
     pub(crate) fn peer(&self) -> SocketAddr {
         match self {
             Self::Tcp(address) => *address,
-            Self::Unix(_) => LOCAL,
+            Self::Unix(_) => UNIX_PEER,
         }
     }
 }

@@ -59,7 +59,7 @@ mod turn;
 mod wheel;
 mod work_time;
 
-pub use address::{Address, ConnectFailure};
+pub use address::{Address, ConnectFailure, UNIX_PEER};
 pub use fleet::Loop;
 pub use hoarders::host;
 pub use io::Io;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mio::net::{TcpListener, UnixListener};
 
-use crate::address::LOCAL;
+use crate::address::UNIX_PEER;
 use crate::kernel::{Poller, Token};
 use crate::protocol::Accept;
 use crate::settings::Traffic;
@@ -35,7 +35,7 @@ impl ListeningSocket {
     pub(crate) fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
         let (stream, peer) = match self {
             Self::Tcp(listener) => listener.accept().map(|(stream, peer)| (Stream::Tcp(stream), peer))?,
-            Self::Unix(listener) => listener.accept().map(|(stream, _)| (Stream::Unix(stream), LOCAL))?,
+            Self::Unix(listener) => listener.accept().map(|(stream, _)| (Stream::Unix(stream), UNIX_PEER))?,
         };
         Ok((Socket::accepted(stream), peer))
     }

@@ -9,6 +9,8 @@
 //! | the host that was asked for is `localhost`, a loopback address or one of `[server] hosts` | a page whose name was rebound to this machine's address |
 //! | no Origin but the host's own, no Sec-Fetch-Site of another site | any page in a browser on this machine |
 //!
+//! The peer is that of the connection, never whom a proxy names: trusted or not, a proxy's clients are strangers here.
+//!
 //! A request with a right token is answered whatever else holds: it may do what the token allows. One with a wrong token is refused also
 //! where it would be answered without. A page of another origin cannot send a token: its browser would ask first, and gets no leave.
 //!

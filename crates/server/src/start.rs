@@ -285,6 +285,7 @@ fn http_settings(config: &ServiceConfig, division: &Division) -> http::Settings 
             ..Deadlines::default()
         },
         date: settings.date,
+        trusted_proxies: settings.trusted_proxies.clone(),
         ..http::Settings::default()
     }
 }

@@ -57,7 +57,7 @@ impl Tokens {
     pub(crate) fn of(&self, request: &Request<'_>, tries: &Tries) -> Result<Option<&TokenConfig>, Failure> {
         let Some(sent) = sent(request)? else { return Ok(None) };
         let Some(token) = self.find(&digest(sent)) else {
-            if tries.failed(request.peer().ip()) {
+            if tries.failed(request.client()) {
                 return Err(unknown());
             }
             let detail = "the token is none of the file's `[tokens]`, and too many wrong ones came from this address: try again in a second";

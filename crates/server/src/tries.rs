@@ -2,7 +2,7 @@
 //! answered 429. Valid tokens are not counted here, so no client is rejected for what others at its address have sent.
 //!
 //! The table is bounded. An IPv6 address counts by its first 64 bits, because one network's host may use all addresses behind them. Behind
-//! a proxy all clients have the proxy's address.
+//! a proxy of `[server] trusted_proxies` each client has its own address; behind any other all have the proxy's.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

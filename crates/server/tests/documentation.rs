@@ -66,6 +66,7 @@ fn the_reference_has_the_defaults_of_the_server() {
     let server = server::config::ServerConfig::default();
     for (key, default) in [
         ("http", format!("`\"{}\"`", server.http)),
+        ("trusted_proxies", format!("`{}`", if server.trusted_proxies.is_empty() { "[]" } else { "" })),
         ("connections_per_address_max", thousands(server.connections_per_address_max as u64)),
         ("head_bytes_max", format!("{} KiB", server.head_bytes_max >> 10)),
         ("body_bytes_max", format!("{} MiB", server.body_bytes_max >> 20)),

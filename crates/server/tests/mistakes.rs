@@ -38,6 +38,15 @@ fn values_of_the_wrong_kind_or_size() {
             "[server]\ndurability = \"maybe\"",
             ["2:14", "is \"maybe\"", "\"commit\", \"none\", { interval_seconds = N }"],
         ),
+        ("[server]\ntrusted_proxies = \"::1\"", ["2:19", "`server.trusted_proxies` is a string", "a list"]),
+        (
+            "[server]\ntrusted_proxies = [\"::1\", \"proxy.lan\"]",
+            ["2:27", "is \"proxy.lan\"", "an address, a network as in 10.0.0.0/8 or fd00::/8, or \"unix\""],
+        ),
+        (
+            "[server]\ntrusted_proxies = [\"10.0.0.1/8\"]",
+            ["2:20", "is \"10.0.0.1/8\"", "the network itself: \"10.0.0.0/8\""],
+        ),
         ("[server]\ndurability = 5", ["2:14", "is an integer", "\"commit\", \"none\", { interval_seconds = N }"]),
         ("[server]\ncold_model = \"inline\"", ["2:14", "is \"inline\"", "\"pool\", \"io-aware\", \"work-stealing\""]),
         ("[server]\nredis = \"x\"", ["2:1", "`redis` in [server] is not there yet", "allowed: http"]),

@@ -129,6 +129,7 @@ fn what_check_config_accepts_serve_accepts() {
         "durability = { interval_seconds = 3600 }\nchanges_kept_bytes = \"64GiB\"\nchanges_kept_seconds = 1",
         "durability = \"none\"\nchanges_kept_bytes = \"16MiB\"\nbackups = \"nowhere/at/all\"",
         "cold_model = \"io-aware\"",
+        "trusted_proxies = [\"10.0.0.0/8\", \"::1\", \"unix\"]",
         "cold_model = \"work-stealing\"",
     ] {
         check(&format!("{server}{setting}\n"), &[]);

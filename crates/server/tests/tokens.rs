@@ -145,6 +145,44 @@ fn wrong_tokens_are_counted_and_slowed() {
 }
 
 #[test]
+fn wrong_tokens_count_for_the_client_whom_a_trusted_proxy_names() {
+    let (_, section) = token(1, "reads", "allow = [\"read\"]");
+    let server = TestServer::start("trusted_proxies = [\"127.0.0.1\"]", &section);
+    let wrong = |client: &str| {
+        format!(
+            "GET /_/schema HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong\r\nX-Forwarded-For: {client}\r\n\r\n"
+        )
+    };
+    // By one connection, as a proxy's: one client goes on until it has sent too many at once.
+    let mut client = server.connect();
+    let began = std::time::Instant::now();
+    let mut is_slowed = false;
+    while !is_slowed {
+        client.stream.write_all(wrong("192.0.2.1").repeat(100).as_bytes()).unwrap();
+        is_slowed = (0..100).any(|_| client.answer(false).status == 429);
+        assert!(began.elapsed() < std::time::Duration::from_secs(60));
+        if is_slowed {
+            client = server.connect();
+        }
+    }
+    // Of the first ones of another client none is slowed.
+    client.stream.write_all(wrong("192.0.2.2").repeat(10).as_bytes()).unwrap();
+    assert_eq!([(); 10].map(|()| client.answer(false).status), [401; 10]);
+}
+
+#[test]
+fn a_request_that_a_trusted_proxy_forwards_is_no_local_one() {
+    let server = TestServer::start("trusted_proxies = [\"127.0.0.1\", \"unix\"]", "");
+    for address in ["127.0.0.1", "192.0.2.1"] {
+        let fields = format!("X-Forwarded-For: {address}\r\n");
+        let mut client = server.connect();
+        let head = format!("GET /_/schema HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+        client.stream.write_all(head.as_bytes()).unwrap();
+        assert_eq!(client.answer(false).status, 403, "{address}");
+    }
+}
+
+#[test]
 fn a_valid_token_is_answered_among_any_number_of_wrong_ones_of_its_address() {
     let endpoint =
         "[[endpoints]]\nroute = \"GET /mine\"\nquery = \"SELECT id FROM items\"\nallow = \"token\"\nscope = \"read\"\n";

@@ -56,10 +56,11 @@ impl UnreadBody {
         head: Head<'_>,
         out: &mut Vec<u8>,
     ) -> Served {
-        let ticket = Ticket { connection, sequence: ring.next_sequence(), peer: peer.ip() };
         let (http10, head_only) = (head.http10, head.method == Method::Head);
         let shape = Shape { http10, persistent: self.persistent_without, head_only };
-        let request = Request { head, body: &[], in_pieces: true, peer };
+        let trusted = &shared.worker.settings.trusted_proxies;
+        let request = Request { head, body: &[], in_pieces: true, peer, trusted };
+        let ticket = Ticket { connection, sequence: ring.next_sequence(), client: request.client() };
         serve::serve(shared, ring, ticket, &request, shape, out)
     }
 }

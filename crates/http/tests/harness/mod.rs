@@ -152,6 +152,10 @@ impl Service for TestService {
                 let taker = Taker(self.bodies.clone(), key.clone());
                 self.shelf.put(key, reply.later_in_pieces(Box::new(taker)));
             }
+            "client" | "in-pieces-client" => {
+                let told = format!("{} {}", request.client(), reply.cutter().host());
+                reply.send(Status(200), "text/plain", told.as_bytes());
+            }
             "in-pieces-refused" => reply.send(Status(409), "text/plain", b"no"),
             "watched" => self.shelf.put(key, reply.later_watched()),
             "panic" => panic!("as asked"),

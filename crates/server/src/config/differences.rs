@@ -9,6 +9,7 @@ impl ServerConfig {
             http,
             admin,
             hosts,
+            trusted_proxies,
             cors,
             tls,
             threads,
@@ -45,6 +46,7 @@ impl ServerConfig {
             ("http", *http == other.http),
             ("admin", *admin == other.admin),
             ("hosts", *hosts == other.hosts),
+            ("trusted_proxies", *trusted_proxies == other.trusted_proxies),
             ("cors", *cors == other.cors),
             // Which files they are is a reload's to change.
             ("tls", tls.is_some() == other.tls.is_some()),

@@ -6,13 +6,15 @@ use super::server::{AdminListener, ColdModel, Durability, ServerConfig};
 use super::{size, tls};
 use crate::memory::{BODY_BYTES_DEFAULT, Division};
 use docs::config::{Item, Table};
+use http::{ProxyEntryError, TrustedProxies};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-const KEYS: [&str; 31] = [
+const KEYS: [&str; 32] = [
     "http",
     "admin",
     "hosts",
+    "trusted_proxies",
     "cors",
     "tls",
     "threads",
@@ -65,6 +67,7 @@ impl Default for ServerConfig {
             http: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080)),
             admin: AdminListener::Http,
             hosts: Vec::new(),
+            trusted_proxies: TrustedProxies::default(),
             cors: None,
             tls: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -173,6 +176,9 @@ impl ServerConfig {
         }
         if let Some(hosts) = table.get("hosts").and_then(|item| hosts(&item)) {
             config.hosts = hosts;
+        }
+        if let Some(proxies) = table.get("trusted_proxies").and_then(|item| trusted_proxies(&item)) {
+            config.trusted_proxies = proxies;
         }
         config.cors = table.get("cors").and_then(|item| cors::read(&item));
         config.tls = table.get("tls").and_then(|item| tls::read(&item));
@@ -290,6 +296,25 @@ fn hosts(item: &Item<'_>) -> Option<Vec<String>> {
         }
     }
     Some(texts.into_iter().map(|(text, _)| text).collect())
+}
+
+/// Addresses, networks and `unix`; the first wrong one is noted.
+fn trusted_proxies(item: &Item<'_>) -> Option<TrustedProxies> {
+    let texts = item.texts()?;
+    let entries: Vec<&str> = texts.iter().map(|(text, _)| text.as_str()).collect();
+    match TrustedProxies::new(&entries) {
+        Ok(proxies) => Some(proxies),
+        Err((_, error @ ProxyEntryError::TooMany(_))) => {
+            item.mistake(format!("{} trusted proxies", texts.len()), error.to_string());
+            None
+        }
+        Err((place, error)) => {
+            if let Some((text, item)) = texts.get(place) {
+                item.mistake(format!("`{}` is \"{text}\"", item.path()), error.to_string());
+            }
+            None
+        }
+    }
 }
 
 fn cold_model(item: &Item<'_>) -> Option<ColdModel> {

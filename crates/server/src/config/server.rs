@@ -2,6 +2,7 @@
 
 use super::cors::CorsConfig;
 use super::tls::TlsConfig;
+use http::TrustedProxies;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -68,6 +69,8 @@ pub struct ServerConfig {
     pub admin: AdminListener,
     /// Names of this machine that requests for the general API may have as host, beside `localhost`.
     pub hosts: Vec<String>,
+    /// Peers that may say for whom they forward a request.
+    pub trusted_proxies: TrustedProxies,
     /// Which pages of other origins may use declared endpoints; without it none.
     pub cors: Option<CorsConfig>,
     /// The certificate of its addresses; without it they speak in the clear.
