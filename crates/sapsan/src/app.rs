@@ -171,6 +171,19 @@ impl App {
         self
     }
 
+    /// Lists the proxies that may name the client they forward for: addresses, networks (`10.0.0.0/8`), `unix` for peers on Unix sockets. By
+    /// their `X-Forwarded-For`, or their `Forwarded` where there is none, [`crate::Client`] is the last hop that is no such proxy.
+    pub fn trusted_proxies<T: AsRef<str>>(mut self, entries: &[T]) -> App {
+        match http::TrustedProxies::new(entries) {
+            Ok(proxies) => self.settings.http.trusted_proxies = proxies,
+            Err((place, error)) => {
+                let entry = entries.get(place).map_or("", |entry| entry.as_ref());
+                self.mistakes.push(format!("the trusted proxy \"{entry}\" is none; allowed: {error}"));
+            }
+        }
+        self
+    }
+
     /// Sets what a client may take at most.
     pub fn limits(mut self, limits: Limits) -> App {
         self.settings.http.limits = limits;

@@ -93,15 +93,24 @@ impl Pools {
                 Err(_) => responder.send(Error::internal("a handler panicked on an executor")),
             }
         });
-        if let Err(refused) = pool.try_submit(job) {
-            let why = match refused {
-                Refused::Full(_) => "too many requests wait for a thread",
-                Refused::Draining(_) => "the server ends",
-            };
-            if let Some(responder) = kept.take() {
-                responder.send(Error::busy(why));
-            }
+        if let Err(refused) = pool.try_submit(job)
+            && let Some(responder) = kept.take()
+        {
+            responder.send(Error::busy(reason(&refused)));
         }
+    }
+
+    /// Has an executor do a job, or says why it does not.
+    pub(crate) fn submit(&self, name: &str, job: impl FnOnce() + Send + 'static) -> Result<(), &'static str> {
+        let pool = self.get(name).ok_or("the application has no such executor")?;
+        pool.try_submit(Box::new(job)).map_err(|refused| reason(&refused))
+    }
+}
+
+fn reason<J>(refused: &Refused<J>) -> &'static str {
+    match refused {
+        Refused::Full(_) => "too many requests wait for a thread",
+        Refused::Draining(_) => "the server ends",
     }
 }
 

@@ -85,7 +85,7 @@ fn missing_state<T>() -> Error {
     Error::internal(format!("the application has no state of type {}", std::any::type_name::<T>()))
 }
 
-/// The client's address.
+/// The client's address: of the last hop that is no trusted proxy ([`crate::App::trusted_proxies`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client(pub IpAddr);
 

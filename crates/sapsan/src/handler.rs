@@ -25,12 +25,19 @@ pub trait Handler<Args>: Send + Sync + 'static {
     fn call(&self, request: &Request<'_>) -> Response;
     /// Says what the application must have for it.
     fn needs(&self, needs: &mut Needs<'_>);
+    /// Whether it takes a request's body in pieces as they arrive ([`crate::upload()`]).
+    fn takes_pieces(&self) -> bool {
+        false
+    }
 }
 
 /// A handler whatever its type.
 pub(crate) trait Endpoint: Send + Sync {
     fn call(&self, request: &Request<'_>) -> Response;
     fn needs(&self, needs: &mut Needs<'_>);
+    fn takes_pieces(&self) -> bool {
+        false
+    }
 }
 
 /// A handler of a known type as one of any.
@@ -52,6 +59,10 @@ impl<H: Handler<Args>, Args> Endpoint for Erased<H, Args> {
 
     fn needs(&self, needs: &mut Needs<'_>) {
         self.handler.needs(needs);
+    }
+
+    fn takes_pieces(&self) -> bool {
+        self.handler.takes_pieces()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::layer::{Fields as _, Head};
 use crate::respond::Respond;
 use crate::response::{Content, Parts, Response};
 use crate::service::Local;
-use http::{LateReply, Status};
+use http::{BodySink, LateReply, Status};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ pub struct Later {
     /// Later requests of the connection that may change something may go on meanwhile: what was begun keeps its order by itself, and ends
     /// soon.
     pub(crate) keeps_order: bool,
+    /// Takes the request's body in pieces.
+    pub(crate) body: Option<Box<dyn BodySink>>,
 }
 
 /// A reply that comes later: `start` is called on the event loop, must not wait, and takes the responder elsewhere.
@@ -41,7 +43,13 @@ pub fn later(start: impl FnOnce(Responder) + 'static) -> Later {
 
 impl Later {
     pub(crate) fn on_loop(keeps_order: bool, start: impl FnOnce(Responder, Option<&Local>) + 'static) -> Later {
-        Later { start: Box::new(start), keeps_order }
+        Later { start: Box::new(start), keeps_order, body: None }
+    }
+
+    /// A reply to a request whose body follows in pieces, which `body` takes.
+    pub(crate) fn with_body(body: Box<dyn BodySink>, start: impl FnOnce(Responder) + 'static) -> Later {
+        let start = Box::new(move |responder, _: Option<&Local>| start(responder));
+        Later { start, keeps_order: false, body: Some(body) }
     }
 }
 

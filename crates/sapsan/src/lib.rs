@@ -19,7 +19,7 @@
 //! |---|---|
 //! | routes, state, settings; start and end | `app`, `build`, `running` |
 //! | one request: what is known of it, and the way through it | `request`, `exchange`, `service` |
-//! | functions as handlers; their arguments | `handler`, `extract`, `path`, `query` |
+//! | functions as handlers; their arguments | `handler`, `extract`, `path`, `query`, `forms` |
 //! | their results | `respond`, `response`, `buffer`, `stream`, `error` |
 //! | replies that come later; threads for work that blocks | `late`, `blocking` |
 //! | functions around handlers; what looks at every request and reply | `middleware`, `layer` |
@@ -45,6 +45,10 @@ struct Applications;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/sessions-in-applications.md")]
 struct SessionsInApplications;
+/// The same of forms.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/forms.md")]
+struct Forms;
 
 mod app;
 mod blocking;
@@ -56,6 +60,7 @@ mod exchange;
 mod exempt;
 mod extract;
 mod form_tokens;
+mod forms;
 mod handler;
 mod late;
 mod layer;
@@ -83,7 +88,9 @@ pub use error::{Error, ErrorPage, escaped};
 pub use exchange::Exchange;
 pub use extract::{Body, Client, Extract, Headers, Json, Shared, State, Text};
 pub use form_tokens::FormTokens;
+pub use forms::{Form, Multipart, Upload, UploadLimits, UploadedFile, upload};
 pub use handler::Handler;
+pub use http::forms::{FieldLimits, MultipartLimits};
 pub use http::{Deadlines, Limits, Method, Status};
 pub use late::{Later, Responder, later};
 pub use layer::{Head, Layer};

@@ -58,4 +58,8 @@ impl Endpoint for Surrounded {
     fn needs(&self, needs: &mut Needs<'_>) {
         self.endpoint.needs(needs);
     }
+
+    fn takes_pieces(&self) -> bool {
+        self.endpoint.takes_pieces()
+    }
 }

@@ -2,7 +2,9 @@
 
 use crate::error::Error;
 use crate::extract::Extract;
+use crate::forms;
 use crate::request::Request;
+use http::forms::{FieldError, FieldLimits, Fields};
 use serde::de::DeserializeOwned;
 
 /// The request's query, `application/x-www-form-urlencoded`, as a type that serde knows: a struct with a field for each name, or a map.
@@ -14,7 +16,9 @@ impl<T: DeserializeOwned> Extract for Query<T> {
     type Item<'r> = Query<T>;
 
     fn extract<'r>(request: &'r Request<'_>) -> Result<Query<T>, Error> {
-        let read = serde_urlencoded::from_str(request.query());
-        read.map(Query).map_err(|error| Error::bad_request(format!("the query: {error}")))
+        let limits = request.state::<FieldLimits>().copied().unwrap_or_default();
+        let fields = Fields::of(request.query(), &limits).collect::<Result<Vec<_>, FieldError>>();
+        let fields = fields.map_err(|error| Error::bad_request(format!("the query: {error}")))?;
+        forms::read(&fields).map(Query).map_err(|error| Error::bad_request(format!("the query: {error}")))
     }
 }

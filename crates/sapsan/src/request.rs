@@ -65,9 +65,9 @@ impl<'r> Request<'r> {
         self.http.peer()
     }
 
-    /// The client's address.
+    /// The client's address: of the last hop that is no trusted proxy ([`crate::App::trusted_proxies`]).
     pub fn client(&self) -> IpAddr {
-        self.http.peer().ip()
+        self.http.client()
     }
 
     /// A state that the application was given ([`crate::App::state`]).

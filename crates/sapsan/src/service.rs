@@ -37,6 +37,13 @@ impl http::Service for Service {
         Local { database, stands_alone: Cell::new(false), lp: lp.clone() }
     }
 
+    fn takes_pieces(&self, _local: &mut Local, request: &http::Request<'_>) -> bool {
+        match self.built.router.find(request.method(), request.path()) {
+            Lookup::Found { value, .. } => self.built.routes[*value].endpoint.takes_pieces(),
+            _ => false,
+        }
+    }
+
     fn call(&self, local: &mut Local, request: &http::Request<'_>, reply: Reply<'_>) {
         local.stands_alone.set(false);
         match self.built.router.find(request.method(), request.path()) {
@@ -97,15 +104,20 @@ impl Service {
         // A panic costs its request, which is answered as other failures are: with the layers' header fields.
         let called = catch_unwind(AssertUnwindSafe(|| self.built.run(endpoint, request)));
         let mut response = called.unwrap_or_else(|panic| panicked(request, &*panic).respond());
-        if let Content::Later(Later { start, keeps_order }) = response.body {
+        if let Content::Later(Later { start, keeps_order, body }) = response.body {
             request.local.stands_alone.set(!keeps_order);
             for (name, value) in response.fields.iter() {
                 reply.header(name, value);
             }
+            let late = match body {
+                Some(body) => reply.later_in_pieces(body),
+                None if keeps_order => reply.later(),
+                None => reply.later_watched(),
+            };
             let responder = Responder {
                 built: Arc::clone(&self.built),
                 exchange: request.exchange.take(),
-                late: if keeps_order { reply.later() } else { reply.later_watched() },
+                late,
                 wants_html: request.accepts_html(),
             };
             return start(responder, Some(request.local));

@@ -1,0 +1,56 @@
+//! A form of fields as an argument.
+
+use super::deserializer;
+use crate::error::Error;
+use crate::extract::Extract;
+use crate::request::Request;
+use http::Status;
+use http::forms::{Field, FieldError, FieldLimits, FormType, fields};
+use serde::de::DeserializeOwned;
+
+/// The request's body, `application/x-www-form-urlencoded`, as a type that serde knows: a struct with a field for each name, or a map. The
+/// values of a repeated name are those of a sequence; an empty value of an `Option` is `None`.
+///
+/// 415 where Content-Type names another format, 400 where the form is malformed, 413 where it has too many fields or too long ones, 422
+/// where it is not what `T` wants. A state of type [`FieldLimits`] ([`crate::App::state`]) sets the limits.
+///
+/// ```
+/// # use sapsan::Form;
+/// #[derive(serde::Deserialize)]
+/// struct Login {
+///     name: String,
+///     password: String,
+/// }
+///
+/// fn login(Form(login): Form<Login>) -> String {
+///     format!("{} has {} letters to tell", login.name, login.password.len())
+/// }
+/// # sapsan::App::new().post("/login", login);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form<T>(pub T);
+
+impl<T: DeserializeOwned> Extract for Form<T> {
+    type Item<'r> = Form<T>;
+
+    fn extract<'r>(request: &'r Request<'_>) -> Result<Form<T>, Error> {
+        let format = request.http().header("Content-Type").and_then(FormType::of);
+        if format != Some(FormType::UrlEncoded) {
+            let detail = "the body is to be a form: Content-Type: application/x-www-form-urlencoded";
+            return Err(Error::new(Status(415), detail));
+        }
+        let limits = request.state::<FieldLimits>().copied().unwrap_or_default();
+        let list = list(request.body(), &limits)?;
+        deserializer::read(&list).map(Form).map_err(|error| Error::new(Status(422), error.to_string()))
+    }
+}
+
+fn list<'f>(body: &'f [u8], limits: &FieldLimits) -> Result<Vec<Field<'f>>, Error> {
+    fields(body, limits).and_then(|fields| fields.collect()).map_err(|error| refused(&error))
+}
+
+/// Why a form is not read.
+fn refused(error: &FieldError) -> Error {
+    let status = if error.is_too_large() { Status(413) } else { Status(400) };
+    Error::new(status, error.to_string())
+}

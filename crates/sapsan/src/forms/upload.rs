@@ -1,0 +1,138 @@
+//! Handlers of forms with files.
+
+use super::intake::{self, CallHandler, UploadPolicy};
+use super::multipart::Multipart;
+use crate::build::Needs;
+use crate::error::Error;
+use crate::extract::Extract;
+use crate::handler::Handler;
+use crate::request::Request;
+use crate::respond::Respond;
+use crate::response::Response;
+use http::Status;
+use http::forms::{Boundary, BoundaryError, MultipartLimits};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a form with files may hold, and where its files go while they come.
+#[derive(Clone, Debug)]
+pub struct UploadLimits {
+    /// Parts, heads, names, fields, and bytes of the whole form: past one of them 413.
+    pub form: MultipartLimits,
+    /// A file of more bytes than these goes to disk.
+    pub file_memory_bytes_max: usize,
+    /// Bytes of names, fields and files that one form may have in memory: past half of them files go to disk, and past all of them 413.
+    pub memory_bytes_max: usize,
+    /// Bytes on disk of all forms together that this handler has or that come for it: past them 503.
+    pub disk_bytes_max: u64,
+    /// The folder of the files, which have no names in it. On many systems `/tmp` is memory.
+    pub folder: PathBuf,
+}
+
+impl Default for UploadLimits {
+    fn default() -> UploadLimits {
+        UploadLimits {
+            form: MultipartLimits::default(),
+            file_memory_bytes_max: 64 << 10,
+            memory_bytes_max: 1 << 20,
+            disk_bytes_max: 1 << 30,
+            folder: std::env::temp_dir(),
+        }
+    }
+}
+
+/// A handler of forms with files: see [`upload`].
+pub struct Upload<F> {
+    policy: UploadPolicy,
+    handler: Arc<F>,
+}
+
+/// Has a handler take forms with files (`multipart/form-data`). Its first argument is the [`Multipart`]; further ones own what they
+/// hold, as those of [`crate::blocking()`] do. The body is parsed as it arrives, and its larger files are written to disk. Once all has come, the handler
+/// runs on the executor of this name ([`crate::App::executor`]), where it may wait.
+///
+/// The body may be larger than [`crate::App::body_bytes_max`]: [`UploadLimits`] are its bounds. 400 where it is malformed, 413 where it is too
+/// large, 415 where it is no such form, 503 where executor or disk have no room, 507 where the disk is full.
+///
+/// ```
+/// # use sapsan::{App, Error, Multipart, Threads, upload};
+/// fn photo(form: Multipart) -> Result<String, Error> {
+///     let photo = form.file("photo").ok_or_else(|| Error::bad_request("A photo is missing."))?;
+///     Ok(format!("{} has {} bytes", photo.name(), photo.bytes()))
+/// }
+///
+/// App::new().executor("files", Threads { count: 2, queue_max: 64 }).post("/photos", upload("files", photo));
+/// ```
+pub fn upload<F>(executor: &'static str, handler: F) -> Upload<F> {
+    let policy = UploadPolicy { limits: UploadLimits::default(), executor, disk_bytes: Arc::default() };
+    Upload { policy, handler: Arc::new(handler) }
+}
+
+impl<F> Upload<F> {
+    /// The same with other limits.
+    pub fn limits(mut self, limits: UploadLimits) -> Upload<F> {
+        self.policy.limits = limits;
+        self
+    }
+}
+
+/// The boundary of the request's form.
+fn boundary(request: &Request<'_>) -> Result<Boundary, Error> {
+    let content_type = request.http().header("Content-Type").unwrap_or_default();
+    Boundary::of(content_type).map_err(|error| {
+        let status = if error == BoundaryError::NotMultipart { Status(415) } else { Status(400) };
+        Error::new(status, error.to_string())
+    })
+}
+
+/// What names an implementation for a function of these arguments.
+#[doc(hidden)]
+pub struct Receiving<Args>(std::marker::PhantomData<fn(Args)>);
+
+macro_rules! upload_handlers {
+    ($($argument:ident $value:ident),*) => {
+        #[allow(non_snake_case, unused_variables)]
+        impl<F, R, $($argument),*> Handler<Receiving<fn($($argument),*) -> R>> for Upload<F>
+        where
+            F: Fn(Multipart, $($argument),*) -> R + Send + Sync + 'static,
+            R: Respond + 'static,
+            $($argument: for<'r> Extract<Item<'r> = $argument> + Send + 'static),*
+        {
+            fn call(&self, request: &Request<'_>) -> Response {
+                let boundary = match boundary(request) {
+                    Ok(boundary) => boundary,
+                    Err(error) => return error.respond(),
+                };
+                $(let $value = match $argument::extract(request) {
+                    Ok(value) => value,
+                    Err(error) => return error.respond(),
+                };)*
+                let handler = Arc::clone(&self.handler);
+                let handle: CallHandler = Box::new(move |form, responder| {
+                    match catch_unwind(AssertUnwindSafe(|| handler(form, $($value),*))) {
+                        Ok(reply) => responder.send(reply),
+                        Err(_) => responder.send(Error::internal("the handler of a form panicked")),
+                    }
+                });
+                intake::receive(request, &boundary, &self.policy, handle)
+            }
+
+            fn needs(&self, needs: &mut Needs<'_>) {
+                needs.executor(self.policy.executor);
+                $($argument::needs(needs);)*
+            }
+
+            fn takes_pieces(&self) -> bool {
+                true
+            }
+        }
+    };
+}
+
+upload_handlers!();
+upload_handlers!(A a);
+upload_handlers!(A a, B b);
+upload_handlers!(A a, B b, C c);
+upload_handlers!(A a, B b, C c, D d);
+upload_handlers!(A a, B b, C c, D d, E e);
