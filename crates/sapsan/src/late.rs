@@ -6,7 +6,7 @@
 use crate::build::Built;
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::layer::{Fields as _, Head};
+use crate::layer::Head;
 use crate::respond::Respond;
 use crate::response::{Content, Parts, Response};
 use crate::service::Local;
