@@ -42,7 +42,7 @@ const PER_BUILDING_BYTE: usize = 2;
 /// What does not fit is sent from open files.
 const FILE_CACHE_BYTES_LEAST: usize = 32 << 10;
 const FILE_CACHES_GROW_FROM: usize = 32 << 20;
-const PARTS_FOR_FILE_CACHES: usize = 64;
+const PARTS_FOR_FILE_CACHES: usize = 256;
 const FILE_CACHES_BYTES_MOST: usize = 64 << 20;
 /// Result of a read on a thread that waits for the disk: larger ones go on to the pool.
 pub(crate) const COLD_RESULT_BYTES: usize = 64 << 10;

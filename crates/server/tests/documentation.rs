@@ -21,7 +21,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// A heading of the reference, and a file in which its table has the one key `zz`.
-const TABLES: [(&str, &str); 15] = [
+const TABLES: [(&str, &str); 16] = [
     ("## `[collections.NAME]`", "[collections.c]\nzz = 1\n"),
     ("### `key`", "[collections.c]\nkey = { zz = 1 }\n"),
     ("### `expire`", "[collections.c]\nkey = { field = \"id\", type = \"u32\" }\nexpire = { zz = 1 }\n"),
@@ -29,6 +29,7 @@ const TABLES: [(&str, &str); 15] = [
     ("## `[[endpoints]]`", "[[endpoints]]\nzz = 1\n"),
     ("### `page` of an endpoint", "[[endpoints]]\nroute = \"GET /x\"\nquery = \"SELECT 1 AS x\"\npage = { zz = 1 }\n"),
     ("### `steps` of an endpoint", "[[endpoints]]\nroute = \"POST /x\"\nsteps = [{ zz = 1 }]\n"),
+    ("### `files` of an endpoint", "[[endpoints]]\nroute = \"GET /x/{*path}\"\nfiles = { zz = 1 }\n"),
     ("### `params` of an endpoint", "[params.p]\nzz = 1\n"),
     ("## `[guards.NAME]`", "[guards.g]\nzz = 1\n"),
     ("## `[errors]`", "[errors]\nzz = 1\n"),

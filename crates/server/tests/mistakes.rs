@@ -118,7 +118,7 @@ fn files_are_checked_with_their_places() {
     let missing = ["5:9", "cannot open the folder", "missing: No such file", "relative to this file"];
     check_files("GET /a/{*path}", "\"missing\"", &missing);
     check_files("GET /a/{*path}", "{ folder = \"service.toml\" }", &["5:20", "Not a directory"]);
-    check_files("GET /a/{*path}", "{ index = true }", &["5:9", "`folder`"]);
+    check_files("GET /a/{*path}", "{ index = true }", &["5:1", "needs `folder`"]);
     check_files(
         "GET /a/{*path}",
         "{ folder = \"/usr\", follow = true }",
