@@ -4,12 +4,13 @@ use crate::blocking::{Pools, Threads};
 use crate::build::{Built, Needs, Route, StartError, States};
 use crate::database::Database;
 use crate::error::{Error, ErrorPage};
+use crate::files::{FilesEndpoint, folder_pattern};
 use crate::handler::{Endpoint, Erased, Handler};
 use crate::layer::Layer;
 use crate::middleware::{Around, Surrounded};
 use crate::protection::ProtectionSettings;
 use crate::running::Running;
-use http::{Deadlines, Limits, Method, Router};
+use http::{Deadlines, Files, Limits, Method, Router};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,6 +94,26 @@ impl App {
     /// Adds a route for DELETE.
     pub fn delete<Args: 'static>(self, pattern: &str, handler: impl Handler<Args>) -> App {
         self.route(Method::Delete, pattern, handler)
+    }
+
+    /// Serves files for GET and HEAD: those of a folder, or embedded ones. The pattern ends in a parameter for the rest of the path.
+    ///
+    /// ```
+    /// # use sapsan::{App, Files};
+    /// # fn app() -> std::io::Result<App> {
+    /// let app = App::new().files("/assets/{*path}", Files::folder("public")?);
+    /// # Ok(app)
+    /// # }
+    /// ```
+    pub fn files(mut self, pattern: &str, files: Files) -> App {
+        let Some(folder) = folder_pattern(pattern) else {
+            self.mistakes.push(format!("files at {pattern}: the pattern has to end in a parameter such as {{*path}}"));
+            return self;
+        };
+        let (has_index, files) = (files.has_index(), Arc::new(files));
+        let app = self.endpoint(Method::Get, pattern, Box::new(FilesEndpoint(Arc::clone(&files))));
+        // The rest of a path is never empty: the folder itself is a route of its own.
+        if has_index { app.endpoint(Method::Get, folder, Box::new(FilesEndpoint(files))) } else { app }
     }
 
     pub(crate) fn endpoint(mut self, method: Method, pattern: &str, endpoint: Box<dyn Endpoint>) -> App {

@@ -8,9 +8,9 @@ use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::layer::Head;
 use crate::respond::Respond;
-use crate::response::{Content, Parts, Response};
+use crate::response::{Content, Part, Response};
 use crate::service::Local;
-use http::{BodySink, LateReply, Status};
+use http::{BodySink, LateReply, Piece, Status};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -106,22 +106,16 @@ fn send_late(mut late: LateReply, response: Response) {
         Content::Static(bytes) => late.send(status, content_type, bytes.to_vec()),
         Content::Owned(bytes) => late.send(status, content_type, bytes),
         Content::Buffer(bytes) => late.send(status, content_type, bytes.into_bytes()),
-        Content::Shared(bytes) => late.send(status, content_type, bytes.to_vec()),
-        Content::Parts(parts) => late.send(status, content_type, joined(&parts)),
+        Content::Shared(bytes) => late.send_piece(status, content_type, Piece::Shared(bytes)),
+        Content::Parts(parts) => late.send_parts(status, content_type, parts.list.iter().map(Part::as_sent)),
         Content::Stream(stream) => match stream.bytes {
             Some(bytes) => late.stream(status, content_type, bytes, stream.source),
             None => late.stream_open(status, content_type, stream.source),
         },
-        // Both are gone by now: see `Responder::send` and `Built::behind`.
-        Content::Later(_) | Content::Error(_) => {
+        // The first two are gone by now: see `Responder::send` and `Built::behind`. Files are answered at once.
+        Content::Later(_) | Content::Error(_) | Content::File(_) => {
             let error = Error::internal("a late reply was not rendered");
             late.send(error.status(), "application/problem+json", error.problem());
         }
     }
-}
-
-fn joined(parts: &Parts) -> Vec<u8> {
-    let mut body = Vec::with_capacity(parts.list.iter().map(|part| part.bytes().len()).sum());
-    parts.list.iter().for_each(|part| body.extend_from_slice(part.bytes()));
-    body
 }

@@ -21,6 +21,7 @@
 //! | one request: what is known of it, and the way through it | `request`, `exchange`, `service` |
 //! | functions as handlers; their arguments | `handler`, `extract`, `path`, `query`, `forms` |
 //! | their results | `respond`, `response`, `buffer`, `stream`, `error` |
+//! | static files | `files` |
 //! | replies that come later; threads for work that blocks | `late`, `blocking` |
 //! | functions around handlers; what looks at every request and reply | `middleware`, `layer` |
 //! | sessions in a cookie | `session` |
@@ -59,6 +60,7 @@ mod error;
 mod exchange;
 mod exempt;
 mod extract;
+mod files;
 mod form_tokens;
 mod forms;
 mod handler;
@@ -91,7 +93,7 @@ pub use form_tokens::FormTokens;
 pub use forms::{Form, Multipart, Upload, UploadLimits, UploadedFile, upload};
 pub use handler::Handler;
 pub use http::forms::{FieldLimits, MultipartLimits};
-pub use http::{Deadlines, Limits, Method, Status};
+pub use http::{Deadlines, Files, Limits, Method, Status, embed};
 pub use late::{Later, Responder, later};
 pub use layer::{Head, Layer};
 pub use middleware::{Around, Next};

@@ -102,6 +102,11 @@ impl<'r> Request<'r> {
         }
     }
 
+    /// The last parameter of the path, not decoded; empty where there is none.
+    pub(crate) fn last_parameter_as_sent(&self) -> &'r str {
+        self.params.and_then(|params| params.iter().last()).map_or("", |(_, raw)| raw)
+    }
+
     fn decode(&self) -> Vec<Result<Box<str>, http::DecodeError>> {
         let mut scratch = Vec::new();
         let raw = self.params.into_iter().flat_map(|params| params.iter());

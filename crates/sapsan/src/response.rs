@@ -4,7 +4,7 @@ use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::late::Later;
 use crate::stream::Stream;
-use http::Status;
+use http::{FileReply, Status};
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -47,6 +47,7 @@ pub(crate) enum Content {
     Buffer(Buffer),
     Shared(Arc<[u8]>),
     Parts(Parts),
+    File(FileReply),
     Stream(Stream),
     /// Comes later.
     Later(Later),
@@ -146,6 +147,15 @@ pub enum Part {
 }
 
 impl Part {
+    /// The same, borrowed.
+    pub(crate) fn as_sent(&self) -> http::Part<'_> {
+        match self {
+            Part::Static(bytes) => http::Part::Static(bytes),
+            Part::Shared(bytes) => http::Part::Shared(bytes),
+            Part::Owned(bytes) => http::Part::Copied(bytes),
+        }
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -186,7 +196,8 @@ impl From<String> for Part {
     }
 }
 
-/// A body in parts that are sent without being joined first: a page whose frame is always the same, say.
+/// A body in parts that leave in one write, without being joined first. Parts below [`http::UNCOPIED_BYTES_MIN`] and owned ones are copied
+/// into the write queue, larger ones are not copied at all: a page whose frame is always the same, say.
 ///
 /// ```
 /// # use sapsan::Parts;

@@ -3,15 +3,16 @@
 use crate::build::Built;
 use crate::database::LoopDatabase;
 use crate::error::Error;
+use crate::files::FILE_CACHE_BYTES;
 use crate::handler::Endpoint;
 use crate::late::{Later, Responder};
 use crate::layer::Head;
 use crate::request::Request;
 use crate::respond::Respond;
-use crate::response::{Content, Response};
-use http::{Lookup, Reply, Status};
+use crate::response::{Content, Part, Response};
+use http::{FileCache, Lookup, Reply, Status};
 use reactor::Loop;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub(crate) struct Local {
     pub(crate) database: Option<LoopDatabase>,
     /// The last call answers late, by work that keeps no order.
     pub(crate) stands_alone: Cell<bool>,
+    pub(crate) files: RefCell<FileCache>,
     pub(crate) lp: Loop,
 }
 
@@ -34,7 +36,8 @@ impl http::Service for Service {
 
     fn local(&self, lp: &Loop) -> Local {
         let database = self.built.database.as_ref().map(LoopDatabase::new);
-        Local { database, stands_alone: Cell::new(false), lp: lp.clone() }
+        let files = RefCell::new(FileCache::new(lp, FILE_CACHE_BYTES));
+        Local { database, stands_alone: Cell::new(false), files, lp: lp.clone() }
     }
 
     fn takes_pieces(&self, _local: &mut Local, request: &http::Request<'_>) -> bool {
@@ -148,9 +151,9 @@ fn send(mut reply: Reply<'_>, response: Response) {
         Content::Buffer(bytes) => reply.send(status, content_type, &bytes),
         Content::Shared(bytes) => reply.send_shared(status, content_type, bytes),
         Content::Parts(parts) => {
-            let pieces: Vec<&[u8]> = parts.list.iter().map(|part| part.bytes()).collect();
-            reply.send_pieces(status, content_type, &pieces);
+            reply.send_parts(status, content_type, parts.list.iter().map(Part::as_sent));
         }
+        Content::File(file) => file.send(reply),
         Content::Stream(stream) => reply.stream(status, content_type, stream.bytes, stream.source),
         // Both are gone by now: see `Service::answer` and `Built::behind`.
         Content::Later(_) | Content::Error(_) => {

@@ -7,6 +7,7 @@ mod web {
     mod durability;
     mod errors;
     mod extraction;
+    mod files;
     mod forms;
     mod layers;
     mod protection;

@@ -1,0 +1,43 @@
+//! Static files of an application.
+
+use crate::build::Needs;
+use crate::error::Error;
+use crate::handler::Endpoint;
+use crate::request::Request;
+use crate::respond::Respond;
+use crate::response::{Content, Response};
+use http::{FileMiss, Files, Status};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Bytes of files that each loop keeps in memory. Larger files, and those beyond, are sent from the page cache.
+pub(crate) const FILE_CACHE_BYTES: usize = 16 << 20;
+
+/// Answers with the file that the last parameter of the path names.
+pub(crate) struct FilesEndpoint(pub(crate) Arc<Files>);
+
+impl Endpoint for FilesEndpoint {
+    fn call(&self, request: &Request<'_>) -> Response {
+        let cache = &mut *request.local.files.borrow_mut();
+        match self.0.find(cache, request.http(), request.last_parameter_as_sent()) {
+            Ok(file) => Response::of(file.status(), Cow::Borrowed(file.content_type()), Content::File(file)),
+            Err(FileMiss::NotFound) => Error::not_found().respond(),
+            Err(FileMiss::Busy) => {
+                Error::new(Status(503), "Too many files are being sent.").with_header("Retry-After", "1").respond()
+            }
+            Err(FileMiss::Unavailable(error)) => {
+                Error::internal(format!("the file of {} cannot be read: {error}", request.path())).respond()
+            }
+        }
+    }
+
+    fn needs(&self, _needs: &mut Needs<'_>) {}
+}
+
+/// The pattern of the folder itself, `/assets/` of `/assets/{*path}`; `None` where the pattern does not end in a parameter for the
+/// rest of the path.
+pub(crate) fn folder_pattern(pattern: &str) -> Option<&str> {
+    let (folder, rest) = pattern.rsplit_once('/')?;
+    let is_rest = rest.strip_prefix("{*").is_some_and(|rest| rest.ends_with('}'));
+    is_rest.then(|| &pattern[..=folder.len()])
+}
