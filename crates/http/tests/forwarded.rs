@@ -8,7 +8,7 @@ use http::{AccessLog, QueuedWriter, Settings, TrustedProxies};
 
 /// A server that trusts these proxies.
 fn server(proxies: &[&str]) -> TestServer {
-    let trusted_proxies = TrustedProxies::new(proxies).unwrap();
+    let trusted_proxies = TrustedProxies::new(proxies).expect("a list of proxies");
     TestServer::start(Settings { trusted_proxies, ..Settings::default() })
 }
 
@@ -62,7 +62,7 @@ struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().expect("no line panicked").extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -33,7 +33,7 @@ pub struct Form<T>(pub T);
 impl<T: DeserializeOwned> Extract for Form<T> {
     type Item<'r> = Form<T>;
 
-    fn extract<'r>(request: &'r Request<'_>) -> Result<Form<T>, Error> {
+    fn extract(request: &Request<'_>) -> Result<Form<T>, Error> {
         let format = request.http().header("Content-Type").and_then(FormType::of);
         if format != Some(FormType::UrlEncoded) {
             let detail = "the body is to be a form: Content-Type: application/x-www-form-urlencoded";

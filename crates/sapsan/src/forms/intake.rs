@@ -171,7 +171,7 @@ impl Intake {
         let Some((responder, handle)) = self.waiting.take() else { return };
         let (fields, files, room) = self.gathered.take();
         let then = move |responder: Responder, written: io::Result<Vec<std::fs::File>>| match written {
-            Ok(on_disk) => handle(Multipart { fields, files: placed(files, on_disk), room: Some(room) }, responder),
+            Ok(on_disk) => handle(Multipart { fields, files: placed(files, on_disk), _room: Some(room) }, responder),
             Err(error) => responder.send(not_written(&error)),
         };
         self.gathered.spool.finish(responder, Box::new(then));

@@ -18,7 +18,7 @@ pub struct Multipart {
     pub(super) fields: Vec<Field<'static>>,
     pub(super) files: Vec<UploadedFile>,
     /// Given back when the files are.
-    pub(super) room: Option<DiskRoom>,
+    pub(super) _room: Option<DiskRoom>,
 }
 
 impl Multipart {

@@ -118,7 +118,7 @@ impl Spool {
         let submitted = built.pools.submit(executor, move || spool.work());
         submitted.map_err(|why| {
             self.cancel();
-            Refused { why, responder: self.backlog().last.take().map(|(responder, _)| responder) }
+            Refused { why, responder: self.backlog().last.take().map(|(responder, _)| Box::new(responder)) }
         })
     }
 
@@ -192,7 +192,7 @@ impl Spool {
 pub(super) struct Refused {
     pub(super) why: &'static str,
     /// Who is to be told, where the intake has it no more.
-    pub(super) responder: Option<Responder>,
+    pub(super) responder: Option<Box<Responder>>,
 }
 
 /// Bytes on disk that files of one handler's forms take, given back when dropped.
