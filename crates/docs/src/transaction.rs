@@ -111,6 +111,9 @@ pub type Run<T, E> = Box<dyn FnMut(&mut Transaction<'_, '_>) -> Result<T, E> + S
 /// Told once what became of a transaction. May run on a thread of the store, and must not block.
 pub type RunDone<T, E> = Box<dyn FnOnce(Result<T, E>) + Send>;
 
+/// A transaction that was not let in.
+pub type GivenBack<T, E> = (Run<T, E>, RunDone<T, E>);
+
 /// Takes a transaction that turned out to be no work for an event loop, to run it by [`Database::transact`] on another thread. May be called
 /// on a thread of the store; must not block.
 pub type Elsewhere = Arc<dyn Fn(Box<dyn FnOnce(&Database) + Send>) + Send + Sync>;
@@ -150,7 +153,7 @@ impl Database {
         run: Run<T, E>,
         done: RunDone<T, E>,
         elsewhere: &Elsewhere,
-    ) -> Result<(), (Run<T, E>, RunDone<T, E>)>
+    ) -> Result<(), GivenBack<T, E>>
     where
         T: Send + 'static,
         E: From<WriteError> + Send + 'static,

@@ -92,7 +92,7 @@ pub struct Client(pub IpAddr);
 impl Extract for Client {
     type Item<'r> = Client;
 
-    fn extract<'r>(request: &'r Request<'_>) -> Result<Client, Error> {
+    fn extract(request: &Request<'_>) -> Result<Client, Error> {
         Ok(Client(request.client()))
     }
 }
@@ -155,7 +155,7 @@ pub struct Json<T>(pub T);
 impl<T: DeserializeOwned> Extract for Json<T> {
     type Item<'r> = Json<T>;
 
-    fn extract<'r>(request: &'r Request<'_>) -> Result<Json<T>, Error> {
+    fn extract(request: &Request<'_>) -> Result<Json<T>, Error> {
         if !is_json(request.header("Content-Type")) {
             return Err(Error::new(Status(415), "the body is to be JSON: Content-Type: application/json"));
         }

@@ -54,7 +54,7 @@ macro_rules! parsed {
             type Item<'r> = $parsed;
             const COUNT: usize = 1;
 
-            fn take<'r>(request: &'r Request<'_>, place: usize) -> Result<$parsed, Error> {
+            fn take(request: &Request<'_>, place: usize) -> Result<$parsed, Error> {
                 request.path_parameter(place)?.parse().map_err(|_| Error::not_found())
             }
         }

@@ -15,7 +15,7 @@ pub struct Query<T>(pub T);
 impl<T: DeserializeOwned> Extract for Query<T> {
     type Item<'r> = Query<T>;
 
-    fn extract<'r>(request: &'r Request<'_>) -> Result<Query<T>, Error> {
+    fn extract(request: &Request<'_>) -> Result<Query<T>, Error> {
         let limits = request.state::<FieldLimits>().copied().unwrap_or_default();
         let fields = Fields::of(request.query(), &limits).collect::<Result<Vec<_>, FieldError>>();
         let fields = fields.map_err(|error| Error::bad_request(format!("the query: {error}")))?;

@@ -166,7 +166,7 @@ impl Database {
 impl Extract for Database {
     type Item<'r> = Database;
 
-    fn extract<'r>(request: &'r Request<'_>) -> Result<Database, Error> {
+    fn extract(request: &Request<'_>) -> Result<Database, Error> {
         request.built.database.clone().ok_or_else(missing)
     }
 

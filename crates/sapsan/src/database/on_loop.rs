@@ -37,7 +37,9 @@ pub(crate) struct LoopDatabase {
 }
 
 /// A transaction that was not let in; called again it gives itself back, or is on its way.
-struct Held(Box<dyn FnOnce(&LoopDatabase) -> Option<Held>>);
+struct Held(Box<TryHeld>);
+
+type TryHeld = dyn FnOnce(&LoopDatabase) -> Option<Held>;
 
 impl LoopDatabase {
     /// Panics where the store has no reader left: it has more than any machine has cores.

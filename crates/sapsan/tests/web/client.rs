@@ -1,4 +1,5 @@
 //! A client that speaks raw bytes, and an application under test.
+#![allow(clippy::unwrap_used, reason = "a failed client is a failed test")]
 
 use sapsan::{App, Running};
 use std::io::{Read, Write};

@@ -29,6 +29,7 @@ fn json(Json(numbers): Json<Vec<i64>>) -> String {
     numbers.iter().sum::<i64>().to_string()
 }
 
+#[allow(clippy::too_many_arguments, reason = "as many as a handler may have")]
 fn many(
     State(name): State<'_, Name>,
     Path(id): Path<u32>,
