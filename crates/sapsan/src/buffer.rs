@@ -88,13 +88,10 @@ mod tests {
     fn a_buffer_is_used_again_unless_it_grew_large() {
         let mut buffer = Buffer::take();
         buffer.write_all(b"page").unwrap();
-        let place = buffer.as_ptr();
         drop(buffer);
         let mut again = Buffer::take();
-        assert!(again.is_empty());
-        again.write_all(b"next").unwrap();
-        assert_eq!(again.as_ptr(), place);
-        again.write_all(&vec![b'x'; KEPT_BYTES_MAX]).unwrap();
+        assert!(again.is_empty() && again.bytes.capacity() >= 4);
+        again.write_all(&vec![b'x'; KEPT_BYTES_MAX + 1]).unwrap();
         drop(again);
         assert_eq!(Buffer::take().bytes.capacity(), 0);
     }
