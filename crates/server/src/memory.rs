@@ -236,8 +236,7 @@ impl Division {
             waiting_query_bytes: (WAITING_QUERIES_BYTES_LEAST
                 + memory.saturating_sub(WAITING_QUERIES_GROW_FROM) / PARTS_FOR_WAITING_QUERIES)
                 .min(WAITING_QUERIES_BYTES_MOST),
-            file_caches_bytes: (memory.saturating_sub(FILE_CACHES_GROW_FROM) / PARTS_FOR_FILE_CACHES)
-                .min(FILE_CACHES_BYTES_MOST),
+            file_caches_bytes: 0,
             building_bytes: (memory / PARTS_FOR_BUILDING).min(BUILDING_BYTES_MOST),
             places_bytes: (memory / 32 / (threads + POOL_THREADS)).min(PLACES_BYTES_MOST),
             cold_threads: (memory / MEMORY_PER_COLD_THREAD).clamp(COLD_THREADS_LEAST, COLD_THREADS_MOST),
@@ -266,11 +265,16 @@ impl Division {
         // Each helper computes a row. Where that leaves too little, it has room in the part that nobody has.
         let alone = part * 3 / POOL_THREADS / PER_QUERY_BYTE;
         let helped = part * 3 / (POOL_THREADS * PER_QUERY_BYTE + first.query_helpers);
+        // Files in memory are what would else wait in buffers: they have a piece of that part.
+        let file_caches_bytes = (memory.saturating_sub(FILE_CACHES_GROW_FROM) / PARTS_FOR_FILE_CACHES)
+            .min(FILE_CACHES_BYTES_MOST)
+            .min(part);
         Division {
+            file_caches_bytes,
             loop_query_bytes: (part * 2 / threads / PER_QUERY_BYTE).min(LOOP_QUERY_BYTES_MOST),
             query_bytes: helped.max(alone.min(POOL_QUERY_BYTES_LEAST)),
             replies_bytes,
-            buffers_bytes: part * 4 / threads,
+            buffers_bytes: (part * 4 - file_caches_bytes) / threads,
             connections: (part / first.connection_bytes).min(config.connections_max.unwrap_or(CONNECTIONS_DEFAULT)),
             ..second
         }
