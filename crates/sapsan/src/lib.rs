@@ -29,7 +29,7 @@
 //! | the embedded database | `database` |
 //!
 //! How an application is written is told in `docs/applications.md`. What holds everywhere: a handler runs on an event loop and must
-//! not wait; what waits runs on an executor ([`blocking`]) or answers late ([`Later`]). A handler that panics answers 500. What an
+//! not wait; what waits runs on an executor ([`blocking()`]) or answers late ([`Later`]). A handler that panics answers 500. What an
 //! application lacks (a state that no one gave, an executor that has no such name) is an error when it starts, not when it is asked.
 //!
 //! The parts below are there for programs that bring more of their own: [`docs`] (collections, schemas, indexes and queries, without
