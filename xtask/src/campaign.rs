@@ -75,9 +75,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 
 /// `cargo xtask campaign kill [--times N] [--seed S]`
 fn kill(arguments: &[String]) -> Result<(), String> {
-    let test = "kill::every_acknowledged_change_survives_hundreds_of_kills";
+    let test = "travels::kill::every_acknowledged_change_survives_hundreds_of_kills";
     let settings = [("--times", "SAPSAN_KILLS"), ("--seed", "SAPSAN_KILL_SEED")];
-    ignored_tests(("sapsan", "travels", test), &settings, arguments)
+    ignored_tests(("sapsan", "suite", test), &settings, arguments)
 }
 
 /// `cargo xtask campaign siege [--seconds N]`: all attacks at once on the real binary beside honest clients, an hour if not said

@@ -177,16 +177,28 @@ mod files_of_tests {
     use std::fs;
     use std::path::Path;
 
-    /// Files of tests that belong to no program: cargo looks for none by itself where `suite.rs` gathers them.
+    /// Files of tests that belong to no program. Where `suite.rs` gathers them cargo looks for none by itself, and it never looks into
+    /// a folder `suite`, whose table of contents is `main.rs`.
     fn orphans(tests: &Path) -> Vec<String> {
-        let Ok(suite) = fs::read_to_string(tests.join("suite.rs")) else { return Vec::new() };
-        let manifest = fs::read_to_string(tests.with_file_name("Cargo.toml")).expect("a manifest");
-        let names = fs::read_dir(tests).expect("a folder").filter_map(|entry| {
-            Some(entry.ok()?.file_name().to_str()?.strip_suffix(".rs")?.to_string()).filter(|name| name != "suite")
-        });
-        let is_named =
-            |name: &str| suite.contains(&format!("\nmod {name};")) || manifest.contains(&format!("\"{name}\""));
-        names.filter(|name| !is_named(name)).map(|name| format!("{}/{name}.rs", tests.display())).collect()
+        let suite = tests.join("suite");
+        let mut orphans = Vec::new();
+        if let Ok(contents) = fs::read_to_string(tests.join("suite.rs")) {
+            let manifest = fs::read_to_string(tests.with_file_name("Cargo.toml")).expect("a manifest");
+            let is_program = |name: &str| name == "suite" || manifest.contains(&format!("\"{name}\""));
+            orphans.extend(unnamed(tests, &contents).into_iter().filter(|name| !is_program(name)));
+        }
+        if let Ok(contents) = fs::read_to_string(suite.join("main.rs")) {
+            orphans.extend(unnamed(&suite, &contents).into_iter().filter(|name| name != "main"));
+        }
+        orphans.iter().map(|name| format!("{}: {name}.rs", tests.display())).collect()
+    }
+
+    /// Files of a folder, without their ending, that are no module in this table of contents.
+    fn unnamed(folder: &Path, contents: &str) -> Vec<String> {
+        let names = fs::read_dir(folder)
+            .expect("a folder")
+            .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".rs")?.to_owned()));
+        names.filter(|name| !contents.contains(&format!("\nmod {name};"))).collect()
     }
 
     /// Places in this folder's files where a test says by a macro of printing that it is skipped.
@@ -219,6 +231,6 @@ mod files_of_tests {
         let folders: Vec<_> = crates.map(|entry| entry.expect("an entry").path().join("tests")).collect();
         assert!(folders.iter().any(|folder| folder.join("suite.rs").is_file()));
         let orphans: Vec<String> = folders.iter().flat_map(|folder| orphans(folder)).collect();
-        assert!(orphans.is_empty(), "named neither in tests/suite.rs nor in Cargo.toml: {orphans:?}");
+        assert!(orphans.is_empty(), "named neither in suite.rs (or suite/main.rs) nor in Cargo.toml: {orphans:?}");
     }
 }

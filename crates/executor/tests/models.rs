@@ -1,7 +1,5 @@
 //! What every model promises, one by one, and where the models differ. Tasks are held at gates; no time is asserted.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps an error has failed, which is what it is for.
-
 use executor::{BoxCoroutine, Coroutine, Drained, Executor, Metrics, Model, Progress, Refused, blocking, once};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,7 +1,5 @@
 //! The pool's promises, one by one. Jobs are held at a gate, so nothing here depends on time.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps an error has failed, which is what it is for.
-
 use executor::{Drained, Job, Line, Pool, Refused, Settings, StartError, THREADS_MAX};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! Random histories on the store and on a BTreeMap, with snapshots held open, checkpoints and reopenings in between; and
 //! the same with reader threads beside the writer.
 //!
-//! Longer ones: `STORE_MODEL_CASES=1000 cargo test -p store --release --test model -- --include-ignored`.
+//! Longer ones: `STORE_MODEL_CASES=1000 cargo test -p store --release --test suite model:: -- --include-ignored`.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};

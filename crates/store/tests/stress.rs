@@ -5,7 +5,7 @@
 //! in the order of the versions, and each state that anybody saw must be the state of its version. So a reader that saw a
 //! page used again, half a transaction, or one too many has seen a state that never was.
 //!
-//! Made for the sanitizers too: `cargo xtask sanitize thread store --test stress`. On the disk in memory they see also what
+//! Made for the sanitizers too: `cargo xtask sanitize thread store --test suite stress::`. On the disk in memory they see also what
 //! a checkpoint writes into pages that somebody may still look at.
 
 use std::collections::BTreeMap;

@@ -204,7 +204,7 @@ fn every_crash_recovers_to_a_whole_checkpoint() {
 }
 
 #[test]
-#[ignore = "long: cargo test --release -p store --test tree_crash -- --ignored"]
+#[ignore = "long: cargo test --release -p store --test suite tree_crash:: -- --ignored"]
 fn every_crash_of_many_series_recovers_to_a_whole_checkpoint() {
     for seed in 1000..1060 {
         check_every_crash(seed, 40);

@@ -1,6 +1,6 @@
 //! Where the tests' data comes from: a small seeded set with many ties, or the train set where it lies.
 
-use crate::model::{KINDS, Kind, Model};
+use super::model::{KINDS, Kind, Model};
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 use serde_json::{Map, Value, json};
@@ -92,7 +92,7 @@ pub(crate) fn distance(random: &mut impl Rng) -> u32 {
 /// Births cluster on the days that age filters cut at.
 pub(crate) fn birth(random: &mut impl Rng, now: i64) -> i64 {
     let years = random.random_range(0..90);
-    crate::model::years_before(now, years) + random.random_range(-1..=1)
+    super::model::years_before(now, years) + random.random_range(-1..=1)
 }
 
 pub(crate) fn user(random: &mut impl Rng, id: u32, now: i64) -> Value {

@@ -1,6 +1,6 @@
 //! Commands on what is no data folder, or no file: an error, and nothing is made or changed.
 
-use crate::process::{sapsan, travels_toml};
+use super::process::{sapsan, travels_toml};
 use std::process::Output;
 
 fn run(arguments: &[&str]) -> Output {

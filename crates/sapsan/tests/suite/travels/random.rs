@@ -1,10 +1,10 @@
 //! Random requests on a small world, answered by the server and by the reference.
 
-use crate::client::Client;
-use crate::data;
-use crate::model::{Kind, Model};
-use crate::process::{Server, import};
-use crate::replay::same;
+use super::client::Client;
+use super::data;
+use super::model::{Kind, Model};
+use super::process::{Server, import};
+use super::replay::same;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -1,7 +1,7 @@
 //! The general API under more than it takes: what is over a bound is told as such, and nothing else suffers.
 
-use crate::client::{Answer, Client, request_bytes};
-use crate::process::Server;
+use super::client::{Answer, Client, request_bytes};
+use super::process::Server;
 
 /// Visits of the one user; a join of them with themselves keeps a thread busy for a while.
 const VISITS: usize = 400;

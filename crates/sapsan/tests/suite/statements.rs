@@ -1,6 +1,7 @@
 //! Statements that grow: whatever a client sends, alone or beside another, the real binary stays within its memory setting, and each is
 //! answered with its rows or with an error that has a status.
 
+use crate::heavy::Place;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -201,6 +202,7 @@ fn statements() -> Vec<String> {
 
 #[test]
 fn statements_that_grow_stay_within_the_memory_setting() {
+    let _place = Place::take();
     let server = Server::start();
     server.fill();
     let idle = server.anonymous_bytes();

@@ -1,6 +1,6 @@
 //! `sapsan reshard` between real Redis servers, through the real binary.
 
-#[path = "../../resp/tests/redis_server/mod.rs"]
+#[path = "../../../resp/tests/redis_server/mod.rs"]
 #[allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "what the tests of `resp` start their servers with")]
 mod redis_server;
 

@@ -1,11 +1,11 @@
 //! The train data: both phases over real sockets, every answer compared; then power is cut and everything that was
 //! acknowledged must still be there.
 
-use crate::client::Client;
-use crate::data;
-use crate::model::{KINDS, Kind, Model};
-use crate::process::{Server, import};
-use crate::{ammo, client::Answer};
+use super::client::Client;
+use super::data;
+use super::model::{KINDS, Kind, Model};
+use super::process::{Server, import};
+use super::{ammo, client::Answer};
 use serde_json::Value;
 use std::io::Write;
 

@@ -1,7 +1,7 @@
 //! Power cuts: `kill -9` while clients write. What was acknowledged is there afterwards, whole.
 
-use crate::client::Client;
-use crate::process::Server;
+use super::client::Client;
+use super::process::Server;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
@@ -48,7 +48,7 @@ fn every_acknowledged_write_survives_kill_at_any_moment() {
 fn write_until_the_end(address: SocketAddr, first: u32, acknowledged: &Mutex<Vec<u32>>) {
     let mut client = Client::new(address);
     for id in first..first + 10_000 {
-        let request = crate::client::request_bytes("POST", "/locations/new", Some(body(id).as_bytes()));
+        let request = super::client::request_bytes("POST", "/locations/new", Some(body(id).as_bytes()));
         match client.send(&request).and_then(|()| client.receive()) {
             Ok(answer) => {
                 assert_eq!(answer.status, 200, "location {id}: {}", String::from_utf8_lossy(&answer.body));

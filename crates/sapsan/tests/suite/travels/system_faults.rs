@@ -1,8 +1,8 @@
 //! The real binary where the system fails under it: a disk that gives errors, and an event loop that cannot go on. The faults come from a
 //! library that is loaded into it (`faults/faults.c`); without a C compiler these tests are skipped, and say so.
 
-use crate::client::Client;
-use crate::process::{Server, serve, travels_toml};
+use super::client::Client;
+use super::process::{Server, serve, travels_toml};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ impl Faults {
     /// None where it cannot be compiled.
     fn new() -> Option<Faults> {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/travels/faults/faults.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/travels/faults/faults.c");
         let library = folder.path().join("faults.so");
         let compiled = Command::new("cc")
             .args(["-shared", "-fPIC", "-o"])

@@ -1,8 +1,8 @@
 //! `kill -9` of an import at any moment: nothing half done is left, the folder is sound, and the import can be run again.
 
-use crate::client::Client;
-use crate::model::KINDS;
-use crate::process::{Server, import, sapsan, travels_toml};
+use super::client::Client;
+use super::model::KINDS;
+use super::process::{Server, import, sapsan, travels_toml};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::path::Path;

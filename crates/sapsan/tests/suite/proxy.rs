@@ -1,6 +1,7 @@
 //! `sapsan proxy`, the real binary before real nodes: what it says, SIGHUP, twemproxy's file, its memory.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+use crate::heavy::Place;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -160,6 +161,7 @@ fn deep_pipelines_that_are_read_slowly_take_bounded_memory() {
         return;
     }
     const DEPTH: usize = 10_000;
+    let _place = Place::take();
     let nodes: Vec<_> = (0..4).map(|_| redis()).collect();
     let names: Vec<String> = nodes.iter().map(|(_, address)| address.to_string()).collect();
     let (program, said) = proxy(&["--listen", "127.0.0.1:0", "--nodes", &names.join(",")], 1);

@@ -1,6 +1,7 @@
 //! The memory setting is a ceiling: the real binary under all kinds of load at once never holds more anonymous memory
 //! than the setting, refuses clearly what it cannot take, goes on, and gives back what it held.
 
+use crate::heavy::Place;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -392,6 +393,7 @@ fn run(load: &Load<'_>) {
 /// Runs the load against a server with these settings and this ceiling.
 #[track_caller]
 fn check(settings: &str, ceiling: u64, large_bytes: usize) {
+    let _place = Place::take();
     let server = Server::start(&format!("memory = {ceiling}\n{settings}"));
     let idle = server.anonymous_bytes();
     let load = Load {
@@ -467,6 +469,7 @@ fn a_bulk_body_of_many_times_the_memory_is_taken_within_it() {
     const CEILING: u64 = 64_000_000;
     const BODY: usize = 150_000_000;
     const LINES: usize = BODY / 400;
+    let _place = Place::take();
     let server = Server::start(&format!("memory = {CEILING}\nthreads = 2\ndurability = \"none\"\nbody_seconds = 20"));
     let mut client = server.connect().expect("a connection");
     let (mut peak, mut line) = (0, String::new());
@@ -539,6 +542,7 @@ fn trees(bytes: usize) -> Vec<Vec<u8>> {
 /// Clients that write such bodies again and again until each kind was answered so often, and one that reads: the most memory.
 #[track_caller]
 fn check_trees(settings: &str, ceiling: u64, bytes: usize, (clients, times): (usize, u64), expected: &[u16]) {
+    let _place = Place::take();
     let server = Server::start(&format!("memory = {ceiling}\n{settings}"));
     let (bodies, is_over, reads) = (trees(bytes), AtomicBool::new(false), AtomicU64::new(0));
     let answered: Vec<AtomicU64> = bodies.iter().map(|_| AtomicU64::new(0)).collect();

@@ -3,9 +3,9 @@
 //!
 //! `cargo xtask campaign kill --times 500`; `crash.rs` and `import_kill.rs` are the short forms.
 
-use crate::client::{Client, request_bytes};
-use crate::import_kill::{counts, generate, leftovers, verify};
-use crate::process::{Server, sapsan, serve, travels_toml};
+use super::client::{Client, request_bytes};
+use super::import_kill::{counts, generate, leftovers, verify};
+use super::process::{Server, sapsan, serve, travels_toml};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Backups of the running server, restored and served again; and the commands killed at any moment.
 
-use crate::client::{Client, request_bytes};
-use crate::process::{Server, sapsan};
+use super::client::{Client, request_bytes};
+use super::process::{Server, sapsan};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -76,7 +76,7 @@ impl Drop for SetAtEnd<'_> {
 
 #[track_caller]
 fn check_users(data: &Path, ids: &[u32]) {
-    let config = crate::process::travels_toml();
+    let config = super::process::travels_toml();
     check_done(&["verify", text(data), "--config", text(&config)]);
     let server = Server::start(data, 0);
     let mut client = Client::new(server.address);
@@ -146,7 +146,7 @@ fn filled(folder: &Path, documents: u32) -> std::path::PathBuf {
     let lines: String = (1..=documents).map(|id| user(id) + "\n").collect();
     let file = folder.join("users.ndjson");
     std::fs::write(&file, lines).expect("a file");
-    let (data, config) = (folder.join("data"), crate::process::travels_toml());
+    let (data, config) = (folder.join("data"), super::process::travels_toml());
     check_done(&["import", text(&config), "--data", text(&data), text(&file), "--collection", "users"]);
     data
 }

@@ -1,8 +1,8 @@
 //! Cases that random requests meet too seldom, each by name. The scripts run on an empty store.
 
-use crate::client::{Client, request_bytes};
-use crate::process::Server;
-use crate::random::LEAP_NOON;
+use super::client::{Client, request_bytes};
+use super::process::Server;
+use super::random::LEAP_NOON;
 use serde_json::Value;
 
 /// A running server with an empty store.
@@ -224,7 +224,7 @@ fn averages_that_tie_at_the_sixth_decimal_are_rounded_up() {
 fn ages_are_counted_in_calendar_years_up_to_the_second() {
     let mut scene = Scene::with_a_visit();
     // Now is 2024-02-29 12:00; one year before is 2023-03-01 12:00.
-    let cut = crate::model::years_before(LEAP_NOON, 1);
+    let cut = super::model::years_before(LEAP_NOON, 1);
     for (birth, from_age, to_age) in [(cut - 1, 3.0, 0.0), (cut, 0.0, 0.0), (cut + 1, 0.0, 3.0)] {
         scene.post("/users/1", &format!(r#"{{"birth_date":{birth}}}"#), 200);
         scene.average("/locations/1/avg?fromAge=1", from_age);

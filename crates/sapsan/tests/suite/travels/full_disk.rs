@@ -1,7 +1,7 @@
 //! The real binary on a file system that gets full: told by health, reads go on, and so do writes when there is room.
 
-use crate::client::Client;
-use crate::process::{Server, sapsan, travels_toml};
+use super::client::Client;
+use super::process::{Server, sapsan, travels_toml};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};

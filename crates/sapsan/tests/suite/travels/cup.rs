@@ -1,6 +1,6 @@
 //! `sapsan loadtest cup`: a short run of the contest, in which every answer is the expected one.
 
-use crate::process::{sapsan, travels_toml};
+use super::process::{sapsan, travels_toml};
 use std::path::Path;
 use std::process::Output;
 

@@ -1,0 +1,5 @@
+//! The tests of `executor`, one subject a file, in one program.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod models;
+mod pool;
