@@ -5,7 +5,7 @@
 //! - GETs of single documents alone and beside ten such queries at a time that never end: the server has half the cores, the
 //!   client the others.
 
-use super::latency::{Latency, client, open_load, quantiles};
+use super::open_load::{Latency, OpenLoad, gets_of_ids};
 use super::process::{Server, exchange, free_address};
 use super::results::{Row, record};
 use super::stage::{Stage, require_room};
@@ -29,7 +29,7 @@ const BY_MONTH: &str = "SELECT strftime('%Y-%m', CreationDate) AS month, COUNT(*
 /// Queries at a time beside the GETs.
 const SCANS: usize = 10;
 /// The generator leaves out every twelfth id.
-const ID_STEP: &str = "12";
+const ID_STEP: u64 = 12;
 /// GETs a second.
 const RATE: f64 = 20_000.0;
 const SQLITE_LEAST: f64 = 5.0;
@@ -49,11 +49,10 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     let documents = documents.unwrap_or(if is_recorded { DOCUMENTS } else { QUICK_DOCUMENTS });
     let stage = Stage::set(effort)?;
     require_room(stage.folder.path(), documents * ROOM_PER_DOCUMENT)?;
-    let client = client()?;
     let users = stage.folder.path().join("users.ndjson");
     load(&stage, &users, documents)?;
     let mut rows = by_month(&stage, &users, documents)?;
-    rows.push(beside_scans(&stage, &client, documents)?);
+    rows.push(beside_scans(&stage, documents)?);
     rows.iter().for_each(Row::print);
     if is_recorded { record(&format!("cargo xtask bench adhoc --docs={documents}"), &rows) } else { Ok(()) }
 }
@@ -143,10 +142,11 @@ fn by_month(stage: &Stage, users: &Path, documents: u64) -> Result<Vec<Row>, Str
 }
 
 /// GETs alone and beside scans, by turns.
-fn beside_scans(stage: &Stage, client: &Path, documents: u64) -> Result<Row, String> {
+fn beside_scans(stage: &Stage, documents: u64) -> Result<Row, String> {
     let server = serve(stage, &stage.cores.server, stage.cores.threads)?;
-    let path = ["--path", "/_/collections/users/{id}", "--max-id", &documents.to_string(), "--id-step", ID_STEP];
-    let gets = || quantiles(open_load(stage, client, &server, RATE, &path)?);
+    let load = OpenLoad::by(&stage.sapsan, &stage.cores, stage.effort);
+    let ammo = gets_of_ids("/_/collections/users/", documents + 1, ID_STEP);
+    let gets = || load.measure(&server, RATE, &ammo);
     ask(server.address)?;
     gets()?;
     let (mut alone, mut beside, scans) = (Vec::new(), Vec::new(), AtomicU64::new(0));

@@ -3,24 +3,25 @@
 //! The optimum and the models are measured by `sapsan lab` itself, in one process. Of the servers one serves the same load twice, in turns:
 //! once with one percent of requests that block for 10 ms, and once with as many that do not; the latency of the others counts.
 
-use super::latency::{Latency, client, quantiles};
+use super::open_load::{Latency, OpenLoad, quantiles};
 use super::process::{Server, free_address};
 use super::results::{Row, record};
 use super::{Cores, Effort, median, sapsan, spread};
 use crate::tools;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// Of the judged requests, a second. Odd ids neither wait nor yield.
 const RATE: f64 = 4000.0;
+const JUDGED: &str = "/{int:1..9999}{choice:1|3|5|7|9}";
 /// Of the others: one percent.
 const BLOCKING_RATE: f64 = RATE / 100.0;
 /// A request that blocks for 10 ms, and one that does not.
 const BLOCKING_PATH: &str = "/500";
 const PLAIN_PATH: &str = "/501";
 /// Connections of each of the two clients.
-const CONNECTIONS: &str = "32";
+const CONNECTIONS: u32 = 32;
 /// Models that serve.
 const SERVERS: [&str; 4] = ["pool:16", "io-aware", "event-loop", "hybrid"];
 /// Experiments that do not wait for one request after the other: those that may come near the optimum.
@@ -30,7 +31,7 @@ const CORES: [usize; 2] = [2, 4];
 
 pub(super) fn run(effort: Effort) -> Result<(), String> {
     tools::require("taskset", "util-linux")?;
-    let (sapsan, client) = (sapsan()?, client()?);
+    let sapsan = sapsan()?;
     let mut rows = Vec::new();
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     for cores in CORES.into_iter().filter(|cores| *cores <= available) {
@@ -38,7 +39,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
     }
     rows.extend(overheads(&sapsan, effort)?);
     for model in SERVERS {
-        rows.push(blocking_beside_others(&sapsan, &client, model, effort)?);
+        rows.push(blocking_beside_others(&sapsan, model, effort)?);
     }
     rows.iter().for_each(Row::print);
     if effort.record { record("cargo xtask bench lab", &rows) } else { Ok(()) }
@@ -126,16 +127,16 @@ fn overheads(sapsan: &Path, effort: Effort) -> Result<Vec<Row>, String> {
 }
 
 /// The p99 of requests that do not block, with and without others that do.
-fn blocking_beside_others(sapsan: &Path, client: &Path, model: &str, effort: Effort) -> Result<Row, String> {
+fn blocking_beside_others(sapsan: &Path, model: &str, effort: Effort) -> Result<Row, String> {
     let cores = Cores::of_machine();
     let address = free_address()?;
     let words = ["lab", "serve", "--model", model, "--listen", &address.to_string()].map(str::to_owned);
     let server = Server::start(&cores.server, sapsan, &words, address)?;
-    let load = Load { client: client.to_owned(), cores, effort };
+    let load = OpenLoad::by(sapsan, &cores, effort).with_connections(CONNECTIONS);
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for _ in 0..effort.rounds {
-        without.push(load.beside(&server, PLAIN_PATH)?);
-        with.push(load.beside(&server, BLOCKING_PATH)?);
+        without.push(beside(&load, &server, PLAIN_PATH)?);
+        with.push(beside(&load, &server, BLOCKING_PATH)?);
     }
     let p99 = |runs: &[Latency]| median(runs.iter().map(|run| run.p99).collect());
     let side = |runs: &[Latency]| {
@@ -154,35 +155,10 @@ fn blocking_beside_others(sapsan: &Path, client: &Path, model: &str, effort: Eff
     })
 }
 
-/// The two clients of a run.
-struct Load {
-    client: PathBuf,
-    cores: Cores,
-    effort: Effort,
-}
-
-impl Load {
-    /// Latency of plain requests while another client asks for `path`.
-    fn beside(&self, server: &Server, path: &str) -> Result<Latency, String> {
-        let mut other = self.start(server, BLOCKING_RATE, &["--path", path])?;
-        // Odd ids.
-        let judged = self.start(server, RATE, &["--path", "/{id}", "--max-id", "99999", "--id-step", "2"]);
-        let latency = judged.and_then(quantiles);
-        let _ = other.wait();
-        latency
-    }
-
-    fn start(&self, server: &Server, rate: f64, more: &[&str]) -> Result<Child, String> {
-        let seconds = (self.effort.seconds * 2).to_string();
-        Command::new("taskset")
-            .args(["-c", &self.cores.load])
-            .arg(&self.client)
-            .arg(server.address.to_string())
-            .args(["--rate", &rate.to_string(), "--seconds", &seconds, "--connections", CONNECTIONS])
-            .args(["--threads", &self.cores.threads.to_string()])
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("cannot start {}: {error}", self.client.display()))
-    }
+/// Latency of requests that neither wait nor yield while another load asks for `path`.
+fn beside(load: &OpenLoad, server: &Server, path: &str) -> Result<Latency, String> {
+    let other = load.start(server, BLOCKING_RATE, path)?;
+    let judged = load.measure(server, RATE, JUDGED);
+    quantiles(other)?;
+    judged
 }

@@ -9,8 +9,8 @@
 //! same file, past the page cache, on any core; and the server itself, asked for documents of the same size that all lie
 //! in memory.
 
-use super::latency::{Latency, client, open_load, quantiles};
 use super::memory_limit::MemoryLimit;
+use super::open_load::{Latency, OpenLoad};
 use super::process::Server;
 use super::results::{Row, record};
 use super::stage::{Stage, require_room};
@@ -98,7 +98,8 @@ fn load(stage: &Stage, documents: u64) -> Result<(), String> {
 }
 
 fn measure(stage: &Stage, limit: &MemoryLimit, documents: u64, gigabytes: u64) -> Result<Vec<Row>, String> {
-    let client = client()?;
+    let load = OpenLoad::by(&stage.sapsan, &stage.cores, stage.effort);
+    let (hot, all) = (format!("/items/{{int:1..{HOT}}}"), format!("/items/{{int:1..{documents}}}"));
     let folder = stage.folder.path();
     let tree = folder.join("large/tree");
     let script = limit.script(folder)?;
@@ -123,11 +124,10 @@ fn measure(stage: &Stage, limit: &MemoryLimit, documents: u64, gigabytes: u64) -
                 // The cold ones have driven the hot ones out: these bring them back, and do not count.
                 random_reads(stage, &server, HOT, seed)?;
                 warm.push(random_reads(stage, &server, HOT, seed)?);
-                alone.push(hot(stage, &client, &server)?);
-                let all = ["--path", "/items/{id}", "--max-id", &documents.to_string()].map(str::to_owned);
+                alone.push(load.measure(&server, HOT_RATE, &hot)?);
                 let rate = median(cold.clone()) / 2.0;
-                let mut reader = open_load(stage, &client, &server, rate, &all)?;
-                let during = hot(stage, &client, &server);
+                let mut reader = load.start(&server, rate, &all)?;
+                let during = load.measure(&server, HOT_RATE, &hot);
                 let _ = reader.wait();
                 beside.push(during?);
             }
@@ -214,11 +214,6 @@ fn raw_reads(path: &Path, threads: usize, seconds: u32, seed: u64) -> Result<f64
         })
     })?;
     Ok(count.into_inner() as f64 / began.elapsed().as_secs_f64())
-}
-
-fn hot(stage: &Stage, client: &Path, server: &Server) -> Result<Latency, String> {
-    let hot = ["--path", "/items/{id}", "--max-id", &HOT.to_string()].map(str::to_owned);
-    quantiles(open_load(stage, client, server, HOT_RATE, &hot)?)
 }
 
 fn reads_row(name: &str, raw: Vec<f64>, warm: Vec<f64>, cold: Vec<f64>) -> Row {

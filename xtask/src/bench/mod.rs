@@ -14,6 +14,7 @@ mod latency;
 mod loadtest;
 mod memory;
 mod memory_limit;
+mod open_load;
 mod process;
 mod proxy;
 mod query;
@@ -95,7 +96,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 /// Builds the server's release binary and gives its path.
 fn sapsan() -> Result<PathBuf, String> {
     tools::run("cargo", &["build", "--release", "--locked", "--quiet", "--package", "sapsan"])?;
-    Ok(tools::root().join("target/release/sapsan"))
+    Ok(tools::target().join("release/sapsan"))
 }
 
 /// The middle value; of an even count the upper middle.
