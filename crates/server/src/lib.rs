@@ -53,6 +53,7 @@ mod params;
 mod path_types;
 mod preconditions;
 mod preparing;
+mod process_metrics;
 mod queries;
 mod query_pool;
 mod querying;

@@ -22,6 +22,7 @@ type Metric = (&'static str, Type, &'static str, f64);
 /// All metrics as text.
 pub(crate) fn text(service: &Service) -> String {
     let (mut out, mut requests) = (String::new(), Vec::new());
+    crate::process_metrics::append(&mut out);
     let mut put = |metrics: &[Metric]| {
         for (name, kind, help, value) in metrics {
             let kind = match kind {
@@ -38,7 +39,6 @@ pub(crate) fn text(service: &Service) -> String {
     put(&expiry(service));
     put(&schema(service));
     put(&access(service));
-    put(&process());
     if let Some(sources) = service.sources.get() {
         put(&loops(sources));
         if let Some((total, series)) = (sources.http)() {
@@ -384,23 +384,5 @@ fn http(total: &MetricsTotal, slow: u64) -> [Metric; 6] {
             total.hoarders as f64,
         ),
         ("http_turned_away_total", Type::Counter, "Connections over the limits.", total.turned_away as f64),
-    ]
-}
-
-/// Memory from proc_pid_status(5).
-fn process() -> [Metric; 2] {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let bytes = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok()).unwrap_or(0.0) * 1024.0
-    };
-    [
-        ("memory_anonymous_bytes", Type::Gauge, "Resident anonymous memory.", bytes("RssAnon:")),
-        (
-            "memory_mapped_bytes",
-            Type::Gauge,
-            "Resident pages of mapped files, which are the kernel's.",
-            bytes("RssFile:"),
-        ),
     ]
 }

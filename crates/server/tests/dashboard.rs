@@ -48,7 +48,8 @@ fn samples() -> Vec<Sample> {
 /// The names of metrics in an expression, each with the text behind it.
 fn metrics(expr: &str) -> Vec<(&str, &str)> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let found = expr.match_indices("sapsan_").filter(|(at, _)| !expr[..*at].ends_with(is_part));
+    let beginnings = ["sapsan_", "process_"].iter().flat_map(|beginning| expr.match_indices(beginning));
+    let found = beginnings.filter(|(at, _)| !expr[..*at].ends_with(is_part));
     found.map(|(at, _)| expr[at..].split_at(expr[at..].find(|c| !is_part(c)).unwrap_or(expr.len() - at))).collect()
 }
 
@@ -113,6 +114,7 @@ fn expressions_ask_for_metrics_and_labels_that_the_server_has() {
         ("sum by (rout) (sapsan_http_requests_total{instance=~\".*\"})", 1),
         ("sapsan_http_requests_total{rute=\"/_/\"}", 2),
         ("sapsan_memory_used_bytes{part=\"plan\"}", 1),
+        ("process_cpu_seconds{instance=\"a\"} and on (instance) sapsan_uptime_seconds", 1),
         ("vector(0)", 1),
     ] {
         assert_eq!(unknown(wrong, "", &samples).len(), count, "{wrong}: {:?}", unknown(wrong, "", &samples));

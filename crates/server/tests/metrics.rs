@@ -203,6 +203,37 @@ fn metrics_are_as_promtool_wants_them() {
     assert!(families.values().all(|family| !family.samples.is_empty()));
 }
 
+/// One number of a server's page.
+fn number(server: &TestServer, name: &str) -> f64 {
+    let answer = server.get("/_/metrics");
+    let (families, problems) = read(answer.text());
+    assert!(problems.is_empty(), "{problems:#?}");
+    families.get(name).unwrap_or_else(|| panic!("no {name}")).samples[0].value
+}
+
+/// Server and tests are one process here, so that its numbers are ours.
+#[test]
+fn the_process_is_measured_by_the_names_that_every_process_has() {
+    let server = TestServer::start("", "");
+    let before = number(&server, "process_cpu_seconds_total");
+    let began = std::time::Instant::now();
+    while number(&server, "process_cpu_seconds_total") < before + 0.05 {
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "no processor time is counted");
+    }
+    let files: Vec<_> = (0..100).map(|_| std::fs::File::open("/dev/null").expect("a file")).collect();
+    let (open, most) = (number(&server, "process_open_fds"), number(&server, "process_max_fds"));
+    assert!(open >= files.len() as f64 && open <= most, "{open} of {most}");
+    let resident = number(&server, "process_resident_memory_bytes");
+    let anonymous = number(&server, "sapsan_memory_anonymous_bytes");
+    assert!(anonymous >= 1e6 && resident >= anonymous, "{anonymous} of {resident}");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    let started = number(&server, "process_start_time_seconds");
+    // The kernel rounds the machine's own start to a second.
+    let age = now - started;
+    assert!(age >= number(&server, "sapsan_uptime_seconds") - 2.0 && age < 86_400.0, "{age} s old");
+    assert_eq!(started, number(&server, "process_start_time_seconds"), "it does not change");
+}
+
 #[test]
 fn promtool_finds_nothing_to_say() {
     let Some(promtool) = promtool() else { return };

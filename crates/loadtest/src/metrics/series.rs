@@ -18,9 +18,8 @@ pub(crate) enum Kind {
 }
 
 /// Series with names of their own.
-const KNOWN: [(&str, Kind); 6] = [
+const KNOWN: [(&str, Kind); 5] = [
     ("process_cpu_seconds_total", Kind::Cpu),
-    ("sapsan_cpu_seconds_total", Kind::Cpu),
     ("process_resident_memory_bytes", Kind::Memory),
     ("sapsan_memory_anonymous_bytes", Kind::Memory),
     ("sapsan_memory_mapped_bytes", Kind::Memory),

@@ -13,6 +13,7 @@ mod full_disk;
 mod general;
 mod import_kill;
 mod kill;
+mod loadtest;
 mod model;
 mod process;
 mod random;
