@@ -1,6 +1,7 @@
-//! One request of HTTP/1.1 as bytes: the request line, `Host`, the user's fields, the body with its length.
+//! The one request that a command line describes, as a source that gives it for ever. Its bytes are written as those of ammo are.
 
-use crate::source::{Described, REQUEST_BYTES_MAX, Source, SourceError};
+use crate::ammo::{Defaults, Draft, Request};
+use crate::source::{Described, Source, SourceError};
 
 /// What a request is made of.
 #[derive(Clone, Copy, Debug)]
@@ -11,57 +12,10 @@ pub struct Parts<'p> {
     pub path: &'p str,
     /// The field `Host`, unless `headers` has one.
     pub authority: &'p str,
-    /// More fields, as (name, value). `Content-Length` is made here.
+    /// More fields, as (name, value). The fields that frame the body are made of the body.
     pub headers: &'p [(String, String)],
     /// The body; `None`: the request has none.
     pub body: Option<&'p [u8]>,
-}
-
-/// Writes a request. The error says which part cannot be sent.
-pub fn write(parts: &Parts<'_>, bytes: &mut Vec<u8>) -> Result<Described, SourceError> {
-    check(parts)?;
-    let (Parts { method, path, authority, .. }, body) = (*parts, parts.body.unwrap_or_default());
-    bytes.extend_from_slice(format!("{method} {path} HTTP/1.1\r\n").as_bytes());
-    if !parts.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-        bytes.extend_from_slice(format!("Host: {authority}\r\n").as_bytes());
-    }
-    for (name, value) in parts.headers {
-        bytes.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
-    }
-    // RFC 9110, 8.6: of methods that expect a body, an empty one has a length too.
-    if parts.body.is_some() || ["POST", "PUT", "PATCH"].contains(&method) {
-        bytes.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
-    }
-    bytes.extend_from_slice(b"\r\n");
-    bytes.extend_from_slice(body);
-    let says_close = |(name, value): &(String, String)| {
-        name.eq_ignore_ascii_case("connection") && value.to_ascii_lowercase().contains("close")
-    };
-    let closes = parts.headers.iter().any(says_close);
-    Ok(Described { is_head: method == "HEAD", closes, ..Described::default() })
-}
-
-fn check(parts: &Parts<'_>) -> Result<(), SourceError> {
-    let fail = |what: String| Err(SourceError(what));
-    if parts.method.is_empty() || !parts.method.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return fail(format!("`{}` is no method", parts.method));
-    }
-    if !parts.path.starts_with(['/', '*']) || parts.path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return fail(format!("`{}` is no path: it begins with / and has no blanks", parts.path));
-    }
-    for (name, value) in parts.headers {
-        if name.eq_ignore_ascii_case("content-length") || name.eq_ignore_ascii_case("transfer-encoding") {
-            return fail(format!("the field `{name}` is made of the body"));
-        }
-        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
-        if !is_name || value.bytes().any(|byte| byte < b' ' && byte != b'\t') {
-            return fail(format!("`{name}: {value}` is no header field: write NAME: VALUE"));
-        }
-    }
-    if parts.body.unwrap_or_default().len() > REQUEST_BYTES_MAX / 2 {
-        return fail(format!("the body is longer than {} bytes", REQUEST_BYTES_MAX / 2));
-    }
-    Ok(())
 }
 
 /// A source of one request, for ever the same.
@@ -72,11 +26,19 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// Of these parts.
+    /// Of these parts. The error says which of them cannot be sent.
     pub fn new(parts: &Parts<'_>) -> Result<Self, SourceError> {
-        let mut bytes = Vec::new();
-        let described = write(parts, &mut bytes)?;
-        Ok(Self { bytes, described })
+        let draft = Draft {
+            method: parts.method.to_owned(),
+            target: parts.path.to_owned(),
+            headers: parts.headers.to_vec(),
+            body: parts.body.unwrap_or_default().to_vec(),
+            ..Draft::default()
+        };
+        let (defaults, mut request) = (Defaults::new(parts.authority, Vec::new()), Request::default());
+        draft.encode(&defaults, &mut request).map_err(|problem| SourceError(problem.into()))?;
+        let described = Described { is_head: parts.method == "HEAD", closes: request.closes, ..Described::default() };
+        Ok(Self { bytes: request.bytes, described })
     }
 }
 
@@ -98,8 +60,7 @@ mod tests {
     const GET: Parts<'static> = Parts { method: "GET", path: "/a?b", authority: "host:1", headers: &[], body: None };
 
     fn written(parts: &Parts<'_>) -> (String, Described) {
-        let mut bytes = Vec::new();
-        let described = write(parts, &mut bytes).unwrap();
+        let Constant { bytes, described } = Constant::new(parts).unwrap();
         (String::from_utf8(bytes).unwrap(), described)
     }
 
@@ -123,12 +84,12 @@ mod tests {
     #[test]
     fn what_would_be_another_request_on_the_wire_is_refused() {
         let field = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
-        for headers in [field("A", "b\r\nC: d"), field("A b", "c"), field("", "c"), field("Content-Length", "5")] {
-            assert!(write(&Parts { headers: &headers, ..GET }, &mut Vec::new()).is_err(), "{headers:?}");
+        for headers in [field("A", "b\r\nC: d"), field("A b", "c"), field("", "c")] {
+            assert!(Constant::new(&Parts { headers: &headers, ..GET }).is_err(), "{headers:?}");
         }
         for path in ["", "a", "/a b", "/a\r\n"] {
-            assert!(write(&Parts { path, ..GET }, &mut Vec::new()).is_err(), "{path:?}");
+            assert!(Constant::new(&Parts { path, ..GET }).is_err(), "{path:?}");
         }
-        assert!(write(&Parts { method: "G T", ..GET }, &mut Vec::new()).is_err());
+        assert!(Constant::new(&Parts { method: "G T", ..GET }).is_err());
     }
 }

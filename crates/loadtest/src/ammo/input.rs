@@ -16,6 +16,11 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The path that stands for standard input.
 const STANDARD_INPUT: &str = "-";
 
+/// Whether a path stands for standard input.
+pub(crate) fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == STANDARD_INPUT
+}
+
 /// Bytes of an input, from its beginning.
 pub(crate) type Reader = Box<dyn BufRead + Send>;
 
@@ -39,7 +44,7 @@ enum Rest {
 impl Input {
     /// Opens a file, or standard input for `-`.
     pub(crate) fn open(path: &Path) -> Result<Input, AmmoError> {
-        if path.as_os_str() == STANDARD_INPUT {
+        if is_standard_input(path) {
             let stream = BufReader::with_capacity(BUFFER_BYTES, io::stdin());
             return Input::of_stream("standard input", Box::new(stream));
         }
@@ -70,6 +75,11 @@ impl Input {
     /// Whether [`Input::beginning`] is all of it.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.rest, Rest::Nothing)
+    }
+
+    /// Whether it can be read more than once.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        !matches!(self.rest, Rest::Stream(_))
     }
 
     /// Reads from the first byte on. `None`: the input was a stream, which is gone.

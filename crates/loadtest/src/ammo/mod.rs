@@ -39,7 +39,7 @@ pub use shuffle::{SHUFFLE_BYTES_MAX, SHUFFLE_REQUESTS_MAX};
 pub use supply::{Ammo, Loops, Options};
 pub use tag::{TAG_BYTES_MAX, TAGS_MAX, Tags};
 
-pub(crate) use input::Reader;
+pub(crate) use input::{Reader, is_standard_input};
 pub(crate) use lines::Lines;
 pub(crate) use ndjson::without_line;
 pub(crate) use request::{Draft, form_encoded};

@@ -40,7 +40,7 @@ pub(crate) fn method_and_target(bytes: &[u8]) -> Option<(&str, &str)> {
 /// What every request of a run gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
-    /// `Host` of requests whose ammo names none: host and port of the address under load.
+    /// `Host` of requests whose ammo names none.
     pub host: String,
     /// Header fields of the command line. A field that the ammo itself has goes before one of the same name here.
     pub headers: Vec<(String, String)>,
@@ -75,6 +75,15 @@ impl fmt::Display for Unsendable {
 impl From<Unsendable> for String {
     fn from(problem: Unsendable) -> String {
         problem.0
+    }
+}
+
+impl Defaults {
+    /// For a target of this host and port; a field `Host` among `headers` goes before it.
+    pub fn new(authority: &str, headers: Vec<(String, String)>) -> Defaults {
+        let named = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let host = named.map_or(authority, |(_, host)| host).to_owned();
+        Defaults { host, headers }
     }
 }
 
@@ -268,6 +277,16 @@ mod encoding {
         let expected = "POST /a HTTP/1.1\r\nHost: b.example\r\nx-run: 2\r\nContent-Type: application/json\r\n\
                         Content-Length: 2\r\n\r\n{}";
         assert_eq!(encoded(&draft).as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn a_host_of_the_command_line_goes_before_the_targets_and_behind_the_ammos() {
+        let defaults = Defaults::new("target:80", vec![("host".to_owned(), "named".to_owned())]);
+        for (url, host) in [("/", "named"), ("http://a.example/", "a.example")] {
+            let mut request = Request::default();
+            Draft::of_url("GET", url).encode(&defaults, &mut request).expect("sendable");
+            assert_eq!(String::from_utf8_lossy(&request.bytes), format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        }
     }
 
     #[test]

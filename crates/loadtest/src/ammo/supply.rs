@@ -2,13 +2,13 @@
 
 use super::error::{AmmoError, Place};
 use super::format::Format;
-use super::input::{Input, Reader};
+use super::input::{Input, KEPT_BYTES_MAX, Reader};
 use super::pass::{Item, OnBroken, Pass};
 use super::per_line::PerLine;
 use super::request::Defaults;
 use super::shuffle::Window;
 use super::tag::Tags;
-use super::template::Values;
+use super::template::{Values, has_random_placeholder};
 use super::{Counts, Records, access_log, har, ndjson, phantom, url_list};
 use crate::answers::{AnswerLines, Comparison};
 use crate::source::{Described, Source, SourceError};
@@ -127,8 +127,36 @@ impl Ammo {
             index: 0,
             constant: None,
         };
+        if matches!(ammo.options.loops, Loops::Times(times) if times.get() > 1) {
+            ammo.check_repeatable()?;
+        }
         ammo.constant = ammo.find_constant();
         Ok(ammo)
+    }
+
+    fn check_repeatable(&self) -> Result<(), AmmoError> {
+        let mut inputs = std::iter::once(&self.input).chain(self.answers.as_ref().map(|(answers, _)| answers));
+        match inputs.find(|input| !input.is_repeatable()) {
+            None => Ok(()),
+            Some(input) => Err(AmmoError::input(
+                input.name(),
+                Place::Whole,
+                format!(
+                    "more than {} MB of a stream are read once: put them into a file to repeat them",
+                    KEPT_BYTES_MAX >> 20
+                ),
+            )),
+        }
+    }
+
+    /// Whether all requests are one and the same.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.constant.is_some()
+    }
+
+    /// Whether requests may hold random values. Of an input that is not kept whole that is not known.
+    pub(crate) fn may_be_random(&self) -> bool {
+        self.format.has_templates() && (!self.input.is_whole() || has_random_placeholder(self.input.beginning()))
     }
 
     /// Counts of what is left out; they grow while the ammo is read.
@@ -197,12 +225,13 @@ impl Ammo {
         if !wanted {
             return Ok(false);
         }
-        let Some(reader) = self.input.read()? else { return self.gone() };
+        // A stream cannot be read once more. Where more passes were asked for, that was an error at the beginning.
+        let Some(reader) = self.input.read()? else { return Ok(false) };
         let answers = match &mut self.answers {
             None => None,
             Some((input, _)) => match input.read()? {
                 Some(reader) => Some(AnswerLines::new(input.name(), reader)),
-                None => return self.gone(),
+                None => return Ok(false),
             },
         };
         self.pass = Some(Pass {
@@ -214,14 +243,6 @@ impl Ammo {
         self.passes_begun += 1;
         self.pass_requests = 0;
         Ok(true)
-    }
-
-    /// The stream cannot be read once more: the end where nobody asked for more passes.
-    fn gone(&self) -> Result<bool, AmmoError> {
-        match self.options.loops {
-            Loops::Endless => Ok(false),
-            Loops::Times(_) => Err(self.fault("a long standard input is read once: put it into a file to repeat it")),
-        }
     }
 
     fn fault(&self, reason: &str) -> AmmoError {
@@ -373,6 +394,30 @@ mod supplying {
         assert_ne!(order[..50], order[50..]);
         assert_eq!(order, targets(&mut ammo(&text, options(1)), 1000));
         assert_ne!(order, targets(&mut ammo(&text, options(2)), 1000));
+    }
+
+    #[test]
+    fn a_stream_that_is_not_kept_is_not_repeated() {
+        let long = "/a\n".repeat(super::KEPT_BYTES_MAX / 3 + 1);
+        let open = |options| {
+            let stream: Box<dyn std::io::BufRead + Send> = Box::new(std::io::Cursor::new(long.clone().into_bytes()));
+            Ammo::of_streams(("input", stream), None, options).map(|_| ())
+        };
+        let told = open(times(2)).expect_err("it is too long").to_string();
+        assert!(told.contains("input: more than 4 MB"), "{told}");
+        assert_eq!((open(times(1)).is_ok(), open(Options::default()).is_ok()), (true, true));
+    }
+
+    #[test]
+    fn random_placeholders_are_found_where_the_format_has_some() {
+        let is = |text: &str, format: Format| {
+            ammo(text, Options { format: Some(format), ..Options::default() }).may_be_random()
+        };
+        for text in ["/{int:1..2}\n", "/a\n/{choice:a|b}\n", "/{uuid}\n"] {
+            assert!(is(text, Format::Urls) && !is(text, Format::AccessLog), "{text}");
+        }
+        assert!(!is("/{seq}\n", Format::Urls) && !is("{\"path\":\"/\"}\n", Format::Ndjson));
+        assert!(is(&"/a\n".repeat(super::KEPT_BYTES_MAX / 3 + 1), Format::Urls), "its end is not known");
     }
 
     #[test]

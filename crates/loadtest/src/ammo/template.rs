@@ -17,6 +17,9 @@ use std::fmt::Write as _;
 /// Bytes of one placeholder at most, its choices included.
 const PLACEHOLDER_BYTES_MAX: usize = 4096;
 
+/// Beginnings of the placeholders whose values are random.
+const RANDOM: [&[u8]; 3] = [b"{int:", b"{choice:", b"{uuid}"];
+
 /// What placeholders are filled from.
 #[derive(Debug)]
 pub(crate) struct Values {
@@ -94,6 +97,11 @@ impl Values {
             Placeholder::Sequence(from) => write!(out, "{}", from.saturating_add(self.number.saturating_sub(1))),
         };
     }
+}
+
+/// Whether a text has a placeholder whose value is random.
+pub(crate) fn has_random_placeholder(text: &[u8]) -> bool {
+    RANDOM.iter().any(|beginning| memchr::memmem::find(text, beginning).is_some())
 }
 
 /// A placeholder, without its braces.

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Seed of placeholders, where none is given.
+const SEED: u64 = 1;
+
 /// Requests from a file.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AmmoArguments {
@@ -40,14 +43,14 @@ pub(super) struct Opened {
 }
 
 impl AmmoArguments {
-    /// Opens the ammo; `None` where none is named. `seed` is that of templates.
-    pub(super) fn open(&self, seed: u64, defaults: Defaults) -> Result<Option<Opened>, String> {
+    /// Opens the ammo; `None` where none is named. `seed` is that of placeholders.
+    pub(super) fn open(&self, seed: Option<u64>, defaults: Defaults) -> Result<Option<Opened>, String> {
         let Some(path) = &self.ammo else { return Ok(None) };
         let options = Options {
             format: self.ammo_format,
             loops: self.loops.map_or(Loops::Endless, Loops::Times),
             shuffle: self.shuffle,
-            seed,
+            seed: seed.unwrap_or(SEED),
             on_broken: if self.skip_broken { OnBroken::Skip } else { OnBroken::Stop },
             defaults,
         };

@@ -58,9 +58,9 @@ pub struct Arguments {
     /// The certificates that the server is trusted by, in PEM, instead of the system's
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
-    /// Seed of whatever is random
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    /// Seed of the placeholders in the ammo: 1
+    #[arg(long, value_name = "N", requires = "ammo")]
+    pub seed: Option<u64>,
     /// What is shown and kept of the run.
     #[command(flatten)]
     pub results: ResultArguments,
@@ -89,5 +89,8 @@ fn timeout(text: &str) -> Result<Duration, String> {
 
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
+    if ["content-length", "transfer-encoding"].iter().any(|framing| name.trim().eq_ignore_ascii_case(framing)) {
+        return Err(format!("{} is made of the body: leave it out", name.trim()));
+    }
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }

@@ -4,6 +4,7 @@
 
 mod ammo;
 mod arguments;
+mod contradictions;
 mod results;
 #[cfg(test)]
 mod tests;
@@ -67,6 +68,7 @@ fn run_cup(arguments: &cup::CupArguments, stop: &Stop) -> Result<(), String> {
 }
 
 fn run_load(arguments: &Arguments, stop: &Stop) -> Result<(), String> {
+    contradictions::check(arguments)?;
     let outputs = arguments.results.outputs();
     outputs.check().map_err(|error| error.to_string())?;
     let url = arguments.url.as_deref().unwrap_or_default();
@@ -96,6 +98,9 @@ fn run_turn(arguments: &Arguments, [first, second]: [&str; 2], turn: Turn, stop:
 fn run_once(arguments: &Arguments, url: &str, stop: &Stop) -> Result<Finished, String> {
     let target = Target::parse(url).map_err(|error| error.to_string())?;
     let opened = arguments.ammo.open(arguments.seed, defaults(arguments, &target))?;
+    if let Some(opened) = &opened {
+        contradictions::check_ammo(arguments, &opened.ammo)?;
+    }
     let settings = settings(arguments, &target)?;
     let (source, comparison, counts): (Box<dyn Source>, _, _) = match opened {
         Some(opened) => (Box::new(opened.ammo), opened.comparison, Some(opened.counts)),
@@ -126,7 +131,7 @@ fn deliver(outputs: &Outputs, run: &Recording, comparison: Option<&Comparison>) 
 
 /// What each request of ammo gets.
 fn defaults(arguments: &Arguments, target: &Target) -> Defaults {
-    Defaults { host: target.authority.clone(), headers: headers(arguments) }
+    Defaults::new(&target.authority, headers(arguments))
 }
 
 fn end_by_signal(termination: Termination, stop: Stop) {

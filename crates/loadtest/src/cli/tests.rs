@@ -29,7 +29,59 @@ fn wrong_arguments_are_told_with_what_is_allowed() {
     check_refused(&["http://a/", "--rounds", "3"], "--vs");
     check_refused(&["http://a/", "--vs", "http://b/", "--rounds", "0"], "1 to 1000");
     check_refused(&["http://a/", "--vs", "http://b/", "--metrics", "http://a/m"], "--metrics");
+    check_refused(&["http://a/", "--seed", "7"], "--ammo");
+    check_refused(&["http://a/", "--header", "content-length: 5"], "made of the body");
     check_refused(&[], "URL");
+}
+
+#[test]
+fn arguments_that_contradict_are_told_with_what_to_do() {
+    let check = |line: &[&str]| contradictions::check(&arguments(line).unwrap());
+    for (line, what) in [
+        (&["http://a/", "--ammo", "-", "--vs", "http://b/"][..], "--ammo -: standard input is read once"),
+        (&["http://a/", "--ammo", "x", "--answers", "-", "--vs", "http://b/"], "--answers -: standard input"),
+        (&["http://a/", "--ammo", "-", "--answers", "-"], "both take standard input"),
+        (&["http://a/", "--tls-ca", "x"], "no address begins with https://"),
+    ] {
+        let told = check(line).unwrap_err();
+        assert!(told.contains(what), "{told}");
+    }
+    for line in [
+        &["http://a/", "--ammo", "-", "--loops", "2"][..],
+        &["http://a/", "--ammo", "x", "--vs", "http://b/"],
+        &["http://a/", "--vs", "https://b/", "--tls-ca", "x"],
+    ] {
+        assert_eq!(check(line), Ok(()), "{line:?}");
+    }
+}
+
+#[test]
+fn arguments_that_would_change_nothing_of_the_ammo_are_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let check = |text: &str, more: &[&str]| {
+        std::fs::write(path, text).unwrap();
+        let given = arguments(&[&["http://a/", "--ammo", path][..], more].concat()).unwrap();
+        let defaults = defaults(&given, &Target::parse("http://a/").unwrap());
+        contradictions::check_ammo(&given, &given.ammo.open(given.seed, defaults).unwrap().unwrap().ammo)
+    };
+    let phantom = "18 a\nGET / HTTP/1.0\r\n\r\n";
+    for (text, more, what) in [
+        ("/a\n/b\n", &["--seed", "7"][..], "--seed"),
+        (phantom, &["--seed", "7"], "--seed"),
+        ("/a\n", &["--shuffle", "7"], "--shuffle"),
+        (phantom, &["--header", "A: b"], "--header"),
+    ] {
+        let told = check(text, more).unwrap_err();
+        assert!(told.starts_with(what) && told.contains(": "), "{told}");
+    }
+    for (text, more) in [
+        ("/{int:1..9}\n", &["--seed", "7", "--header", "A: b"][..]),
+        ("/a\n/b\n", &["--shuffle", "7"]),
+        (phantom, &["--new-connections"]),
+    ] {
+        assert_eq!(check(text, more), Ok(()), "{more:?}");
+    }
 }
 
 #[test]
