@@ -13,6 +13,7 @@ mod nginx;
 mod openapi;
 mod programs;
 mod promtool;
+mod quick;
 mod redis;
 mod redis_clients;
 mod tests;
@@ -31,8 +32,8 @@ struct Task {
 const TASKS: &[Task] = &[
     Task {
         name: "test",
-        usage: "",
-        about: "format, lints, documentation, all tests; what continuous integration runs",
+        usage: "[--quick [REVISION]]",
+        about: "format, lints, documentation, all tests; what continuous integration runs. --quick: of what differs from the revision (HEAD), format, lints, unit tests and the programs of tests that take seconds",
         run: tests::run,
     },
     Task {

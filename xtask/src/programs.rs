@@ -47,7 +47,7 @@ pub(crate) struct Ended {
     pub(crate) took: Duration,
 }
 
-/// Builds the tests of these targets and runs all, also after a failure; tells of each when it has ended.
+/// Builds the tests of these packages and targets, named as cargo's arguments, and runs all, also after a failure; tells of each when it has ended.
 ///
 /// A build that fails is the error, after the programs that had been built by then have run.
 pub(crate) fn run(targets: &[&str], mut told: impl FnMut(Ended)) -> Result<(), String> {
@@ -150,7 +150,7 @@ impl Waiting {
 
 fn build(targets: &[&str], mut built: impl FnMut(Program)) -> Result<(), String> {
     let mut child = Command::new("cargo")
-        .args(["test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(["test", "--locked", "--no-run", "--message-format=json-render-diagnostics"])
         .args(targets)
         .current_dir(tools::root())
         .stdout(Stdio::piped())

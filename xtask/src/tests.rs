@@ -1,13 +1,13 @@
 //! `cargo xtask test`: everything that must hold before a change lands. Its last line counts the tests.
 
-use crate::{browser, openapi, programs, promtool, redis, redis_clients, tools};
+use crate::{browser, openapi, programs, promtool, quick, redis, redis_clients, tools};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What the test binaries reported, added up.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Tally {
+pub(crate) struct Tally {
     passed: u64,
     failed: u64,
     skipped: u64,
@@ -36,13 +36,26 @@ impl Tally {
             }
         }
     }
+
+    /// The closing line's counts.
+    pub(crate) fn told(&self) -> String {
+        let passed = self.passed.saturating_sub(self.skipped_as_passed);
+        format!("{passed} passed, {} failed, {} skipped", self.failed, self.skipped)
+    }
+}
+
+/// `cargo xtask test [--quick [REVISION]]`
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+    match arguments {
+        [] => run_all(),
+        [option] if option == "--quick" => quick::run("HEAD"),
+        [option, revision] if option == "--quick" => quick::run(revision),
+        _ => Err(format!("takes nothing or --quick [REVISION], got `{}`", arguments.join(" "))),
+    }
 }
 
 /// Checks format, lints and documentation, then builds and runs all tests.
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    if let Some(unknown) = arguments.first() {
-        return Err(format!("takes no argument, got `{unknown}`"));
-    }
+fn run_all() -> Result<(), String> {
     // mimalloc and the SQLite that serves as oracle are C, compiled by the build.
     tools::require("cc", "build-essential")?;
     // They come over the network, which keeps no core busy: the lints are compiled meanwhile.
@@ -67,11 +80,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     }
     let mut tally = Tally::default();
     // The lints have checked the examples, which would take a twentieth of the building.
-    let outcome = step("tests", || run_programs(&mut tally, &["--lib", "--bins", "--tests"]))
+    let outcome = step("tests", || run_programs(&mut tally, &["--workspace", "--lib", "--bins", "--tests"]))
         .and(step("examples in the documentation", || run_examples(&mut tally)))
         .and_then(|()| if tally.passed > 0 { Ok(()) } else { Err("no test was run".to_string()) });
-    let passed = tally.passed.saturating_sub(tally.skipped_as_passed);
-    println!("{passed} passed, {} failed, {} skipped", tally.failed, tally.skipped);
+    println!("{}", tally.told());
     outcome
 }
 
@@ -97,7 +109,8 @@ fn install_checkers() -> Vec<Installed> {
     checkers.map(install).into()
 }
 
-fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+/// One step of a check: says when it begins, and with which outcome and after how long it ends.
+pub(crate) fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     println!("== {name}");
     let started = Instant::now();
     let outcome = work();
@@ -109,8 +122,8 @@ fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), Str
     outcome
 }
 
-/// Runs the tests in the programs of these targets and counts.
-fn run_programs(tally: &mut Tally, targets: &[&str]) -> Result<(), String> {
+/// Runs the tests in the programs of these packages and targets, named as cargo's arguments, and counts.
+pub(crate) fn run_programs(tally: &mut Tally, targets: &[&str]) -> Result<(), String> {
     let mut failed = Vec::new();
     programs::run(targets, |ended| {
         println!("== {}: {:.0} s\n{}", ended.name, ended.took.as_secs_f64(), ended.output);
