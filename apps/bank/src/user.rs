@@ -1,0 +1,84 @@
+//! The bank's customers, and their passwords.
+
+use sapsan::DatabaseError;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+/// Bytes of a login; a longer one is no user's.
+pub const LOGIN_BYTES_MAX: usize = 255;
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// A customer.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct User {
+    /// The number in `users.tsv`.
+    pub id: u32,
+    /// Text that goes into the hash, behind the password.
+    pub salt: String,
+    /// SHA-256 in lower-case hexadecimal digits.
+    pub hash: String,
+}
+
+/// SHA-256 of `PASSWORD:SALT`, in lower-case hexadecimal digits. The contest's choice: unfit for a new system, for a machine tries
+/// billions of these in a second.
+pub fn hash(password: &str, salt: &str) -> String {
+    let digest = Sha256::new().chain_update(password).chain_update(":").chain_update(salt).finalize();
+    let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(HEX[usize::from(digit)])).collect()
+}
+
+impl User {
+    /// Whether a password is this user's. Takes the same time for each wrong one.
+    pub fn is_right(&self, password: &str) -> bool {
+        let (own, given) = (self.hash.as_bytes(), hash(password, &self.salt));
+        let differing = own.iter().zip(given.as_bytes()).fold(0, |bits, (own, given)| bits | (own ^ given));
+        own.len() == given.len() && differing == 0
+    }
+}
+
+/// The login as it is recorded: a longer one is cut between two characters, and NUL, which a document cannot hold, is replaced. What is
+/// changed is no user's login.
+pub fn recorded_login(login: &str) -> String {
+    let mut end = login.len().min(LOGIN_BYTES_MAX);
+    while !login.is_char_boundary(end) {
+        end -= 1;
+    }
+    login[..end].replace('\0', "\u{fffd}")
+}
+
+/// The user of a login, which `get` looks up by its key.
+///
+/// # Errors
+/// Those of `get`.
+pub fn find(
+    login: &str,
+    get: impl FnOnce(&str) -> Result<Option<User>, DatabaseError>,
+) -> Result<Option<User>, DatabaseError> {
+    if login.len() > LOGIN_BYTES_MAX { Ok(None) } else { get(login) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_right_where_its_hash_with_the_salt_is_the_stored_one() {
+        // printf '%s' 'ilovecake:pepper' | sha256sum
+        let expected = "e870857d0a7fa703e4a40fbd8d3a3180b9fcc4ef4b635807608b1791ec5f0741";
+        assert_eq!(hash("ilovecake", "pepper"), expected);
+        let user = User { id: 1, salt: "pepper".to_owned(), hash: hash("ilovecake", "pepper") };
+        assert!(user.is_right("ilovecake"));
+        assert!(!user.is_right("ilovecake "));
+        assert!(!user.is_right(""));
+        assert!(!User { hash: String::new(), ..user }.is_right("ilovecake"));
+    }
+
+    #[test]
+    fn a_long_login_is_cut_between_characters_and_nul_is_replaced() {
+        assert_eq!(recorded_login("ann"), "ann");
+        assert_eq!(recorded_login("a\0n"), "a\u{fffd}n");
+        let long = "é".repeat(200);
+        assert_eq!(recorded_login(&long).len(), 254);
+    }
+}

@@ -1,0 +1,184 @@
+//! The web application: routes, handlers, what stands around them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sapsan::{
+    App, Client, Db, Error, Files, Form, Html, Json, Keys, Later, Redirect, Respond, Response, Session, SessionData,
+    SessionError, Sessions, Shared, Threads, blocking, embed, later,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::{Attempt, Decision, Login, Report, Verdict};
+use crate::bank::{Bank, attempt_of};
+use crate::clock;
+use crate::ledger::{LedgerError, embedded};
+use crate::page::{Index, MyPage, PLAIN_INDEX};
+use crate::user::{User, find};
+
+/// The kind of the flash message that is the login page's notice.
+const NOTICE: &str = "notice";
+/// The session's value under which a customer is logged in.
+const CUSTOMER: &str = "customer";
+const MUST_LOG_IN: &str = "You must be logged in";
+/// The file of the keys that sign sessions, in the data folder.
+const KEYS_FILE: &str = "session.keys";
+/// The executor of reports, which read everybody who is refused.
+const REPORTS: &str = "reports";
+const REPORT_THREADS: Threads = Threads { count: 1, queue_max: 16 };
+/// Bytes of a form: a login and a password.
+const BODY_BYTES_MAX: usize = 16 << 10;
+
+/// How the application is served.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The data folder, which has the keys of sessions.
+    pub data: PathBuf,
+    /// The folder with `stylesheets` and `images`; without one the files that are part of the program.
+    pub assets: Option<PathBuf>,
+    /// Proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<String>,
+    /// Event loops; as many as cores if not given.
+    pub threads: Option<usize>,
+}
+
+/// The application.
+///
+/// # Errors
+/// The keys of sessions, or a folder of assets, cannot be used.
+pub fn app(bank: Bank, settings: &Settings) -> Result<App, String> {
+    let keys = Keys::from_file(settings.data.join(KEYS_FILE)).map_err(|error| error.to_string())?;
+    let mut app = App::new()
+        .body_bytes_max(BODY_BYTES_MAX)
+        .database(bank.database().clone())
+        .state(Arc::new(bank))
+        .sessions(Sessions::signed(keys).plain_http().name("bank"))
+        .executor(REPORTS, REPORT_THREADS)
+        .get("/", index)
+        .post("/login", log_in)
+        .post("/logout", log_out)
+        .get("/mypage", my_page)
+        .get("/report", blocking(REPORTS, report))
+        .trusted_proxies(&settings.trusted_proxies);
+    if let Some(threads) = settings.threads {
+        app = app.threads(threads);
+    }
+    let (stylesheets, images) = assets(settings.assets.as_deref())?;
+    Ok(app.files("/stylesheets/{*path}", stylesheets).files("/images/{*path}", images))
+}
+
+/// Style sheets and pictures: those of a folder, or those that are part of the program.
+fn assets(folder: Option<&Path>) -> Result<(Files, Files), String> {
+    let Some(folder) = folder else {
+        let stylesheets = embed!("public/stylesheets", "bootstrap.min.css", "bootflat.min.css", "isucon-bank.css");
+        return Ok((Files::embedded(stylesheets), Files::embedded(embed!("public/images", "isucon-bank.png"))));
+    };
+    let of = |name: &str| {
+        let folder = folder.join(name);
+        Files::folder(&folder).map_err(|error| format!("{}: {error}", folder.display()))
+    };
+    Ok((of("stylesheets")?, of("images")?))
+}
+
+/// The form of the login page.
+#[derive(Deserialize)]
+struct Credentials {
+    login: String,
+    password: String,
+}
+
+/// What a session knows of the customer who is logged in.
+#[derive(Deserialize, Serialize)]
+struct Customer {
+    login: String,
+    last_at: String,
+    last_address: String,
+}
+
+fn index(session: Session<'_>) -> Response {
+    match session.take_flash(NOTICE) {
+        Some(notice) => Html(Index { notice: Some(&notice) }).respond(),
+        None => Html(PLAIN_INDEX.as_str()).respond(),
+    }
+}
+
+fn log_in(
+    Form(Credentials { login, password }): Form<Credentials>,
+    Client(client): Client,
+    db: Db<'_>,
+    Shared(bank): Shared<Bank>,
+    _session: Session<'_>,
+) -> Result<Later, Error> {
+    let user = find(&login, |login| db.get::<User>("users", login))?;
+    let attempt = attempt_of(&login, &password, user.as_ref(), client);
+    let rules = bank.rules();
+    Ok(match bank.redis() {
+        None => {
+            let (told, attempt) = (attempt.clone(), attempt);
+            db.write_with(
+                move |tx| embedded::attempt(tx, &attempt, rules),
+                move |decision, exchange| answer(decision.map_err(LedgerError::from), &told, exchange.session()),
+            )
+        }
+        Some(_) => later(move |mut responder| {
+            let told = attempt.clone();
+            let answer = move |decision| {
+                let reply = answer(decision, &told, responder.session());
+                responder.send(reply);
+            };
+            if let Some(redis) = bank.redis() {
+                redis.attempt(attempt, rules, Box::new(answer));
+            }
+        }),
+    })
+}
+
+/// Notes in the session what became of an attempt, and sends the client on.
+fn answer(
+    decision: Result<Decision, LedgerError>,
+    attempt: &Attempt,
+    session: Option<&mut SessionData>,
+) -> Result<Redirect, Error> {
+    let decision = decision.map_err(|error| match error {
+        LedgerError::Busy => Error::busy("too many attempts wait"),
+        LedgerError::Failed(why) => Error::internal(why),
+    })?;
+    let session = session.ok_or_else(|| Error::internal("a login without a session"))?;
+    match decision.verdict {
+        Verdict::Success => {
+            begin(session, attempt, decision.previous)?;
+            Ok(Redirect::found("/mypage"))
+        }
+        refused => {
+            session.flash(NOTICE, refused.notice().unwrap_or_default())?;
+            Ok(Redirect::found("/"))
+        }
+    }
+}
+
+/// Logs a customer in: a session of its own, with the login before this one, or this one where it is the first.
+fn begin(session: &mut SessionData, attempt: &Attempt, previous: Option<Login>) -> Result<(), SessionError> {
+    let Attempt { at, login, address, .. } = attempt;
+    let last = previous.unwrap_or_else(|| Login { at: *at, address: address.clone() });
+    session.renew()?;
+    let customer = Customer { login: login.clone(), last_at: clock::local(last.at), last_address: last.address };
+    session.set(CUSTOMER, &customer)
+}
+
+fn log_out(session: Session<'_>) -> Redirect {
+    session.clear();
+    Redirect::found("/")
+}
+
+fn my_page(session: Session<'_>) -> Result<Response, SessionError> {
+    let Some(Customer { login, last_at, last_address }) = session.get(CUSTOMER)? else {
+        session.flash(NOTICE, MUST_LOG_IN)?;
+        return Ok(Redirect::found("/").respond());
+    };
+    let page = MyPage { login: &login, last_at: &last_at, last_address: &last_address };
+    Ok(Html(page).respond())
+}
+
+fn report(Shared(bank): Shared<Bank>) -> Result<Json<Report>, Error> {
+    bank.ledger().report(bank.rules()).map(Json).map_err(Error::internal)
+}
