@@ -139,9 +139,11 @@ fn serve(arguments: &Serve) -> Outcome {
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("signals: {error}"))?;
     let running = app.start(&arguments.http.to_string()).map_err(|error| error.to_string())?;
     line(format_args!("the bank listens on http://{}", running.address()))?;
-    signals.forever().next();
+    let handle = signals.handle();
+    running.on_broken(move || handle.close());
+    let is_asked = signals.forever().next().is_some();
     running.stop();
-    Ok(())
+    if is_asked { Ok(()) } else { Err("an event loop has ended: see the log".into()) }
 }
 
 fn load(arguments: &Import) -> Outcome {

@@ -133,16 +133,21 @@ fn log_in(
     })
 }
 
+/// What a client is told of a ledger that fails.
+fn failed(error: LedgerError) -> Error {
+    match error {
+        LedgerError::Busy => Error::busy("too many attempts wait"),
+        LedgerError::Failed(why) => Error::internal(why),
+    }
+}
+
 /// Notes in the session what became of an attempt, and sends the client on.
 fn answer(
     decision: Result<Decision, LedgerError>,
     attempt: &Attempt,
     session: Option<&mut SessionData>,
 ) -> Result<Redirect, Error> {
-    let decision = decision.map_err(|error| match error {
-        LedgerError::Busy => Error::busy("too many attempts wait"),
-        LedgerError::Failed(why) => Error::internal(why),
-    })?;
+    let decision = decision.map_err(failed)?;
     let session = session.ok_or_else(|| Error::internal("a login without a session"))?;
     match decision.verdict {
         Verdict::Success => {
@@ -150,16 +155,23 @@ fn answer(
             Ok(Redirect::found("/mypage"))
         }
         refused => {
-            session.flash(NOTICE, refused.notice().unwrap_or_default())?;
+            notice(session, refused.notice().unwrap_or_default())?;
             Ok(Redirect::found("/"))
         }
     }
+}
+
+/// Leaves a notice for the login page, in the place of one that was not seen yet.
+fn notice(session: &mut SessionData, text: &str) -> Result<(), SessionError> {
+    session.take_flashes();
+    session.flash(NOTICE, text)
 }
 
 /// Logs a customer in: a session of its own, with the login before this one, or this one where it is the first.
 fn begin(session: &mut SessionData, attempt: &Attempt, previous: Option<Login>) -> Result<(), SessionError> {
     let Attempt { at, login, address, .. } = attempt;
     let last = previous.unwrap_or_else(|| Login { at: *at, address: address.clone() });
+    session.take_flashes();
     session.renew()?;
     let customer = Customer { login: login.clone(), last_at: clock::local(last.at), last_address: last.address };
     session.set(CUSTOMER, &customer)
@@ -172,6 +184,7 @@ fn log_out(session: Session<'_>) -> Redirect {
 
 fn my_page(session: Session<'_>) -> Result<Response, SessionError> {
     let Some(Customer { login, last_at, last_address }) = session.get(CUSTOMER)? else {
+        session.take_flashes();
         session.flash(NOTICE, MUST_LOG_IN)?;
         return Ok(Redirect::found("/").respond());
     };
@@ -180,5 +193,5 @@ fn my_page(session: Session<'_>) -> Result<Response, SessionError> {
 }
 
 fn report(Shared(bank): Shared<Bank>) -> Result<Json<Report>, Error> {
-    bank.ledger().report(bank.rules()).map(Json).map_err(Error::internal)
+    bank.ledger().report(bank.rules()).map(Json).map_err(failed)
 }

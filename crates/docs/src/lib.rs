@@ -64,6 +64,8 @@ pub use schema::asking;
 pub use session::{Moment, Session, Stored, VisitDocument};
 pub use statement::{RowsWanted, StepsCall, StepsDone};
 pub use stored_catalog::outline;
-pub use transaction::{Applied, Elsewhere, GivenBack, Run, RunDone, TRANSACTION_WRITES_MAX, Transaction};
+pub use transaction::{
+    Applied, Elsewhere, GivenBack, Run, RunDone, TRANSACTION_WRITES_MAX, Transaction, take_given_up,
+};
 pub use write::{Op, Precondition, Written};
 pub use writing::{Done, Question, Submission, TakeLong};

@@ -135,6 +135,10 @@ impl Collection {
         row: &Row<'_, 'd>,
         long_check: &mut LongCheck,
     ) -> Result<Plain<'d>, WriteError> {
+        if long_check.is_on_loop && document.text().len() >= LONG_CHECK_BYTES {
+            long_check.is_long = true;
+            return Err(WriteError::Busy);
+        }
         // What asks a question is not on a thread for which others wait.
         if document.text().len() < LONG_CHECK_BYTES && long_check.over.is_none() {
             match schema::within(SHORT_CHECK_STEPS, || self.check(document, row)) {

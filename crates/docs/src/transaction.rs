@@ -5,6 +5,7 @@
 //! second run. The first refusal of a write does not end the transaction by itself: the closure's result does, and where that is an error
 //! nothing is changed.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -176,6 +177,16 @@ impl Database {
     }
 }
 
+thread_local! {
+    /// A transaction was given up by this thread, an event loop, as too long for it.
+    static GIVEN_UP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a transaction that this thread submitted since it last asked goes on elsewhere, so that later writes may overtake it.
+pub fn take_given_up() -> bool {
+    GIVEN_UP.take()
+}
+
 fn ended<T, E: From<WriteError>>(
     commit: Result<store::Commit, store::Error>,
     outcome: Option<Result<T, E>>,
@@ -215,8 +226,12 @@ where
             // Whatever others have changed meanwhile: another thread begins it anew.
             return Err(store::Abort);
         }
+        let is_on_loop = checks.is_on_loop;
         let ran = catch_unwind(AssertUnwindSafe(|| run(&mut Transaction { database: passing, tx, checks })));
         checks.was_prepared();
+        if is_on_loop && checks.is_long() {
+            GIVEN_UP.set(true);
+        }
         *outcome = ran.ok();
         if matches!(outcome, Some(Ok(_))) && !checks.is_long() { Ok(()) } else { Err(store::Abort) }
     }

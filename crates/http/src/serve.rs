@@ -52,7 +52,8 @@ pub(crate) fn serve<S: Service>(
         Box::new(Entry::new(request))
     });
     worker.fields.borrow_mut().clear();
-    debug_assert!(worker.splices.borrow().is_empty(), "each reply's pieces were taken");
+    // A panic between a reply's head and its pieces leaves them behind.
+    worker.splices.borrow_mut().clear();
     worker.series.set(Series::OTHER);
     let direct = ring.is_empty();
     let mut buffer = if direct { Vec::new() } else { worker.take_buffer() };

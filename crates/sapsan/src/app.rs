@@ -111,9 +111,17 @@ impl App {
             return self;
         };
         let (has_index, files) = (files.has_index(), Arc::new(files));
-        let app = self.endpoint(Method::Get, pattern, Box::new(FilesEndpoint(Arc::clone(&files))));
+        let app = self.endpoint(
+            Method::Get,
+            pattern,
+            Box::new(FilesEndpoint { files: Arc::clone(&files), is_folder: false }),
+        );
         // The rest of a path is never empty: the folder itself is a route of its own.
-        if has_index { app.endpoint(Method::Get, folder, Box::new(FilesEndpoint(files))) } else { app }
+        if has_index {
+            app.endpoint(Method::Get, folder, Box::new(FilesEndpoint { files, is_folder: true }))
+        } else {
+            app
+        }
     }
 
     pub(crate) fn endpoint(mut self, method: Method, pattern: &str, endpoint: Box<dyn Endpoint>) -> App {
@@ -122,9 +130,15 @@ impl App {
     }
 
     /// Takes in another application: its routes under a prefix (its `/` becomes the prefix), with its functions around them alone; its states, its
-    /// database and its executors. Layers, addresses and settings are those of the application around it.
+    /// database and its executors. Layers, sessions, form tokens, origins, security
+    /// headers, error page, addresses and settings are those of the application around it.
     pub fn nest(mut self, prefix: &str, inner: App) -> App {
-        let App { routes, states, layers, around, executors, database, mistakes, .. } = inner;
+        let App { routes, states, layers, around, executors, database, mistakes, protection, .. } = inner;
+        if protection.has_session_checks() {
+            self.mistakes.push(format!(
+                "the application nested at {prefix} has sessions or form tokens: set them on the one around it"
+            ));
+        }
         let around: Arc<[Box<dyn Around>]> = around.into();
         for Route { method, pattern, endpoint } in routes {
             let pattern = if pattern == "/" { prefix.to_owned() } else { format!("{prefix}{pattern}") };

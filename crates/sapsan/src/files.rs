@@ -13,13 +13,18 @@ use std::sync::Arc;
 /// Bytes of files that each loop keeps in memory. Larger files, and those beyond, are sent from the page cache.
 pub(crate) const FILE_CACHE_BYTES: usize = 16 << 20;
 
-/// Answers with the file that the last parameter of the path names.
-pub(crate) struct FilesEndpoint(pub(crate) Arc<Files>);
+/// Answers with the file that the last parameter of the path names, or with the folder's own page.
+pub(crate) struct FilesEndpoint {
+    pub(crate) files: Arc<Files>,
+    /// The route is that of the folder itself: its parameters name no file.
+    pub(crate) is_folder: bool,
+}
 
 impl Endpoint for FilesEndpoint {
     fn call(&self, request: &Request<'_>) -> Response {
         let cache = &mut *request.local.files.borrow_mut();
-        match self.0.find(cache, request.http(), request.last_parameter_as_sent()) {
+        let path = if self.is_folder { "" } else { request.last_parameter_as_sent() };
+        match self.files.find(cache, request.http(), path) {
             Ok(file) => Response::of(file.status(), Cow::Borrowed(file.content_type()), Content::File(file)),
             Err(FileMiss::NotFound) => Error::not_found().respond(),
             Err(FileMiss::Busy) => {

@@ -60,6 +60,11 @@ impl App {
 }
 
 impl ProtectionSettings {
+    /// Whether it asks for sessions or form tokens.
+    pub(crate) fn has_session_checks(&self) -> bool {
+        self.sessions.is_some() || self.form_tokens.is_some()
+    }
+
     /// Checks all, and notes what is wrong.
     pub(crate) fn build(self, mistakes: &mut Vec<String>) -> Protection {
         let has_sessions = self.sessions.is_some();
@@ -108,6 +113,12 @@ impl Protection {
     }
 }
 
+/// Whether shared caches keep nothing of a reply with this Cache-Control (RFC 9111, section 5.2.2).
+fn keeps_out(cache_control: &str) -> bool {
+    let directives = cache_control.to_ascii_lowercase();
+    directives.contains("no-store") || directives.contains("private")
+}
+
 #[inline]
 fn send_session(codec: &Codec, session: &SessionData, response: &Response, head: &mut Head<'_>) {
     // What failed inside must not leave half of its changes with the client.
@@ -118,7 +129,7 @@ fn send_session(codec: &Codec, session: &SessionData, response: &Response, head:
         Ok(Some(field)) => {
             head.header("Set-Cookie", &field);
             // No cache on the way may hand one client's session to another.
-            if !response.headers().any(|(name, _)| name.eq_ignore_ascii_case("Cache-Control")) {
+            if !response.headers().any(|(name, value)| name.eq_ignore_ascii_case("Cache-Control") && keeps_out(value)) {
                 head.header("Cache-Control", "no-store");
             }
         }

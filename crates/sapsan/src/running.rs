@@ -43,6 +43,14 @@ impl Running {
         self.server.metrics()
     }
 
+    /// Has `call` called once an event loop has ended by itself, after a panic or an error of the kernel. All loops end then: a program
+    /// that waits for a signal would wait for nothing.
+    pub fn on_broken(&self, call: impl FnOnce() + Send + 'static) {
+        if let Some(reactor) = &self.reactor {
+            reactor.on_broken(call);
+        }
+    }
+
     /// Takes no more connections, lets requests end until [`App::drain_max`], cuts the rest, and returns.
     pub fn stop(mut self) {
         if let Err(error) = self.end() {

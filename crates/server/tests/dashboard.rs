@@ -114,7 +114,7 @@ fn expressions_ask_for_metrics_and_labels_that_the_server_has() {
         ("sum by (rout) (sapsan_http_requests_total{instance=~\".*\"})", 1),
         ("sapsan_http_requests_total{rute=\"/_/\"}", 2),
         ("sapsan_memory_used_bytes{part=\"plan\"}", 1),
-        ("process_cpu_seconds{instance=\"a\"} and on (instance) sapsan_uptime_seconds", 1),
+        ("process_cpu_seconds{instance=~\"a\"} and on (instance) sapsan_uptime_seconds", 1),
         ("vector(0)", 1),
     ] {
         assert_eq!(unknown(wrong, "", &samples).len(), count, "{wrong}: {:?}", unknown(wrong, "", &samples));

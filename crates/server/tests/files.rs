@@ -47,7 +47,7 @@ fn a_folder_is_served_beside_other_endpoints() {
     let file = server.ask("GET", "/assets/site.3f2a9c1b.css", "Origin: https://app.example\r\n", b"");
     assert_eq!((file.status, file.text()), (200, "body {}"));
     assert_eq!(file.field("Content-Type"), Some("text/css; charset=utf-8"));
-    assert_eq!(file.field("Cache-Control"), Some("public, max-age=31536000, immutable"));
+    assert_eq!(file.field("Cache-Control"), Some("max-age=31536000, immutable"));
     assert_eq!(file.field("X-Content-Type-Options"), Some("nosniff"));
     assert_eq!(file.field("Access-Control-Allow-Origin"), Some("https://app.example"));
     let tag = file.field("ETag").unwrap();

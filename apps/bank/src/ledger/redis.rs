@@ -32,8 +32,6 @@ const WAITING_MAX: usize = 4096;
 const PIPELINE_MAX: usize = 256;
 /// Attempts of one pipeline of an import, which nobody waits for.
 const IMPORT_PIPELINE_MAX: usize = 2000;
-/// Entries of a sorted set that one command gives.
-const PAGE: i64 = 1000;
 
 /// Told once what became of an attempt. Runs on the ledger's thread, and must not block.
 pub type Done = Box<dyn FnOnce(Result<Decision, LedgerError>) + Send>;
@@ -151,23 +149,16 @@ impl Redis {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Members of a sorted set with at least so many failures, with their failures, in pages.
+    /// Members of a sorted set with at least so many failures, with their failures, as they are at one moment.
     fn members(&self, key: &str, least: u32, visit: &mut Members<'_>) -> Result<(), LedgerError> {
         let mut reader = self.reader();
-        let mut from = 0_i64;
-        loop {
-            let of_page = ("LIMIT", from, PAGE, "WITHSCORES");
-            let command = ("ZRANGE", key, least, "+inf", "BYSCORE", of_page);
-            let page: Vec<String> = reader.command(command)?;
-            for pair in page.chunks_exact(2) {
-                let failed = pair[1].parse().map_err(|_| unexpected("a counter", &pair[1]))?;
-                visit(&mut reader, &pair[0], failed)?;
-            }
-            if page.is_empty() {
-                return Ok(());
-            }
-            from += PAGE;
+        // In one command: pages by rank would leave members out whose neighbours gain failures meanwhile.
+        let all: Vec<String> = reader.command(("ZRANGE", key, least, "+inf", "BYSCORE", "WITHSCORES"))?;
+        for pair in all.chunks_exact(2) {
+            let failed = pair[1].parse().map_err(|_| unexpected("a counter", &pair[1]))?;
+            visit(&mut reader, &pair[0], failed)?;
         }
+        Ok(())
     }
 
     fn names(&self, key: &str, least: u32) -> Result<Vec<String>, LedgerError> {
@@ -177,8 +168,6 @@ impl Redis {
             Ok(())
         })?;
         names.sort_unstable();
-        // A member that gained a failure between two pages may come twice.
-        names.dedup();
         Ok(names)
     }
 }

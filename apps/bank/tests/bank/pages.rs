@@ -113,6 +113,24 @@ fn the_third_failure_locks_a_user_and_the_right_password_does_not_help() {
 }
 
 #[test]
+fn only_the_last_notice_is_shown_and_a_login_takes_it_away() {
+    with_both(|server| {
+        let mut visitor = server.visitor("192.0.2.1");
+        for _ in 0..3 {
+            check_sent_to(&visitor.log_in("user1", "guess"), "/");
+        }
+        check_sent_to(&visitor.log_in("user1", "password1"), "/");
+        assert_eq!(visitor.get("/").element("notice-message").as_deref(), Some("This account is locked."));
+        assert_eq!(visitor.get("/").element("notice-message"), None);
+        for _ in 0..200 {
+            check_sent_to(&visitor.get("/mypage"), "/");
+        }
+        check_sent_to(&visitor.log_in("user2", "password2"), "/mypage");
+        assert_eq!(visitor.get("/").element("notice-message"), None);
+    });
+}
+
+#[test]
 fn the_tenth_failure_bans_an_address_unknown_logins_included() {
     with_both(|server| {
         let mut visitor = server.visitor("192.0.2.1");

@@ -15,7 +15,7 @@ use super::folder::Stamp;
 use super::media::{Media, is_fingerprinted};
 
 /// How long clients keep what never changes: a year, the most that RFC 9111 speaks of.
-const IMMUTABLE: &str = "public, max-age=31536000, immutable";
+const IMMUTABLE: &str = "max-age=31536000, immutable";
 /// Clients keep it, and ask each time whether it is the same still.
 const CHECKED: &str = "no-cache";
 
@@ -169,7 +169,10 @@ pub(super) fn tag_of(stamp: &Stamp) -> String {
     format!("{seconds:x}.{nanoseconds:x}-{:x}", stamp.bytes)
 }
 
-/// When a file was last changed, in seconds since 1970; `None` before that.
+/// The first second of the year 10000, from which on HTTP has no dates.
+const DATES_END: u64 = 253_402_300_800;
+
+/// When a file was last changed, in seconds since 1970; `None` before that, and where HTTP has no date for it.
 pub(super) fn modified_of(stamp: &Stamp) -> Option<u64> {
-    u64::try_from(stamp.modified.0).ok()
+    u64::try_from(stamp.modified.0).ok().filter(|seconds| *seconds < DATES_END)
 }

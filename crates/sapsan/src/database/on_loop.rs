@@ -199,13 +199,19 @@ impl Db<'_> {
             let reply = reply(outcome, responder.exchange());
             responder.send(reply);
         };
-        Later::on_loop(true, move |responder, local| match local.and_then(|local| local.database.as_ref()) {
-            Some(on) => {
-                let run: Run<T, Ended<E>> = Box::new(move |tx| transaction::run(&database, tx, &mut run));
-                on.submit(run, Box::new(move |outcome| answer(outcome.map_err(Ended::into_inner), responder)));
+        Later::on_loop(true, move |responder, local| {
+            match local.and_then(|local| Some((local, local.database.as_ref()?))) {
+                Some((local, on)) => {
+                    let run: Run<T, Ended<E>> = Box::new(move |tx| transaction::run(&database, tx, &mut run));
+                    on.submit(run, Box::new(move |outcome| answer(outcome.map_err(Ended::into_inner), responder)));
+                    // What waits, or goes on elsewhere, may be overtaken: later requests of the connection wait for it.
+                    if docs::take_given_up() || !on.held.borrow().is_empty() {
+                        local.stands_alone.set(true);
+                    }
+                }
+                // Begun from a thread that may wait.
+                None => answer(database.write(run), responder),
             }
-            // Begun from a thread that may wait.
-            None => answer(database.write(run), responder),
         })
     }
 }

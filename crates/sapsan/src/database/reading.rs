@@ -2,6 +2,7 @@
 
 use super::Database;
 use super::failure::DatabaseError;
+use super::on_loop::LOOP_ROWS_MAX;
 use super::parameters::{DbValue, Parameters};
 use docs::catalog::CollectionInfo;
 use docs::sql::{Budget, Query, QueryError, Scratch, Value};
@@ -10,7 +11,7 @@ use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes of a buffer that is kept between two reads.
 const KEPT_BYTES_MAX: usize = 64 << 10;
@@ -19,6 +20,9 @@ const PREPARED_MAX: usize = 256;
 const PREPARED_BYTES_MAX: usize = 4 << 10;
 /// Bytes that a query may make, and as many that it may keep while it sorts and groups.
 const QUERY_BYTES_MAX: usize = 64 << 20;
+
+/// How long a query may take on an event loop, or inside a transaction, where all other connections and commits wait.
+pub(crate) const LOOP_TIME_MAX: Duration = Duration::from_millis(50);
 
 /// One thread's way into the database: its reader, and memory that reads use again.
 pub(crate) struct Reading {
@@ -144,7 +148,10 @@ impl Snapshot<'_> {
         let query = self.reading.query(self.database, sql)?;
         let (mut scratch, mut rows) = (self.reading.scratch.borrow_mut(), self.reading.rows.borrow_mut());
         rows.clear();
-        let budget = budget(self.rows_max);
+        let until = Instant::now() + LOOP_TIME_MAX;
+        let is_over = move || Instant::now() >= until;
+        let deadline: Option<&(dyn Fn() -> bool + Sync)> = (self.rows_max == LOOP_ROWS_MAX).then_some(&is_over);
+        let budget = Budget { deadline, ..budget(self.rows_max) };
         let view = self.moment.view();
         let outcome = run_query(&query, &parameters, |values| match wanted {
             Wanted::All => query.write_array(view, values, &mut scratch, &budget, &mut rows),

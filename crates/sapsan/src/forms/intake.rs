@@ -30,6 +30,8 @@ use std::sync::atomic::AtomicU64;
 
 /// Files may have this part of the memory of their form; the rest is for its fields.
 const PARTS_FOR_FILES: usize = 2;
+/// Room on disk that a file counts beside its bytes: so `disk_bytes_max` bounds the open files of all forms, too. By default they are 1,024.
+const FILE_ROOM_BYTES: u64 = 1 << 20;
 
 /// Calls the handler, and answers.
 pub(super) type CallHandler = Box<dyn FnOnce(Multipart, Responder) + Send>;
@@ -289,6 +291,9 @@ impl Gathered {
         part.bytes += data.len() as u64;
         let is_file = part.head.file_name.is_some();
         if is_file && !part.is_on_disk && !self.fits(&part, data.len()) {
+            if !self.room.take(FILE_ROOM_BYTES, self.limits.disk_bytes_max) {
+                return Err(Error::busy("uploads take too much room on the server's disk at the moment"));
+            }
             self.spool.create();
             self.write(&part.in_memory)?;
             self.memory_bytes -= part.in_memory.len();

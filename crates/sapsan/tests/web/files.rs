@@ -47,6 +47,17 @@ fn a_folder_has_an_index_and_a_missing_file_the_application_s_page() {
 }
 
 #[test]
+fn a_folder_behind_another_parameter_is_answered_with_its_index() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("index.html"), "<p>").unwrap();
+    std::fs::write(folder.path().join("tenant"), "a file named as the other parameter").unwrap();
+    let files = Files::folder(folder.path()).unwrap().index(true);
+    let running = started(App::new().files("/{tenant}/assets/{*path}", files));
+    assert_eq!(get(&running, "/tenant/assets/").body, "<p>");
+    running.stop();
+}
+
+#[test]
 fn a_pattern_that_says_not_which_file_is_a_mistake() {
     let files = || Files::embedded(sapsan::embed!("src", "lib.rs"));
     for pattern in ["/assets", "/assets/{path}", "/assets/{*path}/more"] {

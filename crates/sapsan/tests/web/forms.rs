@@ -207,13 +207,13 @@ fn a_file_that_cannot_be_written_is_an_internal_error() {
 
 #[test]
 fn room_on_disk_is_bounded_and_given_back_when_a_client_goes() {
-    let limits = UploadLimits { disk_bytes_max: 1_000_000, ..UploadLimits::default() };
+    let limits = UploadLimits { disk_bytes_max: 3_000_000, ..UploadLimits::default() };
     let running = started(app_with(limits));
     let mut gone = Client::to(running.address());
     gone.send(&request("POST", "/files/1", &format!("Content-Type: {MULTIPART}\r\nContent-Length: 9000000\r\n")));
     gone.send(&part("name=a; filename=a", &"x".repeat(900_000)));
     let body = multipart(&[part("name=a; filename=a", &"x".repeat(500_000))]);
-    // Its bytes are counted once they have their room.
+    // Its bytes are counted once they have their room. Each file counts 1 MiB beside them.
     while running.metrics().bytes_in < 900_000 {}
     assert_eq!(post(&running, "/files/1", MULTIPART, &body).status, 503);
     drop(gone);

@@ -1,7 +1,7 @@
 //! Start and end: what is missing is told before the first request; requests end before the application does.
 
 use super::client::{Client, get, request, started};
-use sapsan::{App, Database, Db, Path, Shared, StartError, State, Threads, blocking, later};
+use sapsan::{App, Database, Db, Keys, Path, Sessions, Shared, StartError, State, Threads, blocking, later};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ fn what_the_application_lacks_is_told_at_the_start() {
     check(App::new().state(1u8).state(2u8), "two states of type u8");
     check(App::new().state(1u8).nest("/a", App::new().state(2u8)), "two states of type u8");
     check(App::new().nest("/a", App::new().get("/{a}", |_: Path<(u8, u8)>| "a")), "route \"GET /a/{a}\": its handler");
+    let inner = || Sessions::signed(Keys::from_bytes(&[7; 32]).unwrap());
+    check(App::new().nest("/a", App::new().sessions(inner())), "has sessions or form tokens");
     let all = mistakes(App::new().get("/a", |_: State<'_, u32>| "a").get("/b", |_: Db<'_>| "b"));
     assert_eq!(all.lines().count(), 3, "{all}");
     let none = Threads { count: 0, queue_max: 1 };
