@@ -22,6 +22,7 @@ mod results;
 mod stage;
 mod store;
 mod tls;
+mod web;
 mod writes;
 mod wrk;
 
@@ -84,6 +85,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("proxy"), None) => proxy::run(effort),
         (Some("client"), None) => client::run(effort),
         (Some("tls"), None) => tls::run(effort),
+        (Some("web"), None) => web::run(effort),
         (Some("loadtest"), None) => loadtest::run(effort),
         (Some("lab"), None) => lab::run(effort),
         (other, _) => Err(format!(

@@ -1,0 +1,272 @@
+//! `cargo xtask bench web`: applications on the facade. The bank's pages beside the floor and beside axum; its login beside a durable
+//! POST of the travels service; a reply of three parts as a list and joined; a static file beside nginx.
+//!
+//! Every server has one core, the load the other one; both sides of a row run by turns. The floor answers with as many bytes of body as
+//! the page has.
+
+use super::process::{Server, exchange, free_address};
+use super::results::{Row, record};
+use super::stage::{Stage, TRAIN};
+use super::wrk::{Load, Outcome};
+use super::{Effort, median, spread, writes, wrk};
+use crate::{nginx, tools};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// CPU of a page, beside the floor's and beside axum's.
+const FLOOR_CPU_MOST: f64 = 1.3;
+const AXUM_CPU_MOST: f64 = 0.8;
+/// Rate of logins, beside durable POSTs.
+const LOGIN_RATE_LEAST: f64 = 1.0;
+/// CPU of a list of parts, beside the joined one's.
+const PARTS_CPU_MOST: f64 = 1.02;
+/// CPU of a file, beside nginx's.
+const FILE_CPU_MOST: f64 = 1.0;
+const CONNECTIONS: u32 = 64;
+/// Users of the bank, as many as the contest's.
+const USERS: &str = "200000";
+/// The static file, and its size: that of the contest's largest style sheet.
+const FILE: &str = "/stylesheets/bootstrap.min.css";
+const FILE_BYTES: usize = 110_000;
+
+/// What is compared of two sides.
+#[derive(Clone, Copy)]
+enum Figure {
+    Cpu,
+    Rate,
+}
+
+/// One side of a row: a server and what it is asked for.
+struct Side<'s> {
+    server: &'s Server,
+    load: Load,
+}
+
+pub(super) fn run(effort: Effort) -> Result<(), String> {
+    let nginx = nginx::program()?;
+    let stage = Stage::set(effort)?;
+    let (bank, parts, axum) = programs()?;
+    let data = stage.folder.path().join("bank");
+    let users = bank_data(&bank, stage.folder.path(), &data)?;
+    let assets = assets(stage.folder.path())?;
+    let bank = serve_bank(&stage, &bank, &data, &assets)?;
+    let axum = serve(&stage, &axum, &[users.display().to_string()])?;
+    let mut rows = pages(&stage, &bank, &axum, &users)?;
+    rows.push(login(&stage, &bank, &users)?);
+    rows.push(parts_row(&stage, &parts)?);
+    rows.push(file_row(&stage, &bank, &nginx, &assets)?);
+    rows.iter().for_each(Row::print);
+    if effort.record { record("cargo xtask bench web", &rows) } else { Ok(()) }
+}
+
+/// Builds the bank, the example of parts, and axum's pages.
+fn programs() -> Result<(PathBuf, PathBuf, PathBuf), String> {
+    let build =
+        |arguments: &[&str]| tools::run("cargo", &[&["build", "--release", "--locked", "--quiet"], arguments].concat());
+    build(&["--package", "bank"])?;
+    build(&["--package", "sapsan", "--example", "parts"])?;
+    build(&["--manifest-path", "bench/peers/Cargo.toml", "--package", "web"])?;
+    let release = tools::target().join("release");
+    let axum = tools::root().join("bench/peers/target/release/web");
+    Ok((release.join("bank"), release.join("examples/parts"), axum))
+}
+
+/// Generates the bank's users and attempts and imports them; gives the file of users.
+fn bank_data(bank: &Path, folder: &Path, data: &Path) -> Result<PathBuf, String> {
+    let source = folder.join("bank-source");
+    tools::run_with(Command::new(bank).args(["generate", "--users", USERS, "--seed", "1"]).arg(&source))?;
+    let (users, log) = (source.join("users.tsv"), source.join("log.tsv"));
+    let mut import = Command::new(bank);
+    import.args(["import", "--data"]).arg(data).arg("--users").arg(&users).arg("--log").arg(log);
+    tools::run_with(&mut import)?;
+    Ok(users)
+}
+
+/// A folder of assets: the style sheet has its size, whatever it says.
+fn assets(folder: &Path) -> Result<PathBuf, String> {
+    let assets = folder.join("assets");
+    let file = assets.join(&FILE[1..]);
+    let folders = ["stylesheets", "images"].iter().try_for_each(|name| std::fs::create_dir_all(assets.join(name)));
+    let written = folders.and_then(|()| std::fs::write(&file, "/*bank*/".repeat(FILE_BYTES / 8)));
+    written.map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(assets)
+}
+
+fn serve(stage: &Stage, program: &Path, more: &[String]) -> Result<Server, String> {
+    let address = free_address()?;
+    let arguments = [&[address.to_string()], more].concat();
+    Server::start(&stage.cores.server, program, &arguments, address)
+}
+
+fn serve_bank(stage: &Stage, bank: &Path, data: &Path, assets: &Path) -> Result<Server, String> {
+    let address = free_address()?;
+    let [data, assets] = [data, assets].map(|path| path.display().to_string());
+    let arguments = ["serve", "--data", &data, "--http", &address.to_string(), "--assets", &assets].map(str::to_owned);
+    Server::start(&stage.cores.server, bank, &arguments, address)
+}
+
+/// What makes GET requests of one path, with these header fields in Lua's form.
+fn get(path: &str, fields: &str) -> Load {
+    let make = format!("function make() return wrk.format('GET', '{path}', {{{fields}}}) end");
+    Load { connections: CONNECTIONS, pipeline: 1, make, fresh: false }
+}
+
+/// The two pages, each beside the floor and beside axum.
+fn pages(stage: &Stage, bank: &Server, axum: &Server, users: &Path) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for (name, path) in [("index page", "/"), ("my page, session checked", "/mypage")] {
+        let mut loads = Vec::new();
+        for server in [bank, axum] {
+            let cookie = if path == "/" { String::new() } else { session(server, users)? };
+            loads.push(get(path, &format!("['Cookie'] = '{cookie}'")));
+        }
+        let bytes = body_bytes(bank, path, &loads[0])?;
+        let floor = stage.floor(bytes, false)?;
+        let [ours, theirs] = [(bank, 0), (axum, 1)].map(|(server, place)| Side { server, load: loads[place].clone() });
+        let other = Side { server: &floor, load: get("/", "") };
+        let work = format!("{name}, {CONNECTIONS} connections");
+        rows.push(compare(
+            stage,
+            &format!("{work}, beside the floor of {bytes} bytes"),
+            &other,
+            &ours,
+            (Figure::Cpu, FLOOR_CPU_MOST),
+        )?);
+        rows.push(compare(stage, &format!("{work}, beside axum"), &theirs, &ours, (Figure::Cpu, AXUM_CPU_MOST))?);
+    }
+    Ok(rows)
+}
+
+/// Bytes of the body that a load is answered with.
+fn body_bytes(server: &Server, path: &str, load: &Load) -> Result<usize, String> {
+    let cookie = load.make.split("['Cookie'] = '").nth(1).and_then(|rest| rest.split('\'').next()).unwrap_or_default();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: bank\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
+    let reply = String::from_utf8_lossy(&exchange(server.address, request.as_bytes())?).into_owned();
+    match reply.split_once("\r\n\r\n") {
+        Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(body.len()),
+        _ => Err(format!("{path} is answered with {reply}")),
+    }
+}
+
+/// Logs the first user in who can, and gives the cookie.
+fn session(server: &Server, users: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(users).map_err(|error| format!("{}: {error}", users.display()))?;
+    for line in text.lines().take(100) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let body = format!("login={}&password={}", fields[1], fields[2]);
+        let request = format!(
+            "POST /login HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            server.address,
+            body.len()
+        );
+        let reply = String::from_utf8_lossy(&exchange(server.address, request.as_bytes())?).into_owned();
+        let field = |name: &str| {
+            reply.lines().find_map(|line| {
+                let (found, value) = line.split_once(": ")?;
+                found.eq_ignore_ascii_case(name).then(|| value.to_owned())
+            })
+        };
+        if field("Location").is_some_and(|location| location.ends_with("/mypage")) {
+            let cookie = field("Set-Cookie").ok_or("a login set no cookie")?;
+            return Ok(cookie.split(';').next().unwrap_or_default().to_owned());
+        }
+    }
+    Err("none of a hundred users could log in".to_owned())
+}
+
+/// Logins of random users, one durable write each, beside durable POSTs of the travels service.
+fn login(stage: &Stage, bank: &Server, users: &Path) -> Result<Row, String> {
+    let travels = stage.serve(TRAIN)?;
+    let make = format!(
+        "local users = {{}}\n\
+         for line in io.lines('{}') do\n\
+           local login, password = line:match('^%d+\\t([^\\t]*)\\t([^\\t]*)')\n\
+           users[#users + 1] = 'login=' .. login .. '&password=' .. password\n\
+         end\n\
+         wrk.headers['Content-Type'] = 'application/x-www-form-urlencoded'\n\
+         function make() return wrk.format('POST', '/login', nil, users[math.random(#users)]) end",
+        users.display()
+    );
+    let ours = Side { server: bank, load: Load { connections: CONNECTIONS, pipeline: 1, make, fresh: false } };
+    let (_, load) = writes::loads().next().ok_or("bench writes has no load")?;
+    let other = Side { server: &travels, load };
+    let work = format!("login, {CONNECTIONS} connections, beside a durable POST of the travels service");
+    compare(stage, &work, &other, &ours, (Figure::Rate, LOGIN_RATE_LEAST))
+}
+
+fn parts_row(stage: &Stage, parts: &Path) -> Result<Row, String> {
+    let server = serve(stage, parts, &[])?;
+    let [list, joined] = ["/list", "/joined"].map(|path| Side { server: &server, load: get(path, "") });
+    let work = format!("a page of three parts as a list, {CONNECTIONS} connections, beside the joined one");
+    compare(stage, &work, &joined, &list, (Figure::Cpu, PARTS_CPU_MOST))
+}
+
+fn file_row(stage: &Stage, bank: &Server, nginx: &Path, assets: &Path) -> Result<Row, String> {
+    let (address, folder) = (free_address()?, stage.folder.path());
+    let config = folder.join("nginx-files.conf");
+    let text = format!(
+        "daemon off;\nmaster_process off;\npid {at}/nginx-files.pid;\nerror_log {at}/nginx-files.log crit;\n\
+         events {{ worker_connections 1024; }}\n\
+         http {{\n  access_log off;\n  types {{ text/css css; }}\n  sendfile on;\n  tcp_nopush on;\n  client_body_temp_path {at}/files_body;\n  \
+         proxy_temp_path {at}/files_proxy;\n  fastcgi_temp_path {at}/files_fastcgi;\n  uwsgi_temp_path {at}/files_uwsgi;\n  \
+         scgi_temp_path {at}/files_scgi;\n  open_file_cache max=16 inactive=1h;\n  open_file_cache_valid 1h;\n  \
+         keepalive_requests 1000000000;\n  keepalive_timeout 1h;\n  \
+         server {{ listen {address} backlog=4096; root {root}; }}\n}}\n",
+        at = folder.display(),
+        root = assets.display(),
+    );
+    std::fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
+    let arguments = ["-c".to_owned(), config.display().to_string()];
+    let theirs = Server::start(&stage.cores.server, nginx, &arguments, address)?;
+    let [ours, theirs] = [bank, &theirs].map(|server| Side { server, load: get(FILE, "") });
+    let work = format!("static file of {} KB, {CONNECTIONS} connections, beside nginx", FILE_BYTES / 1000);
+    compare(stage, &work, &theirs, &ours, (Figure::Cpu, FILE_CPU_MOST))
+}
+
+/// Both sides by turns.
+fn compare(
+    stage: &Stage,
+    work: &str,
+    other: &Side<'_>,
+    ours: &Side<'_>,
+    (figure, bound): (Figure, f64),
+) -> Result<Row, String> {
+    let go = |side: &Side<'_>, seed| {
+        wrk::run(side.server, &side.load, &stage.cores, stage.effort, stage.folder.path(), seed)
+    };
+    let (mut theirs, mut mine) = (Vec::new(), Vec::new());
+    for round in 0..2 * stage.effort.rounds as u64 + 1 {
+        theirs.push(go(other, 2 * round)?);
+        mine.push(go(ours, 2 * round + 1)?);
+    }
+    let row = row(work, &theirs, &mine, (figure, bound));
+    row.print();
+    Ok(row)
+}
+
+fn row(work: &str, theirs: &[Outcome], ours: &[Outcome], (figure, bound): (Figure, f64)) -> Row {
+    let cpu = |run: &Outcome| run.cpu_microseconds;
+    let rate = |run: &Outcome| run.requests_per_second;
+    let middle = |runs: &[Outcome], of: fn(&Outcome) -> f64| median(runs.iter().map(of).collect());
+    let figures = |runs| format!("{:.1}k/s, {:.2} µs CPU", middle(runs, rate) / 1e3, middle(runs, cpu));
+    let of = match figure {
+        Figure::Cpu => cpu,
+        Figure::Rate => rate,
+    };
+    let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| of(a) / of(b)).collect();
+    let failures: u64 = ours.iter().chain(theirs).map(|run| run.failures).sum();
+    let (ratio, noise) = (median(ratios.clone()), spread(&ratios));
+    let (name, sign, is_reached) = match figure {
+        Figure::Cpu => ("CPU", '≤', ratio <= bound),
+        Figure::Rate => ("rate", '≥', ratio >= bound),
+    };
+    Row {
+        work: if failures == 0 { work.to_owned() } else { format!("{work} ({failures} failed)") },
+        other: figures(theirs),
+        ours: figures(ours),
+        figure: format!("{name} {ratio:.2} ×"),
+        bound: format!("{sign} {bound:.2} ×"),
+        reached: is_reached && failures == 0,
+        noise: format!("{:.0} %", noise * 100.0),
+    }
+}
