@@ -24,7 +24,7 @@ const AT_ONCE_BESIDE_BUILD: usize = 1;
 /// run beside the build.
 const BESIDE_BUILD: [&str; 6] = ["store", "proxy", "reactor", "http", "resp", "executor"];
 /// Packages whose programs take longest: they begin before others that wait.
-const SLOW: [&str; 3] = ["docs", "store", "server"];
+const SLOW: [&str; 4] = ["docs", "store", "server", "sapsan"];
 
 /// One program of tests.
 #[derive(Debug, PartialEq, Eq)]

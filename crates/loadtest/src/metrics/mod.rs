@@ -184,7 +184,7 @@ mod tests {
         let sampler = Sampler::start_at(&url, &["Authorization: Bearer t".into()], Duration::from_millis(5)).unwrap();
         let heads: Vec<String> = asked.iter().take(5).collect();
         let sampled = sampler.stop(started);
-        assert!(heads[0].starts_with("GET /_/metrics HTTP/1.0\r\n"), "{heads:?}");
+        assert!(heads[0].starts_with("GET /_/metrics HTTP/1.1\r\n"), "{heads:?}");
         assert!(heads[0].contains("\r\nAuthorization: Bearer t\r\n"), "{heads:?}");
         let cpu: Vec<f64> = sampled.samples.iter().map(|sample| sample.values["process_cpu_seconds_total"]).collect();
         assert_eq!(cpu, [1.0, 2.0, 4.0]);
