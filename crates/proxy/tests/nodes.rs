@@ -51,7 +51,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// Ports that are tried for one server.
-const PORTS_TRIED: usize = 5;
+pub(crate) const PORTS_TRIED: usize = 5;
 
 /// A program that listens.
 pub(crate) struct Program {
@@ -71,14 +71,24 @@ impl Drop for Program {
 impl Program {
     /// Starts a program and waits until it listens on a port of loopback.
     pub(crate) fn start(command: &mut Command, port: u16) -> Program {
+        Program::try_start(command, port).unwrap_or_else(|| panic!("{command:?} ended before it listened"))
+    }
+
+    /// The same; none where the program ends before it listens, as one does whose port somebody else has taken.
+    pub(crate) fn try_start(command: &mut Command, port: u16) -> Option<Program> {
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let program = Program { process, port, address: SocketAddr::from(([127, 0, 0, 1], port)) };
+        let mut program = Program { process, port, address: SocketAddr::from(([127, 0, 0, 1], port)) };
         let started = Instant::now();
-        while TcpStream::connect(program.address).is_err() {
+        loop {
+            if program.process.try_wait().unwrap().is_some() {
+                return None;
+            }
+            if TcpStream::connect(program.address).is_ok() {
+                return Some(program);
+            }
             assert!(started.elapsed() < PATIENCE, "{command:?} does not listen");
             std::thread::sleep(Duration::from_millis(20));
         }
-        program
     }
 
     /// A Redis that keeps nothing on disk.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use proxy::placement::{Distribution, Hash, Ketama, Placement, Server};
 
-use crate::nodes::{self, Plain, Program, free_port, is_there};
+use crate::nodes::{self, PORTS_TRIED, Plain, Program, free_port, is_there};
 
 /// Keys with what tags and hash functions could trip over: braces at all places, bytes above 0x7f, all short lengths.
 fn keys(prefix: &str, count: usize) -> Vec<Vec<u8>> {
@@ -139,17 +139,24 @@ fn keys_are_where_nutcracker_puts_them_by_every_hash_function_and_distribution()
         return;
     }
     let nodes: Vec<Program> = (0..4).map(|_| Program::redis()).collect();
-    let pools = pools();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("nutcracker.yml");
-    std::fs::write(&file, pools.iter().map(|pool| pool.yaml(&nodes)).collect::<String>()).unwrap();
-    let (log, stats) = (folder.path().join("log"), free_port().to_string());
-    let mut command = nodes::command("nutcracker");
-    command.arg("-c").arg(&file).arg("-o").arg(&log).args(["-s", &stats, "-a", "127.0.0.1"]);
-    let _nutcracker = Program::start(&mut command, pools[0].port);
+    // It wants many free ports at once, of which another test may have taken one meanwhile.
+    let started = std::iter::repeat_with(|| start_nutcracker(&nodes)).take(PORTS_TRIED).find_map(|started| started);
+    let (pools, _nutcracker) = started.expect("ports that nobody else takes");
     for pool in &pools {
         check(pool, &nodes);
     }
+}
+
+/// All pools in one nutcracker; none where it does not start.
+fn start_nutcracker(nodes: &[Program]) -> Option<(Vec<Pool>, Program)> {
+    let pools = pools();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nutcracker.yml");
+    std::fs::write(&file, pools.iter().map(|pool| pool.yaml(nodes)).collect::<String>()).unwrap();
+    let (log, stats) = (folder.path().join("log"), free_port().to_string());
+    let mut command = nodes::command("nutcracker");
+    command.arg("-c").arg(&file).arg("-o").arg(&log).args(["-s", &stats, "-a", "127.0.0.1"]);
+    Program::try_start(&mut command, pools[0].port).map(|nutcracker| (pools, nutcracker))
 }
 
 fn check(pool: &Pool, nodes: &[Program]) {
