@@ -1,9 +1,9 @@
-//! The nginx that `cargo xtask bench tls` compares with, in `target/nginx`.
+//! The nginx that `cargo xtask bench tls` and `bench web` compare with, in `target/nginx`.
 //!
 //! It is taken out of Debian's package: to install that would start an nginx on the machine.
 
 use crate::tools;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Debian's package, and where it has the program.
@@ -31,4 +31,24 @@ pub(crate) fn program() -> Result<PathBuf, String> {
         tools::run("apt-get", &["install", "-y", "-qq", "--no-install-recommends", library])?;
     }
     if runs() { Ok(program) } else { Err(format!("`{}` does not run", program.display())) }
+}
+
+/// Writes a configuration of one process with all that makes files cheap: no log, descriptors kept open, connections that stay. `http` and
+/// `server` are the directives that a bench adds to these blocks. Gives the arguments that nginx takes.
+pub(crate) fn configure(folder: &Path, http: &str, server: &str) -> Result<Vec<String>, String> {
+    let at = folder.display();
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("  {name}_temp_path {at}/nginx_{name};\n"))
+        .concat();
+    let text = format!(
+        "daemon off;\nmaster_process off;\npid {at}/nginx.pid;\nerror_log {at}/nginx.log crit;\n\
+         events {{ worker_connections 12000; }}\n\
+         http {{\n  access_log off;\n{temporary}  \
+         open_file_cache max=16 inactive=1h;\n  open_file_cache_valid 1h;\n  \
+         keepalive_requests 1000000000;\n  keepalive_timeout 1h;\n  {http}\n  server {{\n    {server}\n  }}\n}}\n"
+    );
+    let file = folder.join("nginx.conf");
+    std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let log = folder.join("nginx.log");
+    Ok(["-e", &log.display().to_string(), "-c", &file.display().to_string()].map(str::to_owned).into())
 }

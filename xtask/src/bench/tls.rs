@@ -239,28 +239,18 @@ fn start_ours(stage: &Stage, files: &Files) -> Result<Server, String> {
 }
 
 /// nginx with all that makes it cheap for this work.
-fn start_nginx(stage: &Stage, nginx: &Path, files: &Files, body_bytes: usize) -> Result<Server, String> {
+fn start_nginx(stage: &Stage, program: &Path, files: &Files, body_bytes: usize) -> Result<Server, String> {
     let (address, folder) = (free_address()?, stage.folder.path());
     let users = folder.join("www/users");
     std::fs::create_dir_all(&users).map_err(|error| format!("{}: {error}", users.display()))?;
     write(&users, "user", &"x".repeat(body_bytes))?;
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|name| format!("  {name}_temp_path {}/nginx_{name};\n", folder.display()))
-        .concat();
-    let text = format!(
-        "daemon off;\nmaster_process off;\npid {at}/nginx.pid;\nerror_log {at}/nginx.log crit;\n\
-         events {{ worker_connections 12000; }}\n\
-         http {{\n  access_log off;\n  default_type application/json;\n{temporary}  \
-         open_file_cache max=16 inactive=1h;\n  open_file_cache_valid 1h;\n  \
-         keepalive_requests 1000000000;\n  keepalive_timeout 1h;\n  \
-         server {{\n    listen {address} ssl backlog=4096;\n    root {at}/www;\n    \
-         ssl_certificate {cert};\n    ssl_certificate_key {key};\n    ssl_protocols TLSv1.2 TLSv1.3;\n  }}\n}}\n",
+    let server = format!(
+        "listen {address} ssl backlog=4096;\n    root {at}/www;\n    \
+         ssl_certificate {cert};\n    ssl_certificate_key {key};\n    ssl_protocols TLSv1.2 TLSv1.3;",
         at = folder.display(),
         cert = files.cert.display(),
         key = files.key.display(),
     );
-    let file = write(folder, "nginx.conf", &text)?;
-    let log = folder.join("nginx.log").display().to_string();
-    let arguments = ["-e", &log, "-c", &file.display().to_string()];
-    Server::start(&stage.cores.server, nginx, &arguments.map(str::to_owned), address)
+    let arguments = nginx::configure(folder, "default_type application/json;", &server)?;
+    Server::start(&stage.cores.server, program, &arguments, address)
 }

@@ -115,12 +115,10 @@ fn get(path: &str, fields: &str) -> Load {
 fn pages(stage: &Stage, bank: &Server, axum: &Server, users: &Path) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for (name, path) in [("index page", "/"), ("my page, session checked", "/mypage")] {
-        let mut loads = Vec::new();
-        for server in [bank, axum] {
-            let cookie = if path == "/" { String::new() } else { session(server, users)? };
-            loads.push(get(path, &format!("['Cookie'] = '{cookie}'")));
-        }
-        let bytes = body_bytes(bank, path, &loads[0])?;
+        let cookie_for = |server| if path == "/" { Ok(String::new()) } else { session(server, users) };
+        let cookies = [cookie_for(bank)?, cookie_for(axum)?];
+        let loads = cookies.each_ref().map(|cookie| get(path, &format!("['Cookie'] = '{cookie}'")));
+        let bytes = body_bytes(bank, path, &cookies[0])?;
         let floor = stage.floor(bytes, false)?;
         let [ours, theirs] = [(bank, 0), (axum, 1)].map(|(server, place)| Side { server, load: loads[place].clone() });
         let other = Side { server: &floor, load: get("/", "") };
@@ -137,9 +135,8 @@ fn pages(stage: &Stage, bank: &Server, axum: &Server, users: &Path) -> Result<Ve
     Ok(rows)
 }
 
-/// Bytes of the body that a load is answered with.
-fn body_bytes(server: &Server, path: &str, load: &Load) -> Result<usize, String> {
-    let cookie = load.make.split("['Cookie'] = '").nth(1).and_then(|rest| rest.split('\'').next()).unwrap_or_default();
+/// Bytes of the page at a path.
+fn body_bytes(server: &Server, path: &str, cookie: &str) -> Result<usize, String> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: bank\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
     let reply = String::from_utf8_lossy(&exchange(server.address, request.as_bytes())?).into_owned();
     match reply.split_once("\r\n\r\n") {
@@ -201,23 +198,12 @@ fn parts_row(stage: &Stage, parts: &Path) -> Result<Row, String> {
     compare(stage, &work, &joined, &list, (Figure::Cpu, PARTS_CPU_MOST))
 }
 
-fn file_row(stage: &Stage, bank: &Server, nginx: &Path, assets: &Path) -> Result<Row, String> {
-    let (address, folder) = (free_address()?, stage.folder.path());
-    let config = folder.join("nginx-files.conf");
-    let text = format!(
-        "daemon off;\nmaster_process off;\npid {at}/nginx-files.pid;\nerror_log {at}/nginx-files.log crit;\n\
-         events {{ worker_connections 1024; }}\n\
-         http {{\n  access_log off;\n  types {{ text/css css; }}\n  sendfile on;\n  tcp_nopush on;\n  client_body_temp_path {at}/files_body;\n  \
-         proxy_temp_path {at}/files_proxy;\n  fastcgi_temp_path {at}/files_fastcgi;\n  uwsgi_temp_path {at}/files_uwsgi;\n  \
-         scgi_temp_path {at}/files_scgi;\n  open_file_cache max=16 inactive=1h;\n  open_file_cache_valid 1h;\n  \
-         keepalive_requests 1000000000;\n  keepalive_timeout 1h;\n  \
-         server {{ listen {address} backlog=4096; root {root}; }}\n}}\n",
-        at = folder.display(),
-        root = assets.display(),
-    );
-    std::fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
-    let arguments = ["-c".to_owned(), config.display().to_string()];
-    let theirs = Server::start(&stage.cores.server, nginx, &arguments, address)?;
+fn file_row(stage: &Stage, bank: &Server, program: &Path, assets: &Path) -> Result<Row, String> {
+    let address = free_address()?;
+    let server = format!("listen {address} backlog=4096;\n    root {};", assets.display());
+    let arguments =
+        nginx::configure(stage.folder.path(), "types { text/css css; }\n  sendfile on;\n  tcp_nopush on;", &server)?;
+    let theirs = Server::start(&stage.cores.server, program, &arguments, address)?;
     let [ours, theirs] = [bank, &theirs].map(|server| Side { server, load: get(FILE, "") });
     let work = format!("static file of {} KB, {CONNECTIONS} connections, beside nginx", FILE_BYTES / 1000);
     compare(stage, &work, &theirs, &ours, (Figure::Cpu, FILE_CPU_MOST))
