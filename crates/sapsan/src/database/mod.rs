@@ -21,7 +21,7 @@ pub use failure::{DatabaseError, OpenError};
 pub(crate) use on_loop::LoopDatabase;
 pub use on_loop::{Db, LOOP_ROWS_MAX};
 pub use parameters::{DbValue, Parameters};
-use reading::Reading;
+use reading::{Bounds, Reading};
 pub use reading::{Document, Snapshot};
 pub use transaction::Transaction;
 
@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Bytes of prepared statements that are kept.
 const STATEMENT_BYTES_MAX: usize = 8 << 20;
 /// What threads that may wait may have a query look at.
-const ROWS_MAX: u64 = 10_000_000;
+const BOUNDS: Bounds = Bounds { rows_max: 10_000_000, time_max: None };
 
 /// An open database. Cheap to clone; its methods wait, so on an event loop take [`Db`].
 #[derive(Clone)]
@@ -112,7 +112,7 @@ impl Database {
             Some(reading) => reading,
             None => Reading::new(&self.inner.docs).map_err(DatabaseError::from)?,
         };
-        let outcome = reading.read(self, ROWS_MAX, read);
+        let outcome = reading.read(self, BOUNDS, read);
         self.idle().push(reading);
         outcome
     }

@@ -2,7 +2,7 @@
 
 use super::failure::DatabaseError;
 use super::parameters::{DbValue, Parameters};
-use super::reading::{Reading, Snapshot};
+use super::reading::{Bounds, Reading, Snapshot, TIME_MAX_WHILE_OTHERS_WAIT};
 use super::transaction::{self, Ended, Transaction};
 use super::{Database, missing};
 use crate::build::Needs;
@@ -22,6 +22,7 @@ use std::time::Duration;
 
 /// Rows that a query on an event loop may look at: all connections of the loop wait meanwhile, some milliseconds at most.
 pub const LOOP_ROWS_MAX: u64 = 20_000;
+const BOUNDS: Bounds = Bounds { rows_max: LOOP_ROWS_MAX, time_max: Some(TIME_MAX_WHILE_OTHERS_WAIT) };
 /// Transactions that a loop keeps while the database lets no write in, for some milliseconds.
 const HELD_MAX: usize = 10_000;
 /// How soon it tries again.
@@ -127,7 +128,7 @@ impl Db<'_> {
     /// Reads several things of one moment. Must not wait; a query may look at [`LOOP_ROWS_MAX`] rows: more is work for
     /// [`crate::blocking()`].
     pub fn read<T, E: From<DatabaseError>>(&self, read: impl FnOnce(&Snapshot<'_>) -> Result<T, E>) -> Result<T, E> {
-        self.on.reading.read(&self.on.database, LOOP_ROWS_MAX, read)
+        self.on.reading.read(&self.on.database, BOUNDS, read)
     }
 
     /// A document by its key.

@@ -2,7 +2,6 @@
 
 use super::Database;
 use super::failure::DatabaseError;
-use super::on_loop::LOOP_ROWS_MAX;
 use super::parameters::{DbValue, Parameters};
 use docs::catalog::CollectionInfo;
 use docs::sql::{Budget, Query, QueryError, Scratch, Value};
@@ -21,8 +20,25 @@ const PREPARED_BYTES_MAX: usize = 4 << 10;
 /// Bytes that a query may make, and as many that it may keep while it sorts and groups.
 const QUERY_BYTES_MAX: usize = 64 << 20;
 
-/// How long a query may take on an event loop, or inside a transaction, where all other connections and commits wait.
-pub(crate) const LOOP_TIME_MAX: Duration = Duration::from_millis(50);
+/// What one query may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Rows that it may look at.
+    pub(crate) rows_max: u64,
+    /// Its time; without one it may take any.
+    pub(crate) time_max: Option<Duration>,
+}
+
+/// How long a query may take on an event loop, or inside a transaction: all other connections, or commits, wait meanwhile.
+pub(crate) const TIME_MAX_WHILE_OTHERS_WAIT: Duration = Duration::from_millis(50);
+
+impl Bounds {
+    /// Begins its time, and gives what tells whether that is over.
+    pub(crate) fn is_over(self) -> impl Fn() -> bool + Sync {
+        let until = self.time_max.map(|most| Instant::now() + most);
+        move || until.is_some_and(|until| Instant::now() >= until)
+    }
+}
 
 /// One thread's way into the database: its reader, and memory that reads use again.
 pub(crate) struct Reading {
@@ -57,10 +73,10 @@ impl Reading {
     pub(crate) fn read<T, E: From<DatabaseError>>(
         &self,
         database: &Database,
-        rows_max: u64,
+        bounds: Bounds,
         read: impl FnOnce(&Snapshot<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let snapshot = Snapshot { moment: self.session.now(), reading: self, database, rows_max };
+        let snapshot = Snapshot { moment: self.session.now(), reading: self, database, bounds };
         let outcome = read(&snapshot)?;
         // What was read of a page that a failing disk has lost is no result.
         snapshot.moment.check_indexes().map_err(DatabaseError::from)?;
@@ -73,7 +89,7 @@ pub struct Snapshot<'s> {
     moment: Moment<'s>,
     reading: &'s Reading,
     database: &'s Database,
-    rows_max: u64,
+    bounds: Bounds,
 }
 
 impl Snapshot<'_> {
@@ -148,10 +164,8 @@ impl Snapshot<'_> {
         let query = self.reading.query(self.database, sql)?;
         let (mut scratch, mut rows) = (self.reading.scratch.borrow_mut(), self.reading.rows.borrow_mut());
         rows.clear();
-        let until = Instant::now() + LOOP_TIME_MAX;
-        let is_over = move || Instant::now() >= until;
-        let deadline: Option<&(dyn Fn() -> bool + Sync)> = (self.rows_max == LOOP_ROWS_MAX).then_some(&is_over);
-        let budget = Budget { deadline, ..budget(self.rows_max) };
+        let is_over = self.bounds.is_over();
+        let budget = budget(self.bounds.rows_max, &is_over);
         let view = self.moment.view();
         let outcome = run_query(&query, &parameters, |values| match wanted {
             Wanted::All => query.write_array(view, values, &mut scratch, &budget, &mut rows),
@@ -222,14 +236,14 @@ pub(crate) fn row_of(view: &CollectionInfo) -> Option<String> {
     Some(if conditions.is_empty() { from } else { format!("{from} WHERE {}", conditions.join(" AND ")) })
 }
 
-pub(crate) fn budget<'b>(rows_max: u64) -> Budget<'b> {
+pub(crate) fn budget<'b>(rows_max: u64, is_over: &'b (dyn Fn() -> bool + Sync)) -> Budget<'b> {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     Budget {
         rows_max,
         output_bytes_max: QUERY_BYTES_MAX,
         memory_bytes_max: QUERY_BYTES_MAX,
         spill: None,
-        deadline: None,
+        deadline: Some(is_over),
         now_ms: i64::try_from(now_ms).unwrap_or(i64::MAX),
     }
 }

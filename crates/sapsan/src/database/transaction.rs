@@ -3,15 +3,16 @@
 use super::Database;
 use super::failure::DatabaseError;
 use super::parameters::{DbValue, Parameters};
-use super::reading::{LOOP_TIME_MAX, Wanted, budget, collection_of, query_of, run_query, view_row};
-use docs::sql::{Budget, Scratch};
+use super::reading::{
+    Bounds, TIME_MAX_WHILE_OTHERS_WAIT, Wanted, budget, collection_of, query_of, run_query, view_row,
+};
+use docs::sql::Scratch;
 use docs::{Applied, CollectionId, Op, Precondition, Write, WriteError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::time::Instant;
 
 /// Rows that a query inside a transaction may look at: a second run of it holds up everybody's commits.
-const ROWS_MAX: u64 = 20_000;
+const BOUNDS: Bounds = Bounds { rows_max: 20_000, time_max: Some(TIME_MAX_WHILE_OTHERS_WAIT) };
 
 /// The inside of a transaction: reads see its own writes, and are looked at again when it is committed.
 pub struct Transaction<'t> {
@@ -228,9 +229,8 @@ impl Transaction<'_> {
         wanted: Wanted,
     ) -> Result<(u64, Vec<u8>), DatabaseError> {
         let query = query_of(self.database, sql)?;
-        let until = Instant::now() + LOOP_TIME_MAX;
-        let is_over = move || Instant::now() >= until;
-        let (mut rows, budget) = (Vec::new(), Budget { deadline: Some(&is_over), ..budget(ROWS_MAX) });
+        let is_over = BOUNDS.is_over();
+        let (mut rows, budget) = (Vec::new(), budget(BOUNDS.rows_max, &is_over));
         let outcome = run_query(&query, parameters, |values| {
             let mut scratch = Scratch::new();
             let mut outcome = None;

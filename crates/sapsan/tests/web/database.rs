@@ -114,6 +114,12 @@ fn scan(db: Db<'_>) -> Result<Json<Vec<serde_json::Value>>, DatabaseError> {
     db.query("SELECT a.id FROM accounts a, accounts b, accounts c, accounts d, accounts e", ()).map(Json)
 }
 
+/// Few rows, and much work in each: some hundred megabytes of text in all.
+fn heavy() -> String {
+    let term = "length(replace(printf('%.*c', 400000 + id, 'a'), 'a', 'b'))";
+    format!("SELECT {} AS n FROM accounts", vec![term; 40].join(" + "))
+}
+
 pub(super) fn app(database: Database) -> App {
     let name = |request: &Request<'_>, next: Next<'_>| {
         request.exchange().insert("the clerk");
@@ -129,6 +135,16 @@ pub(super) fn app(database: Database) -> App {
         .get("/owners/{name}", owner)
         .get("/report", blocking("reports", report))
         .get("/scan", scan)
+        .get("/heavy", |db: Db<'_>| db.query::<serde_json::Value>(&heavy(), ()).map(Json))
+        .post("/heavy", |db: Db<'_>| {
+            db.write(|tx| tx.query::<serde_json::Value>(&heavy(), ()).map(|rows| rows.len().to_string()))
+        })
+        .get(
+            "/waiting",
+            blocking("reports", |database: Database| {
+                database.query::<serde_json::Value>(&heavy(), ()).map(|rows| rows.len().to_string())
+            }),
+        )
         .get("/wrong/collection", |db: Db<'_>| db.get::<Account>("acounts", 1).map(|_| "found"))
         .get("/wrong/sql", |db: Db<'_>| db.query::<Account>("SELECT nothing FROM accounts", ()).map(|_| "found"))
         .get("/wrong/parameters", |db: Db<'_>| db.query::<Account>("SELECT * FROM moves", (1,)).map(|_| "found"))
@@ -188,6 +204,10 @@ fn what_the_program_asks_wrongly_is_500_and_what_takes_too_long_503() {
         assert_eq!(reply.told(), r#"500 {"title":"Internal Server Error","status":500}"#, "{target}");
     }
     assert_eq!(get(&running, "/scan").status, 503);
+    // Neither rows nor bytes are too many here: the time is.
+    assert_eq!(get(&running, "/heavy").status, 503);
+    assert_eq!(post(&running, "/heavy", "").status, 503);
+    assert_eq!(get(&running, "/waiting").told(), "200 19", "a thread that may wait has the time");
     running.stop();
 }
 
