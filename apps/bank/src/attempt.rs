@@ -111,11 +111,11 @@ pub struct Decision {
     pub previous: Option<Login>,
 }
 
-/// Everybody who is refused, each list in order.
+/// Locked users and banned addresses, each list sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Report {
     /// Addresses that are banned.
     pub banned_ips: Vec<String>,
-    /// Logins of users who are locked.
+    /// Logins of locked users.
     pub locked_users: Vec<String>,
 }

@@ -69,7 +69,7 @@ pub trait Ledger: Send + Sync {
     /// See [`LedgerError`].
     fn attempt_now(&self, attempt: Attempt, rules: Rules) -> Result<Decision, LedgerError>;
 
-    /// Everybody who is refused by the rules.
+    /// The users that the rules lock, and the addresses that they ban.
     ///
     /// # Errors
     /// The ledger cannot be read.
