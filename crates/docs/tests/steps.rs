@@ -135,16 +135,19 @@ fn steps_beside_each_other_take_no_more_than_there_is() {
 #[test]
 fn submitted_steps_are_told_their_reply_or_that_they_need_more_room() {
     let service = start();
-    let submit = |call: StepsCall| {
-        let (told, outcome) = std::sync::mpsc::channel();
+    let submit = |mut call: StepsCall| {
         let session = service.database.session().unwrap();
-        let submitted = service.database.try_submit_steps(
-            &session,
-            call,
-            Box::new(move |_, _, outcome| told.send(outcome).unwrap()),
-        );
-        assert!(submitted.is_ok());
-        outcome.recv_timeout(std::time::Duration::from_secs(20)).unwrap().map(|body| String::from_utf8(body).unwrap())
+        loop {
+            let (told, outcome) = std::sync::mpsc::channel();
+            let done = Box::new(move |call, _, outcome| told.send((call, outcome)).unwrap());
+            assert!(service.database.try_submit_steps(&session, call, done).is_ok());
+            let (again, outcome) = outcome.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+            match outcome {
+                // A busy machine took away the millisecond that an event loop gives them.
+                Err(StepsError::Failed { error: ModifyError::Query(QueryError::Deadline), .. }) => call = again,
+                outcome => return outcome.map(|body| String::from_utf8(body).unwrap()),
+            }
+        }
     };
     let values = tea(1).map(|(_, value)| value);
     let sell = || steps(&service, &[(TAKE, "rows = 1"), (SELL, "")], &["sku", "count"]).unwrap();

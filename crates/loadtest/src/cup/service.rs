@@ -136,14 +136,17 @@ pub(crate) fn now_of(zip: &Path) -> Option<u64> {
 #[cfg(test)]
 mod children {
     use super::{Service, address_of, now_of};
-    use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
+    use std::process::Command;
 
     /// A program in shell that stands for `sapsan`.
     fn service(folder: &Path, script: &str) -> Service {
-        let program = folder.join("program");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("executable");
+        let (source, program) = (folder.join("source"), folder.join("program"));
+        std::fs::write(&source, format!("#!/bin/sh\n{script}\n")).expect("written");
+        // A child copies it: a file that this process has open for writing, or a child between its fork and its exec, cannot be
+        // executed (ETXTBSY in execve(2)).
+        let installed = Command::new("install").args(["-m", "755"]).args([&source, &program]).status();
+        assert!(installed.expect("coreutils").success());
         let (config, data) = (folder.join("a.toml"), folder.join("data"));
         Service { program, config, data, arguments: vec!["--threads".into(), "1".into()] }
     }
@@ -152,8 +155,8 @@ mod children {
     fn a_server_is_found_where_it_says_and_ends_by_sigterm() {
         let folder = tempfile::tempdir().expect("a folder");
         let script = format!(
-            "echo \"$@\" > {0}/arguments; echo 'starting'; echo 'listening on http://127.0.0.1:4711'; \
-             trap 'echo ended > {0}/ended; exit 0' TERM; while :; do sleep 0.02; done",
+            "trap 'echo ended > {0}/ended; exit 0' TERM; echo \"$@\" > {0}/arguments; echo 'starting'; \
+             echo 'listening on http://127.0.0.1:4711'; while :; do sleep 0.02; done",
             folder.path().display()
         );
         let service = service(folder.path(), &script);
