@@ -92,7 +92,7 @@ fn a_long_statement_that_others_overtake_does_not_hold_up_their_commits() {
         precondition: Precondition::None,
     };
     (0..2_000).for_each(|id| drop(service.database.write_now(&put(id, 0)).unwrap()));
-    let sql = "UPDATE items SET n = n + 1 WHERE id = 1999 OR length(printf('%200000d', id)) = 0";
+    let sql = "UPDATE items SET n = n + 1 WHERE id = 1999 OR length(printf('%40000d', id)) = 0";
     let statement = docs::sql::Modification::prepare(sql, service.database.catalog()).unwrap();
     let run = || service.database.modify(&statement, &[], &docs::sql::Budget::default(), &mut docs::sql::NoRows);
     let started = Instant::now();
