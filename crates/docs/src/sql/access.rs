@@ -5,16 +5,16 @@ pub(crate) use super::points::Limit;
 use super::points::{Points, PointsOf};
 use crate::engine::{Direction, TreeId};
 
-/// How a level finds its entries.
+/// The access path of a level.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
     /// One document by its key.
     Key(Expr),
     /// One document by a unique field, or by fields that are unique together.
     Unique { tree: TreeId, fields: Vec<String>, values: Vec<Expr> },
-    /// A range of an index: equal first fields, then bounds on the next.
+    /// An index range: equal leading fields, then bounds on the next one.
     Index {
-        /// Its place among the collection's indexes.
+        /// The index's place among the collection's indexes.
         number: usize,
         tree: TreeId,
         equal: Vec<Expr>,
@@ -24,17 +24,17 @@ pub(crate) enum Access {
     },
     /// Several values of a key or of an index's first fields.
     Points(Box<Points>),
-    /// Rows kept of the plan's inner query of that number: all, or by a hash those with these values. `outer`: what it is
-    /// told of the query around.
+    /// Kept rows of the plan's inner query with this number: all of them, or by a hash those with the values `keys`. `outer`:
+    /// the values that it takes from the outer query.
     Kept { inner: usize, hash: Option<usize>, keys: Vec<Expr>, outer: Vec<Expr> },
     /// `json_each`: the elements of an array, the fields of an object, or one value.
     Each { json: Expr, path: Option<Expr> },
-    /// Documents in key order; the bounds only narrow, the conditions are checked as well.
+    /// Documents in key order. The bounds only narrow the range: their predicates are evaluated as well.
     Scan { from: Option<Expr>, to: Option<Expr>, direction: Direction },
 }
 
 impl Access {
-    /// The values that it is told.
+    /// The expressions of its values.
     pub(crate) fn expressions(&self) -> Vec<&Expr> {
         match self {
             Access::Key(value) => vec![value],
@@ -49,7 +49,7 @@ impl Access {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(crate) fn expressions_mut(&mut self) -> Vec<&mut Expr> {
         match self {
             Access::Key(value) => vec![value],
@@ -64,12 +64,12 @@ impl Access {
         }
     }
 
-    /// Finds at most one entry.
+    /// Whether it finds at most one entry.
     pub(crate) fn is_single(&self) -> bool {
         matches!(self, Access::Key(_) | Access::Unique { .. })
     }
 
-    /// Has it read a range in this direction, if it reads one.
+    /// Sets the direction, if it scans a range.
     pub(crate) fn turn(&mut self, to: Direction) {
         match self {
             Access::Index { direction, .. } | Access::Scan { direction, .. } => *direction = to,
@@ -78,12 +78,12 @@ impl Access {
         }
     }
 
-    /// Reads all documents.
+    /// Whether it scans all documents.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self, Access::Scan { from: None, to: None, .. })
     }
 
-    /// The place of the index that it reads among the collection's.
+    /// The place of the scanned index among the collection's.
     pub(crate) fn index(&self) -> Option<usize> {
         match self {
             Access::Index { number, .. } => Some(*number),
@@ -96,25 +96,25 @@ impl Access {
     }
 }
 
-/// A way to find a table's entries, how good it is (less is better), and the conditions that it fulfils.
+/// A possible access path of a table, its score (less is better), and the predicates that it fulfils.
 pub(super) struct Candidate {
     pub(super) score: u32,
     pub(super) access: Access,
     pub(super) fulfilled: Vec<usize>,
-    /// Rows are read once and kept ([`Access::Kept`]): hashed by one side of the conditions fulfilled, or where there are none all
-    /// gone through. What they are hashed by, and the keys, are put in when the way is taken.
+    /// The rows are read once and kept ([`Access::Kept`]), hashed by one side of the fulfilled predicates, or as a list if
+    /// there are none. The hash and its keys are filled in when the candidate is chosen.
     pub(super) keeps: bool,
-    /// What it costs, where counts tell.
+    /// Its cost, if counts are kept.
     pub(super) weight: Weight,
 }
 
-/// What a way costs, in entries of an index looked at one behind the other.
+/// The cost of an access path, in units of one index entry of a sequential scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Weight {
-    /// Before the first row.
+    /// Before the first outer row.
     pub(super) once: f64,
-    /// For each row outside.
+    /// For each outer row.
     pub(super) each: f64,
-    /// Entries that it finds for each row outside.
+    /// Entries found for each outer row.
     pub(super) read: f64,
 }

@@ -1,11 +1,11 @@
-//! What a query will read first, as far as its parameters alone tell it: for who has it fetched before the query runs.
+//! The range that a query scans first, as far as its parameters determine it: for prefetching before the query runs.
 
 use super::access::Access;
 use super::expr::Expr;
 use super::plan::Plan;
 use crate::engine::{Direction, TreeId};
 
-/// A range of an index with which a query begins: the entries whose first fields equal parameters.
+/// The index range with which a query begins: the entries whose first fields equal parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstRange<'p> {
     tree: TreeId,
@@ -13,7 +13,7 @@ pub struct FirstRange<'p> {
 }
 
 impl<'p> FirstRange<'p> {
-    /// The range with which a plan begins. None where it begins otherwise, or backwards.
+    /// The range with which a plan begins. `None` if it begins with another access path, or backwards.
     #[inline]
     pub(super) fn of(plan: &'p Plan) -> Option<FirstRange<'p>> {
         match &plan.levels.first()?.access {

@@ -1,10 +1,10 @@
-//! Conditions said in the form that ways are found by: what is a list of values, what is one.
+//! Predicates rewritten so that access paths match them: as a list of values, or as one value.
 //!
-//! As conditions, of which only truth counts, `a = 1 OR a IN (2, 3)` is `a IN (1, 2, 3)`, and a list of one value is an equality.
+//! In a filter only truth counts, so `a = 1 OR a IN (2, 3)` is `a IN (1, 2, 3)`, and a list of one value is an equality.
 
 use super::expr::{Affinity, Comparison, Expr};
 
-/// The same condition, as a list where it is one over a field, or as an equality where the list has one value.
+/// The same predicate: as a list if it is an OR over one field, as an equality if the list has one value.
 pub(super) fn as_list(condition: Expr) -> Expr {
     let condition = match condition {
         Expr::Or(terms) => match common_field(&terms) {
@@ -31,7 +31,7 @@ fn common_field(terms: &[Expr]) -> Option<usize> {
     fields.into_iter().find(|field| terms.iter().all(|term| self::fields(term).contains(field)))
 }
 
-/// The fields that a term is a list of values of.
+/// The fields for which a term is a list of values.
 fn fields(term: &Expr) -> Vec<usize> {
     let column = |expr: &Expr| match expr {
         Expr::Column(column) => Some(*column),
@@ -44,7 +44,7 @@ fn fields(term: &Expr) -> Vec<usize> {
     }
 }
 
-/// What a term compares the field with.
+/// The values that a term compares with the field.
 fn values(term: Expr, field: usize) -> Vec<Expr> {
     match term {
         Expr::Compare(_, _, a, b) => vec![if *a == Expr::Column(field) { *b } else { *a }],

@@ -1,7 +1,7 @@
-//! EXPLAIN: what is asked for, and with ANALYZE what a run of the query does.
+//! EXPLAIN: its options, and for ANALYZE the execution that counts.
 //!
-//! The query is run by one thread, its rows are counted and dropped, and each level of its plan tells what it looked at. The
-//! plan is the one that the query takes, run as nested loops even where it is compiled: what the levels look at is the same.
+//! The query runs on one thread, its rows are counted and dropped, and each level of its plan counts the entries that it scans.
+//! The plan is the query's own, but always runs as interpreted nested loops: a compiled plan scans the same entries.
 
 use std::time::{Duration, Instant};
 
@@ -18,36 +18,36 @@ use super::sink::RowSink;
 use super::value::Value;
 use crate::engine::View;
 
-/// What stands before a query whose plan is asked for: `EXPLAIN`, `EXPLAIN QUERY PLAN`, `EXPLAIN ANALYZE`, or
-/// `EXPLAIN (ANALYZE, FORMAT JSON)`.
+/// The prefix of a query whose plan is requested: `EXPLAIN`, `EXPLAIN QUERY PLAN`, `EXPLAIN ANALYZE`, or `EXPLAIN (ANALYZE,
+/// FORMAT JSON)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Explain {
-    /// The query is run, and what it did is told.
+    /// Run the query and report its counts.
     pub analyze: bool,
-    /// As one JSON object, not as lines of text.
+    /// Return one JSON object, not lines of text.
     pub json: bool,
 }
 
-/// What a level of a plan did.
+/// The counts of a plan's level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LevelCounts {
-    /// Entries that it looked at.
+    /// Entries that it scanned.
     pub(crate) read: u64,
-    /// Rows that went on.
+    /// Rows that passed its predicates.
     pub(crate) rows: u64,
 }
 
-/// What a run of a query did.
+/// The counts of an execution.
 #[derive(Clone, Debug, Default)]
 pub struct Analysis {
-    /// Rows of the result, and all entries that were looked at.
+    /// Rows of the result, and all entries scanned.
     pub outcome: Outcome,
-    /// How long it took.
+    /// Its duration.
     pub elapsed: Duration,
     pub(crate) levels: Vec<LevelCounts>,
-    /// Rows kept of each inner query; `None` where nobody asked for them.
+    /// Rows kept of each inner query; `None` if they were never requested.
     pub(crate) kept: Vec<Option<u64>>,
-    /// Of each correlated query: how often it was asked, and how often run.
+    /// For each correlated query: how often its rows were requested, and how often it ran.
     pub(crate) asked: Vec<Option<(u64, u64)>>,
 }
 
@@ -72,7 +72,7 @@ impl RowSink for Analysis {
     }
 }
 
-/// Runs a plan and counts.
+/// Runs a plan and returns its counts.
 pub(crate) fn analyze(
     plan: &Plan,
     view: &dyn View,
@@ -88,7 +88,7 @@ pub(crate) fn analyze(
 }
 
 impl Explain {
-    /// Reads what stands before the query, and where the query begins. `None`: nothing, it is to be run.
+    /// Parses the prefix; returns it and where the query begins. `None`: there is no EXPLAIN, the query is to be run.
     pub fn of(sql: &str) -> Result<Option<(Explain, usize)>, SqlError> {
         let mut words = Words { sql, at: 0 };
         if !words.take("EXPLAIN") {
@@ -96,7 +96,7 @@ impl Explain {
         }
         let mut explain = Explain::default();
         if words.take("QUERY") && !words.take("PLAN") {
-            return Err(words.wrong("behind EXPLAIN QUERY stands PLAN"));
+            return Err(words.wrong("EXPLAIN QUERY must be followed by PLAN"));
         }
         if words.take("ANALYZE") {
             explain.analyze = true;
@@ -124,7 +124,7 @@ impl Explain {
                 return Ok(());
             }
             if !words.sign(',') {
-                return Err(words.wrong("behind an option of EXPLAIN stands a comma or a parenthesis"));
+                return Err(words.wrong("an option of EXPLAIN must be followed by a comma or a parenthesis"));
             }
         }
     }
@@ -145,7 +145,7 @@ impl Words<'_> {
         self.at = self.sql.len() - self.rest().trim_start().len();
     }
 
-    /// Takes a word, whatever its case, if it is the next.
+    /// Consumes a word, in any case, if it is the next.
     fn take(&mut self, word: &str) -> bool {
         self.skip_blanks();
         let rest = self.rest();
@@ -164,7 +164,7 @@ impl Words<'_> {
         found
     }
 
-    /// A parenthesis that does not begin the query itself.
+    /// Whether a parenthesis follows that does not begin the query itself.
     fn opens_options(&mut self) -> bool {
         let start = self.at;
         let opens = self.sign('(') && !["SELECT", "WITH", "VALUES", "("].iter().any(|word| self.begins(word));
@@ -216,7 +216,7 @@ mod tests {
         let refused = |sql: &str| Explain::of(sql).expect_err("it is refused").to_string();
         assert!(refused("EXPLAIN (FORMAT XML) SELECT 1").starts_with("line 1, column 17: a FORMAT of EXPLAIN is"));
         assert!(refused("EXPLAIN\n(BUFFERS) SELECT 1").starts_with("line 2, column 2: an option of EXPLAIN is"));
-        assert!(refused("EXPLAIN (ANALYZE SELECT 1").starts_with("line 1, column 18: behind an option"));
-        assert!(refused("EXPLAIN QUERY SELECT 1").starts_with("line 1, column 15: behind EXPLAIN QUERY"));
+        assert!(refused("EXPLAIN (ANALYZE SELECT 1").starts_with("line 1, column 18: an option of EXPLAIN must be"));
+        assert!(refused("EXPLAIN QUERY SELECT 1").starts_with("line 1, column 15: EXPLAIN QUERY must be"));
     }
 }

@@ -1,7 +1,7 @@
-//! What a correlated query answered, remembered by what it was told of the row that asked.
+//! Cache of a correlated subquery's results, keyed by the values of the outer row.
 //!
-//! Two generations: what the older one has and is asked for again comes into the younger; when there is no room, the younger
-//! becomes the older, and what was in that is forgotten. Where hardly any answer is asked for twice, none are kept.
+//! There are two generations. A result of the older one that is used again moves to the younger. If there is no room, the
+//! younger becomes the older, and the previous older one is dropped. If hardly any result is used twice, caching stops.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,13 +12,13 @@ use super::relation::Relation;
 use super::sort;
 use super::value::OuterValue;
 
-/// Of an execution's memory, what answers take.
+/// The share of an execution's memory for cached results, as a fraction.
 const ANSWERS: (usize, usize) = (1, 4);
-/// Bytes that an answer takes beside what it was asked with and its rows.
+/// Estimate of a result's bytes beside its key and its rows.
 const ANSWER_OVERHEAD_BYTES: usize = 256;
-/// After so many questions it is looked at whether answers are asked for again.
+/// After this many lookups the hit rate is checked.
 const TRIAL_QUESTIONS: u64 = 1024;
-/// How many questions may go to one that was asked before, for that to be worth it.
+/// Caching stops if fewer than one in this many lookups is a hit.
 const QUESTIONS_OF_A_REPEAT: u64 = 16;
 
 type Generation = HashMap<Box<[u8]>, Rc<Relation>>;
@@ -31,18 +31,18 @@ pub(crate) struct Answers {
     old_bytes: usize,
     asked: u64,
     found: u64,
-    /// Answers are not asked for again.
+    /// Caching has stopped.
     is_over: bool,
     key: Vec<u8>,
 }
 
 impl Answers {
-    /// Questions, and those of them that had no answer yet.
+    /// The numbers of lookups and of misses.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.asked, self.asked - self.found)
     }
 
-    /// The answer, if it is known. Otherwise the next call is [`Self::keep`] with the same question, or none.
+    /// The cached result. After a miss, the next call is [`Self::keep`] for the same outer row, or none.
     pub(crate) fn find(&mut self, outer: &[OuterValue<'_>]) -> Option<Rc<Relation>> {
         self.asked += 1;
         if self.is_over {
@@ -61,7 +61,7 @@ impl Answers {
         Some(answer)
     }
 
-    /// Remembers an answer. `taken`: the bytes of all answers of the execution, which has so much memory.
+    /// Caches a result. `taken`: bytes of all cached results of the execution, whose memory is `memory`.
     pub(crate) fn keep(&mut self, outer: &[OuterValue<'_>], answer: &Rc<Relation>, taken: &Cell<usize>, memory: usize) {
         if !self.is_over && self.asked >= TRIAL_QUESTIONS && self.found * QUESTIONS_OF_A_REPEAT < self.asked {
             self.is_over = true;
@@ -71,7 +71,7 @@ impl Answers {
         if self.is_over {
             return;
         }
-        // A query that asks itself has made another key meanwhile.
+        // A recursive use of the same query has changed the key meanwhile.
         self.make_key(outer);
         let (bytes, room) = (size(&self.key, answer), memory / ANSWERS.1 * ANSWERS.0);
         if bytes > room / 2 {
@@ -90,7 +90,7 @@ impl Answers {
         }
     }
 
-    /// The younger generation becomes the older.
+    /// The younger generation becomes the older one.
     fn grow_old(&mut self, taken: &Cell<usize>) {
         self.forget_old(taken);
         std::mem::swap(&mut self.young, &mut self.old);
@@ -103,7 +103,7 @@ impl Answers {
         self.old_bytes = 0;
     }
 
-    /// What tells questions apart: fields as they are, for `5` and `5.0` may have other answers.
+    /// The key: fields as they are stored, because `5` and `5.0` may have different results.
     fn make_key(&mut self, outer: &[OuterValue<'_>]) {
         self.key.clear();
         outer.iter().for_each(|told| sort::push_field(told.field, &mut self.key));

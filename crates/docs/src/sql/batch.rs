@@ -1,24 +1,24 @@
-//! Entries of a range that wait to be joined together.
+//! Entries of a range that are collected and then joined together.
 //!
-//! A joined document lies anywhere: looking it up waits for memory twice, for its place and for itself. So entries that
-//! passed their tests are gathered, memory is asked for all their partners, and only then are they looked up: what each
-//! would have waited for comes while the others are asked for.
+//! A join partner may lie anywhere in memory: a lookup has two cache misses, for its place and for the document. So entries
+//! that passed their predicates are collected, the memory of all their partners is prefetched, and only then are they looked
+//! up: the misses overlap.
 
-/// Entries that are joined together: about as many as a core asks memory for at the same time.
+/// Entries in a batch: about as many as a core has cache misses in flight.
 const ROWS_MAX: usize = 32;
-/// An entry behind this many bytes of others is joined with the next batch: the copies stay in the first cache.
+/// A batch is full at this many bytes: the copies stay in the L1 cache.
 const BYTES_MAX: usize = 8 << 10;
 /// Memory kept for the next batch.
 const BYTES_KEPT_MAX: usize = 4 * BYTES_MAX;
 
-/// See the module's text. Empty between executions.
+/// See the module documentation. Empty between executions.
 #[derive(Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     rows: Vec<Row>,
 }
 
-/// Where an entry's key and value end, and the first partner's key.
+/// The ends of an entry's key and value, and the key of its first partner.
 #[derive(Clone, Copy)]
 struct Row {
     key_end: usize,
@@ -36,7 +36,7 @@ impl Batch {
         self.rows.push(Row { key_end, end: self.bytes.len(), partner });
     }
 
-    /// Whether it should be joined before more is added.
+    /// Whether it should be joined before another entry is added.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.rows.len() >= ROWS_MAX || self.bytes.len() >= BYTES_MAX
@@ -48,7 +48,7 @@ impl Batch {
         self.rows.iter().map(|row| row.partner)
     }
 
-    /// The entries, as they were added.
+    /// The entries, in the order in which they were added.
     #[inline]
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut start = 0;
@@ -58,7 +58,7 @@ impl Batch {
         })
     }
 
-    /// Empty again; what a huge entry took is given back.
+    /// Empties it and releases the memory of huge entries.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(BYTES_KEPT_MAX);

@@ -1,16 +1,17 @@
-//! What an execution may use, what it used, and the meter that both are measured with.
+//! Limits of an execution, its counts, and the meter that measures both.
 //!
-//! **Work.** All that takes time ticks one [`Meter`]: rows, steps of evaluation, bytes that functions read, compare or write,
-//! pieces of patterns, rows of inner queries, comparisons of a sort. After each [`QUESTION_UNITS`], some ten microseconds of work, the
-//! meter asks [`Budget::deadline`], and from there the execution ends with [`QueryError::Deadline`](super::QueryError::Deadline). So a
-//! deadline of a millisecond is kept, whatever the expression, and also inside one row. What cannot be interrupted is one pass
-//! over one text or stored value: a millisecond or so for each MiB.
+//! **Work.** All that takes time ticks one [`Meter`]: rows, evaluation steps, bytes that functions read, compare or write,
+//! parts of patterns, rows of inner queries, comparisons of a sort. After each [`QUESTION_UNITS`], some ten microseconds of
+//! work, the meter calls [`Budget::deadline`]; if the time is over, the execution ends with
+//! [`QueryError::Deadline`](super::QueryError::Deadline). So a deadline of a millisecond is kept, whatever the expression, even
+//! within one row. Only one pass over one text or stored value cannot be interrupted: about a millisecond for each MiB.
 //!
-//! **Memory.** What expressions compute for a row lies in arenas ([`super::workspace`]). The meter counts their chunks before they
-//! are allocated, over all queries of an execution: up to [`Budget::memory_bytes_max`], more is [`COMPUTED`](super::COMPUTED). Each
-//! thread that helps has as much for the row that it is at, so that a row meets the limit whoever reads it. A row that is kept, or
-//! given out, is counted field by field before it is copied ([`RowRoom`]), and so is a key that a row is looked up by. What is kept of
-//! all rows (groups, sorts, inner queries) counts by itself; an inner query has what the queries around it leave of it.
+//! **Memory.** Values that expressions compute for a row are allocated in arenas ([`super::workspace`]). The meter counts their
+//! chunks before they are allocated, over all queries of an execution, up to [`Budget::memory_bytes_max`]; more is the error
+//! [`COMPUTED`](super::COMPUTED). Each helper thread has the same limit for its current row, so a row meets the same limit on
+//! every thread. A row that is kept or returned is counted field by field before it is copied ([`RowRoom`]), and so is a lookup
+//! key. Data kept of all rows (groups, sorts, inner queries) is counted apart; an inner query has what the enclosing queries
+//! leave of that memory.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,29 +20,29 @@ use super::error::Fault;
 use super::spill::SpillSpace;
 use super::value::{Field, Value};
 
-/// What a statement touches of its thread's stack at most, while it is prepared and run. Measured for the deepest of each kind
-/// (`tests/sql_stack.rs`), optimised as for tests: most where queries nest in FROM, 23 deep, 1040 KiB (1048 as released). What else
-/// nests is parsed in regions (`nesting.rs`).
+/// Most of its thread's stack that a statement uses while it is prepared and run. Measured for the deepest statement of each
+/// kind (`tests/sql_stack.rs`) with the optimisation of tests: the maximum, 1040 KiB (1048 in a release build), is that of
+/// queries nested 23 deep in FROM. Other nesting is parsed in regions (`nesting.rs`).
 pub const STACK_BYTES_MAX: usize = 1056 << 10;
 
-/// What an execution may use.
+/// Limits of an execution.
 #[derive(Clone, Copy)]
 pub struct Budget<'b> {
-    /// Index entries and documents looked at, those of inner queries included: with one more it is an error, and with as many
-    /// it is none. Threads that read parts of a range count 64 rows at a time, so each may have looked at so many more before
-    /// the error; what they read ahead of a LIMIT in vain does not count.
+    /// Index entries and documents that may be scanned, those of inner queries included; one more is an error. Threads that
+    /// scan parts of a range count 64 rows at a time, so each may have scanned that many more before the error. Rows scanned
+    /// ahead of a LIMIT in vain do not count.
     pub rows_max: u64,
     /// Bytes of the result.
     pub output_bytes_max: usize,
-    /// Bytes kept for sorting, grouping and DISTINCT; and as many, [`COMPUTED_BYTES_LEAST`] at least, that expressions
-    /// compute for a row.
+    /// Bytes kept for sorting, grouping and DISTINCT. The same limit, but at least [`COMPUTED_BYTES_LEAST`], holds for the
+    /// values that expressions compute for a row.
     pub memory_bytes_max: usize,
-    /// Where what exceeds that goes; without it, it is an error.
+    /// Where sorts, groups and DISTINCT spill beyond that; without it, exceeding the memory is an error.
     pub spill: Option<&'b Arc<SpillSpace>>,
-    /// Asked after each few ten microseconds of work, also inside a row: whether the time is over. Asked on the threads that
-    /// do the work. Once it was over, it should stay so.
+    /// Returns whether the time is over. Called after every ten microseconds or so of work, also within a row, on the threads
+    /// that do the work. Once true, it should stay true.
     pub deadline: Option<&'b (dyn Fn() -> bool + Sync)>,
-    /// Unix time in milliseconds that `now` means in date functions.
+    /// The Unix time in milliseconds that `now` means in date functions.
     pub now_ms: i64,
 }
 
@@ -58,23 +59,23 @@ impl Default for Budget<'_> {
     }
 }
 
-/// What an execution did.
+/// The counts of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Rows given to the sink.
+    /// Rows passed to the sink.
     pub rows: u64,
-    /// Index entries and documents looked at.
+    /// Index entries and documents scanned.
     pub rows_read: u64,
-    /// Its plan reads a collection whole.
+    /// Its plan scans a whole collection.
     pub scans: bool,
 }
 
-/// Rows that an execution has read, and all inner queries in it, as they go.
+/// Rows read so far by an execution, including all its inner queries.
 #[derive(Default)]
 pub(super) struct Tally(Cell<u64>);
 
 impl Tally {
-    /// Counts rows; gives all.
+    /// Counts rows; returns the total.
     pub(super) fn add(&self, rows: u64) -> u64 {
         self.0.set(self.0.get() + rows);
         self.0.get()
@@ -85,41 +86,41 @@ impl Tally {
     }
 }
 
-/// Work between two questions to [`Budget::deadline`]: some ten microseconds. A unit is a step of an expression.
+/// Work between two calls of [`Budget::deadline`]: some ten microseconds. A unit is one step of an expression.
 pub(crate) const QUESTION_UNITS: u64 = 1024;
-/// Units of a row that is read: a row of a kilobyte costs some tenth of a microsecond.
+/// Units of one scanned row: a row of a kilobyte costs some tenth of a microsecond.
 pub(crate) const ROW_UNITS: u64 = 16;
-/// Units of beginning an inner query.
+/// Units of starting an inner query.
 pub(crate) const RUN_UNITS: u64 = 64;
-/// Bytes that are read, compared or written for one unit.
+/// Bytes read, compared or written for one unit.
 const UNIT_BYTES: usize = 32;
-/// Bytes that expressions may compute for a row whatever the budget: less than this no text function goes without.
+/// Bytes that expressions may compute for a row, however small the budget: text functions need at least this.
 pub const COMPUTED_BYTES_LEAST: usize = 128 << 10;
-/// Texts up to here are not looked through for what their escapes take.
+/// Texts up to this length are not searched for characters to escape.
 const SHORT_BYTES: usize = 64;
-/// Bytes that the escape of a control character takes beside it.
+/// Additional bytes of a control character's escape.
 const CONTROL_BYTES: usize = 5;
-/// Of an arena, what its thread keeps between rows and executions: counted with the thread.
+/// Bytes of an arena that its thread keeps between rows and executions. They count as the thread's, not as the execution's.
 pub(crate) const ARENA_BYTES_KEPT: usize = 16 << 10;
 
-/// Measures the work of one thread of an execution, and the memory of what it computes. See the module's text.
+/// Measures the work of one thread of an execution, and the memory of its computed values. See the module documentation.
 pub(crate) struct Meter<'b> {
-    /// Units until the deadline is asked for.
+    /// Units until the next check of the deadline.
     left: Cell<u64>,
     deadline: Option<&'b (dyn Fn() -> bool + Sync)>,
-    /// Bytes of arenas, beyond what threads keep.
+    /// Bytes of arenas, beyond those that threads keep.
     held: Cell<usize>,
     held_max: usize,
-    /// Bytes of a row that is kept.
+    /// Most bytes of a kept row.
     row_max: usize,
-    /// Bytes of groups, sorts and rows that the queries of this thread hold, a query that asks an inner one included.
+    /// Bytes of groups, sorts and rows that the queries of this thread hold, enclosing queries included.
     gathered: Cell<usize>,
-    /// Bytes of keys and of rows of `json_each` that the levels of loops hold while those inside run.
+    /// Bytes of keys and of `json_each` rows that the outer loops hold while the inner ones run.
     levels: Cell<usize>,
 }
 
 impl<'b> Meter<'b> {
-    /// That of an execution.
+    /// The meter of an execution.
     pub(crate) fn new(budget: &Budget<'b>) -> Meter<'b> {
         Meter {
             left: Cell::new(if budget.deadline.is_some() { QUESTION_UNITS } else { u64::MAX }),
@@ -132,7 +133,7 @@ impl<'b> Meter<'b> {
         }
     }
 
-    /// For what is bounded by itself: a value of a row that is kept.
+    /// A meter without limits, for values that are bounded otherwise, as those of a kept row are.
     pub(crate) fn unbounded() -> Meter<'static> {
         Meter {
             left: Cell::new(u64::MAX),
@@ -163,7 +164,7 @@ impl<'b> Meter<'b> {
         if bytes < UNIT_BYTES { Ok(()) } else { self.tick((bytes / UNIT_BYTES) as u64) }
     }
 
-    /// Counts a look at a value: a long text costs what it is long.
+    /// Counts the comparison of a value: a text by its length.
     #[inline]
     pub(crate) fn weigh(&self, value: Value<'_>) -> Result<(), Fault> {
         match value {
@@ -183,7 +184,7 @@ impl<'b> Meter<'b> {
         if over() { Err(Fault::Deadline) } else { Ok(()) }
     }
 
-    /// Takes up to `most` bytes for arenas, `least` at least; gives how many.
+    /// Reserves between `least` and `most` bytes for arenas; returns how many.
     pub(crate) fn take(&self, least: usize, most: usize) -> Result<usize, Fault> {
         let room = self.held_max.saturating_sub(self.held.get());
         if room < least {
@@ -194,13 +195,13 @@ impl<'b> Meter<'b> {
         Ok(taken)
     }
 
-    /// What is said where there is no room.
+    /// The error of an exhausted reservation.
     #[cold]
     pub(crate) fn exceeded(&self) -> Fault {
         Fault::Computed(self.held_max)
     }
 
-    /// Gives back what was taken.
+    /// Releases reserved bytes.
     pub(crate) fn give_back(&self, bytes: usize) {
         self.held.set(self.held.get().saturating_sub(bytes));
     }
@@ -210,27 +211,27 @@ impl<'b> Meter<'b> {
         self.gathered.get()
     }
 
-    /// An inner query, or a part of what one holds, is over: what is held is what was held before.
+    /// Resets the bytes when an inner query, or a part of its data, is done.
     pub(crate) fn set_gathered(&self, bytes: usize) {
         self.gathered.set(bytes);
     }
 
-    /// A query that held so many bytes holds so many now.
+    /// A query's bytes have changed from `before` to `now`.
     pub(crate) fn note_gathered(&self, before: usize, now: usize) {
         self.gathered.set(self.gathered.get().saturating_sub(before) + now);
     }
 
-    /// Bytes that the levels of loops hold.
+    /// Bytes that the levels of nested loops hold.
     pub(crate) fn levels(&self) -> usize {
         self.levels.get()
     }
 
-    /// A level is over: what they hold is what was held before.
+    /// Resets the bytes when a level is done.
     pub(crate) fn set_levels(&self, bytes: usize) {
         self.levels.set(bytes);
     }
 
-    /// Counts the keys that a level looks for; gives what was held before.
+    /// Counts the keys that a level looks up; returns the bytes held before.
     pub(crate) fn hold_keys(&self, bytes: usize) -> Result<usize, Fault> {
         let before = self.levels.get();
         if before + bytes > self.row_max {
@@ -240,33 +241,33 @@ impl<'b> Meter<'b> {
         Ok(before)
     }
 
-    /// Most bytes of a row that is kept, or of a group.
+    /// Most bytes of a kept row or of a group.
     pub(crate) fn row_bytes_max(&self) -> usize {
         self.row_max
     }
 
-    /// Room for one row that is put together: what kept rows may take, and never less than one may compute.
+    /// Room for assembling one row: the memory for kept rows, and never less than a row may compute.
     pub(crate) fn row_room(&self) -> RowRoom<'_> {
         RowRoom { left: self.row_max, fault: Fault::Row(self.row_max), is_written: false, meter: self }
     }
 }
 
-/// Room for a row that is put together: more is an error before it is copied. Of one computed text a row can have hundreds of
-/// copies.
+/// Room for assembling a row: exceeding it is an error before the field is copied, for a row can hold hundreds of copies of one
+/// computed text.
 pub(crate) struct RowRoom<'m> {
     left: usize,
-    /// What more than that is.
+    /// The error of exceeding the room.
     fault: Fault,
-    /// As JSON.
+    /// The row is written as JSON.
     is_written: bool,
     meter: &'m Meter<'m>,
 }
 
 impl<'m> RowRoom<'m> {
-    /// In a result that has so many bytes; `is_kept`: for the query itself, not for a client.
+    /// Room in a result that already has so many bytes. `is_kept`: the rows are for the query itself, not for a client.
     pub(crate) fn of_result(budget: &Budget<'_>, (bytes, is_kept): (usize, bool), meter: &'m Meter<'m>) -> RowRoom<'m> {
         let limit = budget.output_bytes_max;
-        // What is a little too long is told when the row is complete.
+        // A slightly larger result is rejected when the row is complete.
         let left = limit.saturating_sub(bytes).max(COMPUTED_BYTES_LEAST);
         RowRoom { left, fault: Fault::Result(limit), is_written: !is_kept, meter }
     }
@@ -280,7 +281,7 @@ impl<'m> RowRoom<'m> {
         }
     }
 
-    /// The same of a field that is written as JSON: escapes make a text up to six times as long.
+    /// The same for a field that is written as JSON: escapes make a text up to six times as long.
     #[inline]
     pub(crate) fn take_written(&mut self, field: Field<'_>) -> Result<(), Fault> {
         match field {

@@ -1,7 +1,7 @@
-//! Which way of finding a collection's entries is best, and whether it gives the order asked for.
+//! Candidates for a table's access path, and the order of rows that each gives.
 //!
-//! Where nothing is counted a way is scored by its kind alone: a key before a unique field, an index by how many of its fields
-//! are bound, a hash, a range of keys, a scan. Where counts are kept, all ways are weighed (`estimate.rs`, `join_order.rs`).
+//! Without counts a candidate is scored by its kind: a key before a unique field, an index by the number of its bound fields, a
+//! hash, a range of keys, a scan. With counts, the costs of all candidates are compared (`estimate.rs`, `join_order.rs`).
 
 use super::access::{Access, Candidate, Limit, Weight};
 use super::condition::{Condition, TableSet};
@@ -15,24 +15,24 @@ use crate::engine::Direction;
 const SCORE_KEY: u32 = 0;
 const SCORE_UNIQUE: u32 = 1;
 const SCORE_INDEX: u32 = 40;
-/// Reading a collection once and finding its rows by a hash: what joins do that no index helps.
+/// Reading a collection once into a hash table: for joins that no index supports.
 const SCORE_HASH: u32 = 60;
 const SCORE_KEY_RANGE: u32 = 80;
-/// Reading a collection once and going through the rows that pass its own conditions.
+/// Reading a collection once and looping over the rows that pass its own predicates.
 const SCORE_KEPT: u32 = 90;
-/// A scan of which conditions leave out rows comes before one that gives all of them.
+/// A scan that its own predicates filter comes before a scan that returns every row.
 const SCORE_FILTERED: u32 = 99;
 const SCORE_SCAN: u32 = 100;
 
-/// One side of a comparison is a column of the table, the other is known by then.
+/// A comparison of a column of the table with a value that is known when the level runs.
 pub(super) struct Bound<'a> {
     pub(super) condition: usize,
     pub(super) column: &'a str,
     pub(super) comparison: Comparison,
     pub(super) value: &'a Expr,
-    /// Of a comparison of rows: the columns behind, and their values (`row_bounds.rs`).
+    /// For a comparison of row values: the following columns and their values (`row_bounds.rs`).
     pub(super) more: Vec<(&'a str, &'a Expr)>,
-    /// As a bound it does not fulfil its condition.
+    /// The bound only narrows the range: its predicate must still be evaluated.
     pub(super) narrows: bool,
 }
 
@@ -83,7 +83,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The rows of an inner query, found by a hash where that is possible.
+    /// The rows of an inner query, looked up by a hash if possible.
     fn inner_candidate(
         &self,
         table: usize,
@@ -101,7 +101,7 @@ impl Planner<'_> {
         candidate
     }
 
-    /// All ways to find a table's entries that may be the best. `single`: the tables placed give one row at most.
+    /// All access paths of a table that may be the best. `single`: the placed tables give at most one row.
     pub(super) fn ways(&self, table: usize, placed: TableSet, single: bool) -> Vec<Candidate> {
         match &self.logical.tables[table].origin {
             Origin::Collection(_) => self.collection_ways(table, placed, single),
@@ -119,7 +119,7 @@ impl Planner<'_> {
         let indexes = info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
         let mut ways = Vec::with_capacity(info.indexes.len() + 2);
         let scan = scan_candidate(info, &bounds);
-        // What is found in one reading is not looked for again in the whole collection for each row outside.
+        // If the table can be read once and kept, it is not scanned again for each outer row.
         if kept.is_none() || !scan.access.is_whole() {
             ways.push(scan);
         }
@@ -140,9 +140,9 @@ impl Planner<'_> {
         ways
     }
 
-    /// The table read once and its rows kept: those found by a hash over what equals something of the tables placed, or else, where
-    /// conditions of its own leave rows out, all that pass these. Worth its memory only where the tables placed give more than
-    /// one row.
+    /// Reads the table once and keeps its rows: hashed, if an equality with the placed tables exists; otherwise, if the table's
+    /// own predicates filter it, as a list of the rows that pass. It is worth its memory only if the placed tables give more
+    /// than one row.
     fn kept_candidate(&self, table: usize, placed: TableSet, single: bool) -> Option<Candidate> {
         if placed == 0 || single {
             return None;
@@ -154,7 +154,7 @@ impl Planner<'_> {
         })
     }
 
-    /// The rows found by a hash.
+    /// Reads the table once into a hash table.
     fn hash_candidate(&self, table: usize, placed: TableSet, single: bool) -> Option<Candidate> {
         if placed == 0 || single {
             return None;
@@ -167,7 +167,7 @@ impl Planner<'_> {
                 continue;
             }
             let Some((side, _)) = hashed_side(condition, table) else { continue };
-            // The rows of an inner query are hashed by their columns only.
+            // Rows of an inner query are hashed by plain columns only.
             if whole || matches!(side, Expr::Column(_)) {
                 fulfilled.push(number);
             }
@@ -194,7 +194,7 @@ impl Planner<'_> {
         })
     }
 
-    /// A way that finds one document at most.
+    /// An access path that finds at most one document.
     fn single_candidate(&self, info: &CollectionInfo, bounds: &[Bound<'_>]) -> Option<Candidate> {
         let equal = |field: &str| bounds.iter().find(|b| b.comparison == Comparison::Equal && b.column == field);
         if let Some(bound) = equal(&info.key.field) {
@@ -209,7 +209,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Takes ORDER BY from the outermost level's own order where that is possible; where few rows are wanted, its first terms.
+    /// Uses the outermost level's own order for ORDER BY if possible; with LIMIT, at least for its leading terms.
     pub(super) fn use_order(&mut self) {
         if self.plan.order.is_empty() {
             return;
@@ -234,7 +234,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The direction in which the outermost level's entries come in the order asked for, if they can.
+    /// The direction in which the outermost level's entries are in the requested order, if there is one.
     fn order_direction(&mut self) -> Option<Direction> {
         let level = &self.plan.levels[0];
         let inner_single = self.plan.levels[1..].iter().all(|level| level.access.is_single());
@@ -242,7 +242,7 @@ impl Planner<'_> {
         if let Some(direction) = order_of(&level.access) {
             return Some(direction);
         }
-        // A whole scan may as well go through an index, if the first rows are all that is wanted.
+        // A whole scan may as well use an index, if only the first rows are wanted.
         let whole = level.access.is_whole();
         let few = self.plan.limit.is_some() || self.plan.first_only;
         if !whole || !few || self.catalog.counts.are_kept() {
@@ -262,14 +262,14 @@ impl Planner<'_> {
         Some(direction)
     }
 
-    /// The direction in which the entries of the outermost table come in the order asked for, if they can. `inner_single`: all
-    /// others find one entry at most.
+    /// The direction in which the outermost table's entries are in the requested order, if there is one. `inner_single`: all
+    /// other levels find at most one entry.
     pub(super) fn order_of(&self, table: usize, access: &Access, inner_single: bool) -> Option<Direction> {
         let given = self.order_given(table, access, inner_single);
         given.is_whole.then(|| given.direction.unwrap_or(Direction::Forward))
     }
 
-    /// What of the order asked for the entries of the outermost table come in.
+    /// The part of the requested order that the outermost table's entries have.
     pub(super) fn order_given(&self, table: usize, access: &Access, inner_single: bool) -> OrderGiven {
         let info = self.info(table);
         let fields: &[String] = match (access, access.index()) {
@@ -284,7 +284,7 @@ impl Planner<'_> {
         let mut terms = 0;
         for (expr, falling) in &self.plan.order {
             while fixed.get(next) == Some(&true) {
-                // Of 5 and 5.0, which one value finds, each has its own order of what follows.
+                // One value matches entries of 5 and of 5.0, and the following fields are sorted within each of the two.
                 exact &= of_one_kind(info, sequence[next]);
                 next += 1;
             }
@@ -308,7 +308,7 @@ impl Planner<'_> {
                 break;
             }
             direction = Some(wanted);
-            // 5 and 5.0 are equal, yet lie apart in the index: what follows is then not in order.
+            // 5 and 5.0 are equal but not adjacent in the index, so the following fields are not sorted among them.
             exact &= next + 1 == sequence.len() || of_one_kind(info, sequence[next]);
             next += 1;
             terms += 1;
@@ -317,20 +317,20 @@ impl Planner<'_> {
     }
 }
 
-/// What of an order a way gives by itself.
+/// The part of a requested order that an access path gives.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OrderGiven {
-    /// The first terms of the order, as many as its entries come in the order of.
+    /// Number of leading ORDER BY terms by which its entries are sorted.
     pub(super) terms: usize,
-    /// These are all, or what follows decides nothing.
+    /// These are all terms, or the remaining ones cannot matter.
     pub(super) is_whole: bool,
-    /// How the entries are to be read for that; `None`: these terms have one value each.
+    /// The scan direction for that order; `None`: these terms have one value each.
     pub(super) direction: Option<Direction>,
-    /// Fields of what is read, the key behind an index's counted, that these terms and equalities take.
+    /// Leading fields of the scanned tree, including the document key at an index's end, that the terms and equalities cover.
     pub(super) fields: usize,
 }
 
-/// For each first field of what is read in order: whether all entries have one value there.
+/// For each leading field of the scanned tree: whether all entries have the same value.
 fn fixed_fields(access: &Access) -> Vec<bool> {
     match access {
         Access::Index { equal, .. } => vec![true; equal.len()],
@@ -342,7 +342,7 @@ fn fixed_fields(access: &Access) -> Vec<bool> {
     }
 }
 
-/// Whether values of the field that are equal are also of one kind, so that they lie together in an index.
+/// Whether equal values of the field are also of one kind, so that they are adjacent in an index.
 pub(super) fn of_one_kind(info: &CollectionInfo, field: &str) -> bool {
     let kind = info.field(field).map_or(FieldKind::Any, |field| field.kind);
     info.keeps_equal_together()
@@ -350,7 +350,7 @@ pub(super) fn of_one_kind(info: &CollectionInfo, field: &str) -> bool {
         || matches!(kind, FieldKind::Integer | FieldKind::Text | FieldKind::Boolean)
 }
 
-/// Of an equality between a table and others: the side that the table's rows can be hashed by, and the other one.
+/// For an equality between a table and others: the side by which the table's rows can be hashed, and the other one.
 pub(super) fn hashed_side(condition: &Condition, table: usize) -> Option<(&Expr, &Expr)> {
     let Expr::Compare(Comparison::Equal, Affinity::None, a, b) = &condition.expr else { return None };
     let (own, (left, right)): (TableSet, _) = (1 << table, condition.sides);
@@ -382,9 +382,8 @@ fn index_candidate(info: &CollectionInfo, number: usize, index: &IndexInfo, boun
     Some(Candidate::new(score, access, fulfilled))
 }
 
-/// The lower and the upper bound of a range of an index that begins with these fields. The conditions that the bounds guarantee are added to
-/// `fulfilled`.
-/// Of two bounds the one of rows goes first, if it says more than the other: about the fields behind, too.
+/// The lower and the upper bound of an index range that begins with these fields. Predicates that the bounds guarantee are
+/// added to `fulfilled`. Of two bounds, the one of row values is preferred if it also covers following fields.
 pub(super) fn limits(
     info: &CollectionInfo,
     fields: &[String],

@@ -1,8 +1,9 @@
-//! The JSON types of a query's result columns, inferred from its text and the catalog: for descriptions of an API.
+//! The JSON types of a query's result columns, inferred from its text and the catalog, for API descriptions.
 //!
-//! Each column gets a set of types that no row leaves, as small as the text tells. A field that is selected by itself is the stored
-//! JSON; anything else is a value of SQL: a boolean becomes 1 or 0, an object or array its text. What the inference does not know may
-//! be anything. Integers that overflow 64 bits become reals without a fraction, which JSON Schema calls integers too.
+//! Each column gets a set of types that contains those of all rows, as small as the text allows. A field selected by itself is
+//! the stored JSON; any other expression is an SQL value: a boolean becomes 1 or 0, an object or array its text. Where the
+//! inference knows nothing, every type is possible. Integers that overflow 64 bits become reals without a fraction, which are
+//! integers in JSON Schema too.
 
 use std::cell::Cell;
 
@@ -48,12 +49,12 @@ impl JsonTypes {
     pub const ARRAY: JsonTypes = JsonTypes(32);
     /// Objects.
     pub const OBJECT: JsonTypes = JsonTypes(64);
-    /// All that JSON has.
+    /// All types of JSON.
     pub const ANY: JsonTypes = JsonTypes(127);
-    /// All that SQL computes with.
+    /// All types of SQL values.
     pub const VALUE: JsonTypes = JsonTypes(1 | 4 | 8 | 16);
 
-    /// The types of both.
+    /// The union of both.
     #[must_use]
     pub const fn or(self, other: JsonTypes) -> JsonTypes {
         JsonTypes(self.0 | other.0)
@@ -70,17 +71,17 @@ impl JsonTypes {
         self.0 & other.0 == other.0
     }
 
-    /// Whether there are no others than those of `other`.
+    /// Whether all these types are among those of `other`.
     pub const fn within(self, other: JsonTypes) -> bool {
         other.has(self)
     }
 
-    /// With NULL, if `is` holds.
+    /// With NULL added if `is` holds.
     const fn null_if(self, is: bool) -> JsonTypes {
         if is { self.or(JsonTypes::NULL) } else { self }
     }
 
-    /// Of stored JSON: the types of the value that expressions compute with.
+    /// For stored JSON: the types of the SQL values that expressions get from it.
     const fn as_value(self) -> JsonTypes {
         let nested = JsonTypes::ARRAY.or(JsonTypes::OBJECT);
         let mut types = self.without(JsonTypes::BOOLEAN).without(nested);
@@ -93,7 +94,7 @@ impl JsonTypes {
         types
     }
 
-    /// The names that JSON Schema has for them.
+    /// Their names in JSON Schema.
     pub fn names(self) -> Vec<&'static str> {
         let number = if self.has(JsonTypes::NUMBER) { "number" } else { "integer" };
         let all = [
@@ -109,7 +110,7 @@ impl JsonTypes {
 }
 
 impl FieldKind {
-    /// The types of a field that is there.
+    /// The types of a field that is present.
     fn types(self) -> JsonTypes {
         match self {
             FieldKind::Integer => JsonTypes::INTEGER,
@@ -123,29 +124,29 @@ impl FieldKind {
 }
 
 impl Query {
-    /// The types of the result columns; `parameter` tells those of a parameter by its slot.
+    /// The types of the result columns; `parameter` returns those of a parameter by its slot.
     pub(crate) fn column_types_with(&self, parameter: &dyn Fn(usize) -> JsonTypes) -> Vec<ColumnType> {
         let inference = Inference::new(&self.catalog, parameter);
         self.logical.outputs.iter().map(|output| inference.column(&self.logical, &output.name, &output.expr)).collect()
     }
 
-    /// The types of the result columns; `parameter` tells those of a parameter by its name.
+    /// The types of the result columns; `parameter` returns those of a parameter by its name.
     pub fn column_types(&self, parameter: &dyn Fn(&str) -> JsonTypes) -> Vec<ColumnType> {
         let names = self.parameters();
         self.column_types_with(&|slot| names.get(slot).map_or(JsonTypes::VALUE, |name| parameter(name)))
     }
 }
 
-/// Expressions that one inference looks into. A query in FROM whose columns are named twice, in a query whose columns are named
-/// twice, doubles the work at each level: past the bound a type is any value, which is never wrong.
+/// Expressions that one inference visits at most. Nested queries in FROM that use each column twice double the work at each
+/// level: beyond the limit a type is any SQL value, which is never wrong.
 const STEPS_MAX: u32 = 100_000;
 
-/// What is known while types are inferred.
+/// The context of a type inference.
 pub(crate) struct Inference<'i> {
     catalog: &'i Catalog,
     /// The types of a parameter, by its slot.
     parameter: &'i dyn Fn(usize) -> JsonTypes,
-    /// Expressions that may still be looked into, see [`STEPS_MAX`].
+    /// Expressions that may still be visited, see [`STEPS_MAX`].
     steps: Cell<u32>,
 }
 
@@ -168,7 +169,7 @@ impl Inference<'_> {
         ColumnType { name: name.to_owned(), types: self.output(query, expr), field }
     }
 
-    /// The types of a result column: a field by itself is shown as it is stored.
+    /// The types of a result column: a plain field is returned as it is stored.
     pub(crate) fn output(&self, query: &Logical, expr: &Expr) -> JsonTypes {
         match expr {
             Expr::Column(column) => self.stored(query, &query.columns[*column]),
@@ -265,7 +266,7 @@ impl Inference<'_> {
         }
     }
 
-    /// The types of an aggregate's result; where all rows are one group, there may be none.
+    /// The types of an aggregate's result. If all rows form one group (`has_rows` is false), the group may be empty.
     pub(crate) fn aggregate(&self, query: &Logical, call: &AggregateCall, has_rows: bool) -> JsonTypes {
         let argument = call.argument.as_ref().map_or(JsonTypes::INTEGER, |argument| self.value(query, argument));
         let may_be_empty = !has_rows || call.filter.is_some() || argument.has(JsonTypes::NULL);
@@ -273,7 +274,7 @@ impl Inference<'_> {
         match call.kind {
             AggregateKind::CountRows | AggregateKind::Count => JsonTypes::INTEGER,
             AggregateKind::Sum if is_integer => JsonTypes::INTEGER.null_if(may_be_empty),
-            // A sum of infinite values, which texts may be, is NULL.
+            // A sum of infinite values, which texts can denote, is NULL.
             AggregateKind::Sum | AggregateKind::Avg => {
                 JsonTypes::NUMBER.null_if(may_be_empty || !argument.within(JsonTypes::NUMBER.or(JsonTypes::NULL)))
             }
@@ -349,7 +350,7 @@ impl Inference<'_> {
     }
 }
 
-/// Whether a number is certainly finite: stored ones and parameters are.
+/// Whether a number is certainly finite, as stored ones and parameters are.
 fn is_finite(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(Literal::Real(real)) => real.is_finite(),

@@ -1,7 +1,7 @@
-//! What a parameter is compared with: so that one whose type nobody declared is of the type that all its uses agree on.
+//! Which fields a parameter is compared with: an undeclared parameter gets the type that all its uses agree on.
 //!
-//! `WHERE id = :id` finds nothing where the key is an integer and `:id` is text: SQLite converts for a column that has an
-//! affinity, fields of documents have none.
+//! `WHERE id = :id` matches nothing if the key is an integer and `:id` is text: SQLite converts the value for a column with an
+//! affinity, but fields of documents have none.
 
 use crate::catalog::{Catalog, CollectionInfo, FieldKind};
 use crate::key::KeyType;
@@ -9,19 +9,19 @@ use crate::sql::column_types::JsonTypes;
 use crate::sql::expr::{Affinity, Expr};
 use crate::sql::resolve::Logical;
 
-/// How often a parameter is used, and what for.
+/// How often a parameter is used, and beside what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     uses: u32,
-    /// Uses that say nothing about its type: `:p IS NULL`.
+    /// Uses that do not constrain its type: `:p IS NULL`.
     neutral: u32,
-    /// Beside a field that is always an integer, and one that is always a number.
+    /// Uses beside a field that is always an integer, or always a number.
     integers: u32,
     numbers: u32,
 }
 
 impl Compared {
-    /// The uses of both.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, other: Compared) -> Compared {
         Compared {
@@ -32,17 +32,17 @@ impl Compared {
         }
     }
 
-    /// It stands beside integers wherever it is used.
+    /// All its uses but the neutral ones are beside integers.
     pub fn is_integer(&self) -> bool {
         self.integers > 0 && self.integers + self.neutral == self.uses
     }
 
-    /// It stands beside numbers wherever it is used.
+    /// All its uses but the neutral ones are beside numbers.
     pub fn is_number(&self) -> bool {
         self.integers + self.numbers > 0 && self.integers + self.numbers + self.neutral == self.uses
     }
 
-    /// Of one parameter in a query and the queries inside it.
+    /// The uses of one parameter in a query and its inner queries.
     pub(crate) fn of(logical: &Logical, catalog: &Catalog, slot: usize) -> Compared {
         let mut compared = Compared::default();
         logical.each_own(&mut |top| top.walk(&mut |part| compared.add(part, logical, catalog, slot)));
@@ -86,14 +86,14 @@ impl Compared {
     }
 }
 
-/// What a field always is, where it is there.
+/// The kind of a field's values, where it is present.
 fn kind_of(expr: &Expr, logical: &Logical, catalog: &Catalog) -> FieldKind {
     let Expr::Column(number) = expr else { return FieldKind::Any };
     let column = &logical.columns[*number];
     field_kind(logical.tables[column.table].info(catalog), &column.name)
 }
 
-/// The same of a collection's field, by its key's type or its schema.
+/// The same for a collection's field, by the key's type or the schema.
 pub(crate) fn field_kind(info: &CollectionInfo, field: &str) -> FieldKind {
     if info.key.field == field {
         return match info.key.kind {

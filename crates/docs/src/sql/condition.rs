@@ -1,12 +1,12 @@
-//! A condition while a plan is made, with what the planner asks of it again and again: the tables whose fields it uses, and the
-//! share of the rows that pass it.
+//! A predicate during planning, with the properties that the planner uses again and again: the tables whose fields it uses, and
+//! its selectivity.
 
 use std::cell::OnceCell;
 
 use super::expr::Expr;
 use super::resolve::{Column, TABLES_MAX};
 
-/// A set of tables of one FROM, as bits by their numbers.
+/// A set of tables of one FROM, as a bit mask of their numbers.
 pub(crate) type TableSet = u64;
 
 const _: () = assert!(TABLES_MAX <= TableSet::BITS as usize);
@@ -22,14 +22,15 @@ pub(super) fn tables_of(expr: &Expr, columns: &[Column]) -> TableSet {
     tables
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Condition {
     pub(super) expr: Expr,
     pub(super) tables: TableSet,
-    /// Of a comparison: the tables of its left and of its right side. Of IN with a list: of what is sought, and of the list.
+    /// Of a comparison: the tables of its left and of its right side. Of IN with a list: the tables of the left operand and of
+    /// the list.
     pub(super) sides: (TableSet, TableSet),
-    /// The share of the rows that pass, once it was asked for ([`super::planner::Planner::share`]).
+    /// Its selectivity, computed on first use ([`super::planner::Planner::share`]).
     pub(super) share: OnceCell<f64>,
 }
 
@@ -44,8 +45,7 @@ impl Condition {
         Condition { tables: of(&expr), expr, sides, share: OnceCell::new() }
     }
 
-    /// It uses fields of this table and of no other, and takes nothing of an inner query or a query around: a document alone
-    /// tells whether it passes.
+    /// It uses only fields of this table, and no inner or outer query: the document alone decides whether it passes.
     pub(super) fn is_of(&self, table: usize) -> bool {
         self.tables == 1 << table && !self.expr.has_inner() && !self.expr.has_outer()
     }

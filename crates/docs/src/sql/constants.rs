@@ -1,9 +1,9 @@
-//! Values computed once for an execution, and remembered from one execution to the next.
+//! Values computed once per execution, and cached between executions.
 //!
-//! What calls functions on parameters alone, as `unixepoch(:now, 'unixepoch', printf('%+d years', -:age))` does, costs
-//! more than a short query's rows, and comes again with the same few values. So a thread keeps the last results, by the
-//! expression and the integers that it was computed from. Only numbers and NULL are kept; an expression whose value may
-//! depend on the time is computed each time.
+//! An expression that calls functions on parameters only, such as `unixepoch(:now, 'unixepoch', printf('%+d years', -:age))`,
+//! costs more than a short query's rows, and is often evaluated for the same few values. So a thread caches the last results,
+//! keyed by the expression and its integer parameters. Only numbers and NULL are cached; an expression that may depend on the
+//! time is computed each time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,18 +18,18 @@ use super::row::{Fixed, Scope};
 use super::value::Value;
 use super::workspace::Workspace;
 
-/// Results that a thread keeps.
+/// Results that a thread caches.
 const REMEMBERED_MAX: usize = 1 << REMEMBERED_BITS;
 const REMEMBERED_BITS: u32 = 8;
-/// Parameters that a remembered expression may have.
+/// Most parameters of a cached expression.
 const ARGUMENTS_MAX: usize = 2;
 /// 2^64 divided by the golden ratio, as for any multiplicative hash.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Numbers expressions, so that no two of a process share results. 0 is none.
+/// Numbers of expressions, so that no two of a process share results. 0 is unused.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// What an expression's results are found again by.
+/// The cache key of an expression, without the parameters' values.
 #[derive(Clone, Debug)]
 pub(crate) struct Repeatable {
     number: u64,
@@ -37,14 +37,14 @@ pub(crate) struct Repeatable {
     parameters: Vec<usize>,
 }
 
-/// The repeatable expressions of a query. Its plans share their results: what is equal in two of them has one number.
+/// The repeatable expressions of a query. Its plans share their results: equal expressions have one number.
 #[derive(Debug, Default)]
 pub(crate) struct Repeatables {
     known: Mutex<Vec<(Expr, Repeatable)>>,
 }
 
 impl Repeatables {
-    /// What the results of an expression are found again by, if it is repeatable.
+    /// The cache key of an expression, if it is repeatable.
     pub(crate) fn of(&self, expr: &Expr) -> Option<Repeatable> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, repeatable)) = known.iter().find(|(known, _)| known == expr) {
@@ -78,8 +78,8 @@ enum Kept {
 }
 
 impl Repeatable {
-    /// `None` for an expression that is cheap, that has other parameters than the few integers, or that may ask for the
-    /// time.
+    /// `None` if the expression calls no function, has more than two parameters, or may depend on the time or on an inner or
+    /// outer query.
     fn of(expr: &Expr) -> Option<Repeatable> {
         let (mut calls, mut parameters, mut timeless) = (false, Vec::new(), true);
         expr.walk(&mut |part| match part {
@@ -95,7 +95,7 @@ impl Repeatable {
         (calls && timeless && few).then(|| Repeatable { number: NUMBER.fetch_add(1, Ordering::Relaxed), parameters })
     }
 
-    /// The integers that it is computed from now, if they are integers.
+    /// The current values of its parameters, if all are integers.
     fn arguments(&self, fixed: &Fixed<'_>) -> Option<[i64; ARGUMENTS_MAX]> {
         let mut arguments = [0; ARGUMENTS_MAX];
         for (slot, argument) in self.parameters.iter().zip(&mut arguments) {
@@ -106,8 +106,8 @@ impl Repeatable {
     }
 }
 
-/// A date function asks for the time where its time value is 'now' or missing: never, if that is a number. A parameter
-/// counts as one, for results are kept only where it is.
+/// Whether a call does not depend on the time. A date function does if its time value is 'now' or missing, never if it is a
+/// number. A parameter counts as a number: results are cached only for integers.
 fn is_timeless(function: Function, arguments: &[Expr]) -> bool {
     let place = match function {
         Function::Date(DateFunction::Strftime) => 1,
@@ -149,8 +149,8 @@ impl Remembered {
     }
 }
 
-/// The constants of a plan, each with its value or why it has none, which only a row that asks for it reports; beside them
-/// what they are found again by.
+/// The constants of a plan, each as its value or its error, which is reported only when a row uses it. `repeatable` are the
+/// cache keys.
 pub(crate) fn evaluate<'a>(
     (constants, repeatable): (&'a [Expr], &[Option<Repeatable>]),
     fixed: &Fixed<'a>,
@@ -170,7 +170,7 @@ pub(crate) fn evaluate<'a>(
             Some(repeatable) => remembered.value(repeatable, constant, &scope),
             None => constant.evaluate(&scope),
         };
-        // That is no matter of one expression.
+        // A deadline ends the execution, not only this expression.
         if matches!(value, Err(Fault::Deadline)) {
             return Err(Fault::Deadline);
         }

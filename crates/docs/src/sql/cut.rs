@@ -1,4 +1,4 @@
-//! Where the outermost range of a plan is cut, and what threads that read its parts share.
+//! The cuts of a plan's outermost range into parts, and the data that threads scanning these parts share.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,22 +21,22 @@ use super::workers::Workers;
 use super::workspace;
 use crate::engine::{Direction, KeyRange, TreeId, View};
 
-/// Parts for each thread: what is uneven in one evens out over many.
+/// Parts per thread: with many parts, uneven ones balance out.
 const PARTS_PER_THREAD: usize = 16;
 
-/// Where a range is cut, in the direction in which it is read.
+/// The keys at which a range is cut, in scan direction.
 pub(super) struct Cuts {
     keys: Vec<Vec<u8>>,
     direction: Direction,
 }
 
 impl Cuts {
-    /// Parts that the range has.
+    /// The number of parts.
     pub(super) fn parts(&self) -> usize {
         self.keys.len() + 1
     }
 
-    /// One of them, by its number in the direction in which the range is read.
+    /// A part by its number, in scan direction.
     pub(super) fn part<'p>(&'p self, number: usize, shared: &'p Shared) -> Part<'p> {
         let before = number.checked_sub(1).and_then(|before| self.keys.get(before)).map(Vec::as_slice);
         let behind = self.keys.get(number).map(Vec::as_slice);
@@ -56,7 +56,8 @@ pub(super) struct Common<'j> {
 }
 
 impl<'j> Common<'j> {
-    /// That of an execution. `None`: an inner query fails, and whether its rows are ever asked for, only the rows tell.
+    /// The shared part of an execution. `None`: an inner query fails. Whether its rows are ever requested is known only when
+    /// the rows are scanned.
     pub(super) fn of(plan: &'j Plan, fixed: &'j Fixed<'j>) -> Option<Common<'j>> {
         let relations = match fixed.relations {
             None => None,
@@ -70,12 +71,12 @@ impl<'j> Common<'j> {
         Some(Common { plan, parameters, constants, outer, relations, now_ms })
     }
 
-    /// What a thread's places of fields begin with.
+    /// The initial field caches of a thread.
     pub(super) fn caches(&self) -> Vec<Cell<FieldCache>> {
         vec![Cell::default(); self.plan.sources.len()]
     }
 
-    /// The whole of it, with a thread's own places of fields, and its meter.
+    /// The complete [`Fixed`], with a thread's own field caches and meter.
     pub(super) fn fixed<'f>(&'f self, caches: &'f [Cell<FieldCache>], meter: &'f Meter<'f>) -> Fixed<'f> {
         Fixed {
             sources: &self.plan.sources,
@@ -92,7 +93,7 @@ impl<'j> Common<'j> {
     }
 }
 
-/// The rows of all inner queries, computed.
+/// The rows of all inner queries, computed before.
 struct Ready<'j>(Vec<&'j Relation>);
 
 impl Relations for Ready<'_> {
@@ -110,8 +111,8 @@ impl Relations for Ready<'_> {
 }
 
 impl Plan {
-    /// Whether its outermost rows are a range, parts of which can be read by themselves: a correlated query is asked by one
-    /// thread.
+    /// Whether the outermost rows are a range whose parts can be scanned separately. Correlated subqueries exclude this: they
+    /// run on one thread.
     pub(super) fn is_ranged(&self) -> bool {
         let first = self.levels.first().filter(|level| !level.left && !self.first_only);
         let asks = self.inner.iter().any(|inner| inner.is_correlated);
@@ -120,7 +121,7 @@ impl Plan {
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
-    /// Where the outermost range is cut; `None` where it is not worth it.
+    /// The cuts of the outermost range; `None` if it is too small.
     pub(super) fn cut(&self, workers: &Workers, keys: &mut LevelKeys) -> Result<Option<Cuts>, QueryError> {
         let Some((tree, range, direction)) = self.outermost(keys)? else { return Ok(None) };
         if self.view.entries_about(tree, range)?.is_none_or(|about| about < workers.entries_min()) {
@@ -151,7 +152,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
 }
 
 impl<'e, S: RowSink> Run<'e, S> {
-    /// The run of one part. `keep` is how many rows are wanted of it.
+    /// The run of one part, of which at most `keep` rows are wanted.
     pub(super) fn of_part(
         plan: &'e Plan,
         fixed: &'e Fixed<'e>,
@@ -196,7 +197,7 @@ impl<'e, S: RowSink> Run<'e, S> {
         run
     }
 
-    /// Gathers the part's rows, and counts them to the end.
+    /// Collects the part's rows, and counts all that were read.
     pub(super) fn gather_part(&mut self) -> Result<(), QueryError> {
         ended(self.rows())?;
         ended(self.check_budget())

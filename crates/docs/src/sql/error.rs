@@ -1,18 +1,18 @@
-//! What can go wrong with a query: the text is wrong ([`SqlError`], at prepare time, with a position), or an execution
-//! could not end ([`QueryError`]).
+//! Errors of a query: the text is wrong ([`SqlError`], at prepare time, with a position), or an execution failed
+//! ([`QueryError`]).
 
 use super::pattern::{COMPARED_PER_BYTE_MAX, PATTERN_BYTES_MAX};
 use std::fmt;
 
-/// Longest text that an expression may make.
+/// Longest text that an expression may compute.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// A query that cannot be prepared: what is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlError {
-    /// What kind of mistake.
+    /// The kind of mistake.
     pub kind: SqlErrorKind,
-    /// In words, without the position.
+    /// The message, without the position.
     pub message: String,
     /// Line, from 1; 0 where no position is known.
     pub line: u64,
@@ -30,9 +30,9 @@ pub enum SqlErrorKind {
     NotYet,
     /// A collection, field or function that does not exist.
     UnknownName,
-    /// SQL that says something impossible: two columns of one name, an aggregate in WHERE.
+    /// SQL that is contradictory: two columns of one name, an aggregate in WHERE.
     Invalid,
-    /// The text is beyond a named bound.
+    /// The text exceeds a limit.
     Limit,
 }
 
@@ -53,9 +53,9 @@ impl std::error::Error for SqlError {}
 pub enum QueryError {
     /// The engine failed.
     Store(store::Error),
-    /// A view that is asked for has nothing to answer with: it is being built, or could not be.
+    /// A requested view cannot be read: it is being built, or building it failed.
     Unbuilt(String),
-    /// The execution would exceed a bound: which, and its value.
+    /// The execution would exceed a limit: its name and its value.
     Limit {
         /** The bound's name. */
         what: &'static str,
@@ -66,13 +66,13 @@ pub enum QueryError {
     Deadline,
     /// A value cannot be computed or shown: integer overflow, an infinite number.
     Value(&'static str),
-    /// The disk would not take, or give back, what exceeds the memory ([`super::SpillSpace`]).
+    /// Writing or reading the spill file failed, or the disk is full ([`super::SpillSpace`]).
     Spill(std::io::Error),
-    /// Nobody takes the rows any more ([`super::RowSink::is_wanted`]).
+    /// The sink wants no more rows ([`super::RowSink::is_wanted`]).
     Unwanted,
-    /// Stored bytes break their layout.
+    /// Stored bytes violate their layout.
     Damaged(&'static str),
-    /// The number of parameters given is not the query's.
+    /// The number of given parameters is not the query's.
     Parameters {
         /** What the query has. */
         expected: usize,
@@ -81,27 +81,27 @@ pub enum QueryError {
     },
 }
 
-/// The bound on rows that are looked at, by its name in [`QueryError::Limit`].
+/// Limit of rows that are scanned, by its name in [`QueryError::Limit`].
 pub const ROWS_READ: &str = "rows read";
-/// The bound on rows that are kept for a join or for an expression, by its name in [`QueryError::Limit`].
+/// Limit of rows that are kept for a join or a subquery, by its name in [`QueryError::Limit`].
 pub const ROWS_KEPT: &str = "bytes of rows kept for a join or an inner query";
-/// The bound on groups, by its name in [`QueryError::Limit`].
+/// Limit of groups, by its name in [`QueryError::Limit`].
 pub const GROUPS: &str = "bytes of groups";
-/// The bound on what is sorted, by its name in [`QueryError::Limit`].
+/// Limit of the bytes to sort, by its name in [`QueryError::Limit`].
 pub const SORTED: &str = "bytes to sort";
-/// The bound on a result, by its name in [`QueryError::Limit`].
+/// Limit of a result, by its name in [`QueryError::Limit`].
 pub const RESULT: &str = "bytes of result";
-/// The bound on what a statement finds to write, by its name in [`QueryError::Limit`].
+/// Limit of the rows that a statement collects before it writes, by its name in [`QueryError::Limit`].
 pub const TO_WRITE: &str = "bytes of what it finds to write";
-/// The bound on values that an index is asked for, by its name in [`QueryError::Limit`].
+/// Limit of the values that are looked up in an index, by its name in [`QueryError::Limit`].
 pub const LOOKED_UP: &str = "bytes of values that are looked up";
-/// The bound on what `json_each` gives of one text, by its name in [`QueryError::Limit`].
+/// Limit of the rows that `json_each` returns for one text, by its name in [`QueryError::Limit`].
 pub const OF_JSON_EACH: &str = "bytes of rows of json_each";
-/// The bound on what expressions compute for a row, by its name in [`QueryError::Limit`].
+/// Limit of the values that expressions compute for a row, by its name in [`QueryError::Limit`].
 pub const COMPUTED: &str = "bytes that expressions compute for a row";
-/// The bound on a row that is kept for a sort, a group or DISTINCT, by its name in [`QueryError::Limit`].
+/// Limit of a row that is kept for a sort, a group or DISTINCT, by its name in [`QueryError::Limit`].
 pub const ROW: &str = "bytes of one row that is kept";
-/// The bound on what all queries have on disk, by its name in [`QueryError::Limit`].
+/// Limit of the bytes that all queries together have spilled to disk, by its name in [`QueryError::Limit`].
 pub const SPILLED: &str = "bytes on disk for what queries sort and group";
 
 impl fmt::Display for QueryError {
@@ -143,12 +143,12 @@ impl From<std::io::Error> for QueryError {
     }
 }
 
-/// A value of a table that is computed as it is read lies outside 64 bits: the sum of a view.
+/// A value that is computed when it is read, the sum of a view, does not fit 64 bits.
 #[derive(Debug)]
 pub(crate) struct IntegerOverflow;
 
 impl IntegerOverflow {
-    /// Whether that is what an error of the engine stands for.
+    /// Whether an error of the engine wraps this one.
     pub(crate) fn is_in(source: &std::io::Error) -> bool {
         source.get_ref().is_some_and(|inner| inner.is::<IntegerOverflow>())
     }
@@ -162,12 +162,12 @@ impl fmt::Display for IntegerOverflow {
 
 impl std::error::Error for IntegerOverflow {}
 
-/// A view has nothing to answer with: which, and why.
+/// A view that cannot be read, with the reason.
 #[derive(Debug)]
 pub(crate) struct Unbuilt(pub(crate) String);
 
 impl Unbuilt {
-    /// Whether that is what an error of the engine stands for.
+    /// Whether an error of the engine wraps this one.
     fn is_in(source: &std::io::Error) -> bool {
         source.get_ref().is_some_and(|inner| inner.is::<Unbuilt>())
     }
@@ -181,46 +181,46 @@ impl fmt::Display for Unbuilt {
 
 impl std::error::Error for Unbuilt {}
 
-/// Stands for an inner query's error until its runner puts that in.
+/// Placeholder for an inner query's error until its runner replaces it.
 const INNER_FAILED: &str = "an inner query failed";
 
 impl QueryError {
-    /// Whether it only says that an inner query failed.
+    /// Whether it is the placeholder for an inner query's error.
     pub(crate) fn is_of_inner(&self) -> bool {
         matches!(self, QueryError::Value(INNER_FAILED))
     }
 }
 
-/// Why one expression has no value. Small, so that a result of an evaluation stays in registers.
+/// Why an expression has no value. It is small, so that the result of an evaluation stays in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// An integer result lies outside 64 bits where SQL makes that an error.
+    /// An integer result does not fit 64 bits where SQL makes that an error.
     IntegerOverflow,
-    /// A stored value breaks its layout.
+    /// A stored value violates its layout.
     Damaged(&'static str),
-    /// A text made by functions is longer than a bound.
+    /// A computed text exceeds its limit.
     TextTooLong,
-    /// A pattern of LIKE or GLOB is longer than a bound.
+    /// A pattern of LIKE or GLOB exceeds its limit.
     PatternTooLong,
-    /// A pattern comes so near to matching, so often, that the comparing has to end.
+    /// Matching a pattern takes too many comparisons, because it nearly matches too often.
     PatternTooCostly,
     /// Text that should be JSON is not.
     Json,
-    /// A path into JSON is none.
+    /// A JSON path is malformed.
     JsonPath,
-    /// The name of a field of `json_object` is no text.
+    /// The name of a field of `json_object` is not text.
     JsonLabel,
-    /// A format of PRINTF asks for what this version lacks.
+    /// A format of PRINTF requests a conversion that this version lacks.
     Conversion,
-    /// What is computed for a row takes more memory than there is.
+    /// The values computed for a row exceed their memory.
     Computed(usize),
-    /// A row that is kept takes more memory than there is.
+    /// A kept row exceeds its memory.
     Row(usize),
-    /// A result is longer than its bound.
+    /// A result exceeds its limit.
     Result(usize),
     /// The caller's deadline passed.
     Deadline,
-    /// An inner query failed: with what, its runner knows.
+    /// An inner query failed. Its runner knows the error.
     Inner,
 }
 

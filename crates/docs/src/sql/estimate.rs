@@ -1,8 +1,8 @@
-//! About how many entries a way finds and what that costs, from the counts of the trees.
+//! Estimates of the entries that an access path finds and of their cost, from the counts of the trees.
 //!
-//! Costs are in entries of an index read one behind the other, as measured on data in memory; only their ratios count. What
-//! equals a parameter has as many entries as values have on average; a range that literals bound is looked up in the tree; for
-//! all else there are the usual shares ([`RANGE_SHARE`] and the others).
+//! The unit of cost is one entry of a sequential index scan, as measured on data in memory; only ratios matter. An equality
+//! with a parameter is estimated by the average number of entries per value; a range with literal bounds is looked up in the
+//! tree; everything else has a fixed selectivity ([`RANGE_SHARE`] and the others).
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Bound;
@@ -21,50 +21,50 @@ use crate::counts::{ENTRIES_LEAST, TreeCount};
 use crate::engine::{Direction, KeyRange, TreeId};
 use crate::order::{self, Scalar};
 
-/// A document read one behind the other.
+/// A document of a sequential scan.
 const DOCUMENT: f64 = 3.0;
-/// A document found by its key, somewhere in memory. With a document read in order this puts the point from which on a range of
-/// an index is no help at a quarter of the collection.
+/// A document found by its key, somewhere in memory. Together with [`DOCUMENT`] this puts the point from which an index range
+/// no longer pays at a quarter of the collection.
 pub(super) const LOOKUP: f64 = 10.0;
-/// Each value that an entry of an index carries.
+/// Each value in an index entry.
 const CARRIED: f64 = 0.02;
-/// The way down to where a range begins.
+/// A seek to the beginning of a range.
 pub(super) const SEEK: f64 = 5.0;
-/// A row kept and hashed, beside reading it; and a look into the hash.
+/// Keeping and hashing a row, beside reading it; and a lookup in the hash table.
 const HASH_ROW: f64 = 6.0;
 const PROBE: f64 = 3.0;
-/// A row sorted, for each doubling of their number.
+/// Sorting a row, for each doubling of their number.
 const SORT_ROW: f64 = 0.25;
 
-/// Shares of the rows that pass what nothing is known of: one end of a range, an equality, LIKE, and others.
+/// Selectivities of unknown predicates: one bound of a range, an equality, LIKE, and others.
 const RANGE_SHARE: f64 = 0.25;
 const EQUAL_SHARE: f64 = 0.1;
 const LIKE_SHARE: f64 = 0.25;
 const OTHER_SHARE: f64 = 0.5;
-/// Entries with one value of the first field of an index that is not counted, and by each further field so many times fewer.
+/// Entries with one value of the first field of an uncounted index, and the factor by which each further field reduces them.
 const ALIKE: f64 = 10.0;
 const ALIKE_LESS: f64 = 4.0;
-/// Elements of `json_each`, and rows of a view.
+/// Default numbers of elements of `json_each`, and of rows of a view.
 const ELEMENTS: f64 = 10.0;
 const VIEW_ROWS: f64 = 1_000.0;
-/// More rows than this are not kept in a hash where an index finds them.
+/// Larger tables are not hashed if an index finds the rows.
 const HASH_ROWS_MAX: f64 = 100_000.0;
-/// A LIMIT that only the execution knows.
+/// A LIMIT that is known only at execution.
 const LIMIT_ABOUT: f64 = 100.0;
 
-/// What is known of the trees, found out once for a plan: of thousands of ways that are weighed most ask the same.
+/// Statistics read once for a plan: most of the thousands of costed access paths need the same ones.
 pub(super) struct Known {
     /// Counts of the trees that the query may read.
     trees: HashMap<TreeId, TreeCount>,
-    /// Ranges whose sizes were asked for.
+    /// Ranges whose sizes were requested.
     told: RefCell<Vec<ToldRange>>,
-    /// By table: what reading the rows that pass its own conditions costs.
+    /// By table: the cost of reading the rows that pass its own predicates.
     reading: Vec<OnceCell<f64>>,
     /// By table and index.
     coverage: RefCell<HashMap<(usize, usize), Coverage>>,
 }
 
-/// The size of a range, as its tree told it.
+/// The size of a range, estimated from its tree.
 struct ToldRange {
     tree: TreeId,
     low: Vec<u8>,
@@ -72,11 +72,11 @@ struct ToldRange {
     entries: f64,
 }
 
-/// Who needs a table's documents beside the entries of an index.
+/// What needs a table's documents beside an index's entries.
 struct Coverage {
-    /// Conditions that the table's entries may be found by, by their places: as long as they are to be tested.
+    /// Places of the predicates that need the document, as long as the access path does not fulfil them.
     conditions: Vec<usize>,
-    /// Anything else.
+    /// Any other expression needs it.
     elsewhere: bool,
 }
 
@@ -90,13 +90,13 @@ impl Known {
     }
 }
 
-/// What sorting costs where only the first `kept` rows are wanted.
+/// The cost of sorting if only the first `kept` rows are wanted.
 pub(super) fn sorting(rows: f64, kept: f64) -> f64 {
     rows * SORT_ROW * rows.min(kept).max(2.0).log2()
 }
 
 impl Planner<'_> {
-    /// Rows of a table.
+    /// The number of rows of a table.
     pub(super) fn table_rows(&self, table: usize) -> f64 {
         match &self.logical.tables[table].origin {
             Origin::Collection(_) => match self.known.trees.get(&self.info(table).tree) {
@@ -110,7 +110,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Entries of an index with the same first values.
+    /// The number of an index's entries with the same values in its first `fields` fields.
     fn alike(&self, tree: TreeId, fields: usize, rows: f64) -> f64 {
         let Some(last) = fields.checked_sub(1) else { return rows };
         let counted = self.known.trees.get(&tree).and_then(|count| count.alike.get(last).copied());
@@ -118,7 +118,7 @@ impl Planner<'_> {
         counted.unwrap_or_else(guess).clamp(1.0, rows)
     }
 
-    /// What part of the entries that a table's way reads has the same values in those first terms of the order that it gives.
+    /// The share of the entries read that have the same values in the ORDER BY terms that the access path gives.
     pub(super) fn together(&self, table: usize, access: &Access, read: f64) -> f64 {
         let given = self.order_given(table, access, false);
         if given.direction.is_none() {
@@ -134,7 +134,7 @@ impl Planner<'_> {
         (alike / read.max(1.0)).min(1.0)
     }
 
-    /// How many rows of a table have one value of a field, where an index or the key tells.
+    /// How many rows of a table have one value of a field, if an index or the key determines it.
     fn rows_of_value(&self, table: usize, column: usize) -> Option<f64> {
         let (info, name) = (self.info(table), &self.logical.columns[column].name);
         if *name == info.key.field || info.unique.iter().any(|unique| unique.only() == Some(name.as_str())) {
@@ -144,7 +144,7 @@ impl Planner<'_> {
         Some(self.alike(index.tree, 1, self.table_rows(table)))
     }
 
-    /// Fills in what a way costs.
+    /// Fills in the cost of an access path.
     pub(super) fn weigh(&self, table: usize, candidate: &mut Candidate) {
         candidate.weight = match &candidate.access {
             Access::Key(_) => Weight { once: 0.0, each: LOOKUP, read: 1.0 },
@@ -167,14 +167,14 @@ impl Planner<'_> {
         };
     }
 
-    /// What an entry of an index costs, with the document where it is wanted.
+    /// The cost of an index entry, with its document if it is fetched.
     pub(super) fn entry_weight(&self, table: usize, number: usize, fulfilled: &[usize]) -> f64 {
         let index = &self.info(table).indexes[number];
         let fetched = if self.covers(table, number, fulfilled) { 0.0 } else { LOOKUP };
         1.0 + CARRIED * (index.fields.len() + index.included.len()) as f64 + fetched
     }
 
-    /// Whether a way is out of the question: a hash of very many rows where an index finds them.
+    /// Whether an access path is excluded: hashing very many rows although an index finds them.
     pub(super) fn is_too_large(&self, table: usize, candidate: &Candidate, others: &[Candidate]) -> bool {
         let found = |other: &Candidate| match &other.access {
             Access::Index { equal, .. } => !equal.is_empty(),
@@ -184,13 +184,13 @@ impl Planner<'_> {
         matches!(candidate.access, Access::Kept { .. }) && rows() > HASH_ROWS_MAX && others.iter().any(found)
     }
 
-    /// Rows that pass the conditions of their table alone.
+    /// Rows that pass the table's own predicates.
     fn kept_rows(&self, table: usize) -> f64 {
         let own = self.conditions_of(table).iter().filter(|condition| condition.tables == 1 << table);
         own.fold(self.table_rows(table), |rows, condition| rows * self.share(condition)).max(1.0)
     }
 
-    /// What reading these costs, by the way that is best for them alone.
+    /// The cost of reading these by their best access path.
     fn reading(&self, table: usize) -> f64 {
         *self.known.reading[table].get_or_init(|| {
             let mut ways = self.ways(table, 0, true);
@@ -246,7 +246,7 @@ impl Planner<'_> {
         (found * RANGE_SHARE.powi(sides)).max(1.0)
     }
 
-    /// What the tree says of a range, if it is large enough to tell.
+    /// The tree's estimate of a range, if the tree is large enough.
     fn told(&self, tree: TreeId, low: &[u8], high: &[u8]) -> Option<f64> {
         if low >= high && !high.is_empty() {
             return Some(1.0);
@@ -281,7 +281,7 @@ impl Planner<'_> {
         (rows * RANGE_SHARE.powi(sides)).max(1.0)
     }
 
-    /// Whether an index tells all that is wanted of a table's documents, once these conditions need no look.
+    /// Whether an index covers all uses of a table's documents, given the fulfilled predicates.
     fn covers(&self, table: usize, number: usize, fulfilled: &[usize]) -> bool {
         let mut known = self.known.coverage.borrow_mut();
         let coverage = known.entry((table, number)).or_insert_with(|| self.coverage(table, number));
@@ -313,12 +313,12 @@ impl Planner<'_> {
         Coverage { conditions, elsewhere }
     }
 
-    /// The share of the rows that pass a condition, computed once.
+    /// The selectivity of a predicate, computed once.
     pub(super) fn share(&self, condition: &Condition) -> f64 {
         *condition.share.get_or_init(|| self.passing(&condition.expr))
     }
 
-    /// The share of the rows that pass a condition.
+    /// The selectivity of a predicate.
     fn passing(&self, condition: &Expr) -> f64 {
         let value = |a: &Expr, b: &Expr| match (a, b) {
             (Expr::Column(column), _) | (_, Expr::Column(column)) => {
@@ -345,7 +345,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Rows that are wanted at most.
+    /// An upper bound of the wanted rows.
     pub(super) fn wanted_rows(&self) -> f64 {
         let number = |expr: &Option<Expr>, otherwise: f64| match expr {
             None => otherwise,
@@ -367,7 +367,7 @@ fn literal(expr: &Expr) -> Option<Scalar<'_>> {
     }
 }
 
-/// The bytes between which an index has these values; no end where there is none.
+/// The key range in which an index has these values; an empty end means unbounded.
 fn ends(equal: &[Scalar<'_>], from: Option<&Limit>, to: Option<&Limit>) -> (Vec<u8>, Vec<u8>) {
     let mut low = Vec::new();
     equal.iter().for_each(|value| order::lower(*value, &mut low));

@@ -1,4 +1,4 @@
-//! EXPLAIN: what a plan does, in the order in which it nests, as text and as JSON.
+//! EXPLAIN: the steps of a plan in the order of their nesting, as text and as JSON.
 
 use std::fmt::Write;
 
@@ -16,7 +16,8 @@ use super::sets::Combine;
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::engine::Direction;
 
-/// One line for each step of a plan. After a run each level tells what it was expected to do and did, and a last line the whole.
+/// One line for each step of a plan. After an execution, each level has its estimates and its counts, and a last line has the
+/// totals.
 pub(crate) fn text(
     plan: &Plan,
     logical: &Logical,
@@ -60,10 +61,10 @@ pub(crate) fn text(
     out
 }
 
-/// Longest line of [`line()`].
+/// Most characters of [`line()`].
 const LINE_BYTES_MAX: usize = 512;
 
-/// The same in one line that a field of an HTTP head can hold, and whether a collection is read whole.
+/// The same in one line that fits a header field of HTTP, and whether a whole collection is scanned.
 pub(crate) fn line(plan: &Plan, logical: &Logical, catalog: &Catalog) -> (String, bool) {
     let text = text(plan, logical, catalog, &Means::default(), None);
     let shown = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
@@ -71,7 +72,7 @@ pub(crate) fn line(plan: &Plan, logical: &Logical, catalog: &Catalog) -> (String
     (line, !scans(plan, catalog).is_empty())
 }
 
-/// A query inside a plan: what it is for, or which collections it reads whole; how a correlated one finds its rows.
+/// A query inside a plan: its purpose, and the collections that it scans whole; for a correlated one, its access paths.
 fn inner_text((number, inner): (usize, &InnerPlan), logical: &Logical, catalog: &Catalog) -> String {
     if inner.is_correlated {
         let members = inner.members.iter().zip(logical.inner.get(number).into_iter().flat_map(|inner| &inner.members));
@@ -89,7 +90,7 @@ fn inner_text((number, inner): (usize, &InnerPlan), logical: &Logical, catalog: 
     if scanned.is_empty() { what } else { format!("{what} SCAN {}", scanned.join(", ")) }
 }
 
-/// What stands between its SELECTs, where that is not UNION ALL alone.
+/// The operators between its SELECTs, if any of them is not UNION ALL.
 fn operators(inner: &InnerPlan) -> String {
     let written: Vec<&str> = inner.combine.iter().skip(1).map(|combine| combine.name()).collect();
     if inner.combine.iter().all(|combine| *combine == Combine::Append) {
@@ -98,7 +99,7 @@ fn operators(inner: &InnerPlan) -> String {
     format!(" ({})", written.join(", "))
 }
 
-/// The same as JSON: levels with their parts, then the steps. An estimate is there where counts are kept.
+/// The same as JSON: levels with their properties, then the steps. Estimates are present if counts are kept.
 pub(crate) fn json(
     plan: &Plan,
     logical: &Logical,
@@ -162,14 +163,14 @@ fn level_json(
     shown
 }
 
-/// A number of rows to a tenth.
+/// A number of rows, rounded to tenths.
 fn about(rows: f64) -> Json {
     json!((rows * 10.0).round() / 10.0)
 }
 
-/// The collections that are read without key or index, inside a loop or not.
+/// The collections that are scanned without key or index, within a loop or not.
 pub(crate) fn scans<'c>(plan: &Plan, catalog: &'c Catalog) -> Vec<&'c str> {
-    // Where the first rows in the order of the keys or of an index are wanted, not all of it is read.
+    // If only the first rows in the order of the keys or of an index are wanted, not all of it is scanned.
     let first = (plan.ordered || plan.sorted_by > 0) && plan.limit.is_some() || plan.first_only;
     let whole = plan.levels.iter().filter(|level| !first && (level.access.is_whole() || is_whole_index(&level.access)));
     let own = whole.filter_map(|level| level.collection.map(|number| catalog.collections[number].name.as_str()));
@@ -239,7 +240,7 @@ fn is_whole_index(access: &Access) -> bool {
     matches!(access, Access::Index { equal, from: None, to: None, .. } if equal.is_empty())
 }
 
-/// A field's name, or what stands for one.
+/// A field's name, or a description of the write mark.
 fn named(field: &str) -> &str {
     if field == binjson::MARK_NAME { "the last write" } else { field }
 }
@@ -260,7 +261,7 @@ fn backward(direction: &Direction) -> &'static str {
     if *direction == Direction::Backward { " BACKWARD" } else { "" }
 }
 
-/// Values of a list that are shown one by one.
+/// Lists of at most so many values are printed in full.
 const VALUES_SHOWN_MAX: usize = 4;
 
 fn sought_text(field: &str, sought: &Sought, logical: &Logical) -> String {
@@ -293,7 +294,8 @@ fn points_text(points: &Points, info: &CollectionInfo, logical: &Logical) -> Str
     format!("{what}({}){}", parts.join(", "), backward(direction))
 }
 
-/// Prints the bounds of a range over the first of these fields. A bound of a row value covers several fields; the last of them may be the key.
+/// Prints the bounds of a range over the first of these fields. A bound of a row value covers several fields; the last may be
+/// the key.
 fn limits_text(
     (fields, key): (&[String], &String),
     (from, to): (Option<&Limit>, Option<&Limit>),

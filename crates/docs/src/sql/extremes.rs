@@ -1,9 +1,10 @@
-//! MIN or MAX alone: the first or last entry of an index has it, where the rows come in the order of the field.
+//! MIN or MAX as the only aggregate: the first or last entry of an index gives it, if the rows come in the order of the field.
 //!
-//! The query is planned as if it asked for its first row in that order. Where a way gives the order, the first row that passes
-//! decides, and nothing more is read ([`Plan::first_only`]); where none does, the aggregate takes all rows as any other.
-//! Only where equal values are written alike: for integers and texts, as the schema says.
-//! NULL comes before all values and is none of them, so MIN begins behind it.
+//! The query is planned as if it wanted the first row in that order. If an access path gives the order, the first row that
+//! passes decides, and the scan ends ([`Plan::first_only`]); otherwise the aggregate scans all rows. This holds only for fields
+//! whose equal values are written alike: integers and texts by the schema.
+//!
+//! NULL sorts before all values and is ignored by MIN, so its range begins after NULL.
 
 use super::aggregate::AggregateKind;
 use super::condition::Condition;
@@ -16,7 +17,7 @@ use crate::catalog::FieldKind;
 use super::plan::Plan;
 
 impl Planner<'_> {
-    /// Asks for the order that a MIN or MAX needs, if the query is of that form.
+    /// Requests the order that a MIN or MAX needs, if the query has that form.
     pub(super) fn begin_extreme(&mut self) {
         let Some((column, falling)) = self.extreme() else { return };
         self.plan.first_only = true;
@@ -28,7 +29,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Keeps to the first row if the rows come in the order.
+    /// Limits the query to the first row if the rows come in that order.
     pub(super) fn end_extreme(&mut self) {
         if !self.plan.first_only {
             return;
@@ -41,7 +42,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The field, and whether the greatest value is wanted.
+    /// The field, and whether the order is descending (MAX).
     fn extreme(&self) -> Option<(usize, bool)> {
         let [call] = &self.plan.aggregates[..] else { return None };
         let falling = match call.kind {
@@ -58,7 +59,7 @@ impl Planner<'_> {
             return None;
         }
         let info = self.info(source.table);
-        // 5 and 5.0 are equal, and which of them is met first tells the order of documents, not that of an index.
+        // 5 and 5.0 are equal. A full scan returns the first of them in document order, an index the first in index order.
         let kind = info.field(&source.name).map_or(FieldKind::Any, |field| field.kind);
         let is_told = info.key.field == source.name || matches!(kind, FieldKind::Integer | FieldKind::Text);
         let mut indexes = info.indexes.iter().filter(|index| index.readiness.is_ready());
@@ -67,13 +68,13 @@ impl Planner<'_> {
     }
 }
 
-/// Holds for all but NULL: there is no value below it.
+/// True for every value, and not for NULL: no value is below the bound.
 fn is_any(column: usize) -> Expr {
     let least = Expr::Literal(Literal::Real(f64::NEG_INFINITY));
     Expr::Compare(Comparison::GreaterOrEqual, Affinity::None, Box::new(Expr::Column(column)), Box::new(least))
 }
 
-/// Whether a lower bound leaves out NULL alone.
+/// Whether a lower bound excludes only NULL.
 pub(super) fn is_least(value: &Expr) -> bool {
     matches!(value, Expr::Literal(Literal::Real(real)) if *real == f64::NEG_INFINITY)
 }

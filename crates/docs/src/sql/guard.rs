@@ -1,4 +1,4 @@
-//! A query that must give a row before something else is done, in the same state or transaction.
+//! A query that must return a row before an operation is done, in the same state or transaction.
 
 use std::sync::Arc;
 
@@ -17,36 +17,36 @@ use crate::error::WriteError;
 use crate::session::Moment;
 use crate::views::table::WithViews;
 
-/// Rows that a guard may look at: event loops and the thread that commits ask it.
+/// Rows that a guard may scan: it runs on event loops and on the committer's thread.
 pub const GUARD_ROWS_MAX: u64 = 1_000;
-/// Bytes of its row, and what it may gather for that.
+/// Bytes of its row, and of its memory.
 const BYTES_MAX: usize = 64 << 10;
 
-/// A query and what it is asked. Its first row counts.
+/// A query with its parameters. Only its first row counts.
 #[derive(Clone, Debug)]
 pub struct Guard {
     query: Arc<Query>,
-    /// By the query's slots.
+    /// By the query's parameter slots.
     values: Vec<OwnedValue>,
     /// Unix time in milliseconds.
     now_ms: i64,
 }
 
 impl Guard {
-    /// A query with the values of its parameters by slot, and the time that it is told.
+    /// A query with the values of its parameters by slot, and the time that `now` means.
     pub fn new(query: Arc<Query>, values: Vec<OwnedValue>, now_ms: i64) -> Guard {
         Guard { query, values, now_ms }
     }
 
-    /// The columns of its first row in a state; `None` where it gives none.
+    /// The columns of its first row in a state; `None` if it returns no row.
     pub fn row(&self, now: &Moment<'_>) -> Result<Option<Vec<OwnedValue>>, QueryError> {
         let row = self.first(now.view(), now.database().moment_ms(self.now_ms))?;
-        // What it was told by indexes and views was kept in step.
+        // The row is valid only if the indexes and views that it was read from are kept up to date.
         now.check_indexes().map_err(QueryError::Store)?;
         Ok(row)
     }
 
-    /// The same inside a transaction.
+    /// The same inside a transaction; no row is [`WriteError::Unguarded`].
     pub(crate) fn check<C: Change>(&self, database: &Database, change: &mut C) -> Result<(), WriteError> {
         let view = WithViews { inner: Within::new(change), views: database.views_at_work(), ready_by: u64::MAX };
         match self.first(&view, database.moment_ms(self.now_ms)) {

@@ -1,15 +1,15 @@
-//! Which table comes first, which next, and through which way each: what costs least, by the counts.
+//! Join order: which table comes first, which next, and through which access path each, at the least cost by the counts.
 //!
-//! Orders grow by one table at a time, all of one length together. Of those that have the same tables placed and are alike in what
-//! decides about the rest ([`Begun::kind`]) the cheapest goes on, and of these the cheapest few ([`STEPS_MAX`]). As many tables as
-//! are joined most often have so few sets that none is left out; of more, the time is bounded and the order is a good one, not always
-//! the best. A query's plan depends on its text and the counts alone.
+//! Orders grow by one table at a time, all of one length together. Of the partial orders with the same tables and the same
+//! properties for the remaining ones ([`Begun::kind`]) only the cheapest is kept, and of these the cheapest few
+//! ([`STEPS_MAX`]). Usual joins have so few table sets that none is dropped; for larger joins the time is bounded, and the
+//! order is good but not always the best. A plan depends only on the query's text and the counts.
 //!
-//! Where all rows are wanted, an order that has cost more than a whole one is not gone on with: a first whole one is found by adding the
-//! table that costs least each time.
+//! If all rows are wanted, a partial order that costs more than a known complete order is dropped. The first complete order is
+//! found greedily, by adding the cheapest table each time.
 //!
-//! What a table's ways cost depends only on which of its neighbours (the tables that a condition or its ON names beside it) are placed.
-//! So ways are weighed once for each set of these, and a step takes some nanoseconds.
+//! The cost of a table's access paths depends only on which of its neighbours are placed: the tables that a predicate or its ON
+//! names beside it. So access paths are costed once for each set of placed neighbours, and a step takes some nanoseconds.
 
 use hashbrown::HashMap;
 
@@ -19,48 +19,49 @@ use super::expr::{Comparison, Expr};
 use super::plan::Estimate;
 use super::planner::Planner;
 
-/// Steps from an order to a longer one that are looked at for one query, about: a millisecond. So many orders of each length go on
-/// as are within it, all sets of up to ten tables.
+/// Approximate limit of the extensions of partial orders tried for one query: about a millisecond. It determines how many
+/// orders of each length are kept; up to ten tables, all sets are.
 const STEPS_MAX: usize = 40_000;
-/// As many go on at least.
+/// At least so many are kept.
 const BEGUN_LEAST: usize = 8;
-/// Sets of neighbours for which ways are weighed, about a microsecond each; beyond, one order of each length goes on.
+/// Limit of the neighbour sets for which access paths are costed, about a microsecond each. Beyond it one order of each length
+/// is kept.
 const WEIGHED_MAX: usize = 1_000;
-/// Of joins of more tables, tables that no condition joins with those placed wait until no others are left: small tables multiplied
-/// by one another look cheap until they are joined with a large one.
+/// In joins of more tables than this, a table that no predicate joins with the placed ones waits until no others are left:
+/// cross products of small tables look cheap until they are joined with a large one.
 const MULTIPLIED_MAX: usize = 8;
 /// Divisor of the estimated matches where a plan reads the first table until a LIMIT of rows equals a value. The estimate holds for an
 /// average value. If the requested value is rare or absent, such a plan reads the whole table, while an index finds its few rows.
 const FEWER_EQUAL: f64 = 8.0;
 
-/// One table's place among the loops.
+/// One table's place in the join order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) table: usize,
-    /// The number of the way, see [`Planner::ways`].
+    /// The number of the access path, see [`Planner::ways`].
     pub(super) way: usize,
     pub(super) estimate: Estimate,
 }
 
-/// An order that is not complete.
+/// A partial join order.
 #[derive(Clone, Copy)]
 struct Begun {
     last: Step,
-    /// The place of the order without its last table, among all that went on.
+    /// The place of the order without its last table, among all kept orders.
     before: Option<usize>,
     placed: TableSet,
-    /// What is spent before the first row, and for rows.
+    /// Cost before the first row, and cost for the rows.
     once: f64,
     each: f64,
     rows: f64,
-    /// The tables placed give one row at most; and those but the first do.
+    /// Whether the placed tables give at most one row, and whether all but the first do.
     single: bool,
     inner_single: bool,
-    /// The first table's entries come in the order asked for: if all others find one entry, and if not.
+    /// Whether the first table's entries are in the requested order: if all other levels find one entry each, and if not.
     ordered: (bool, bool),
-    /// What part of the first table's entries lies together in the first terms of the order asked for; one: none does.
+    /// The share of the first table's entries that have equal values in the leading terms of the requested order; 1: no order.
     together: f64,
-    /// What is read of the first table is searched for rows that have a value.
+    /// The first table's entries are filtered for rows with a value.
     searched: bool,
 }
 
@@ -69,27 +70,27 @@ impl Begun {
         self.once + self.each
     }
 
-    /// Orders of the same tables and kind differ in nothing but what they have cost.
+    /// Orders of the same tables and kind differ only in their cost.
     fn kind(&self) -> (TableSet, [bool; 5]) {
         let comes = self.together < 1.0;
         (self.placed, [self.single, self.inner_single, self.ordered.0, self.ordered.1, comes])
     }
 }
 
-/// A way of finding a table's entries, once it is weighed.
+/// A costed access path.
 #[derive(Clone, Copy)]
 struct Weighed {
     number: usize,
     once: f64,
     each: f64,
     read: f64,
-    /// Shares of what is read that pass its ON, where it is a left join, and the conditions that have all their tables with it.
+    /// Shares of the entries read that pass the ON of a left join, and the predicates that become complete with this table.
     on: f64,
     passing: f64,
     single: bool,
 }
 
-/// The set of neighbours placed, whether any table is, and whether those give one row at most.
+/// The table, its placed neighbours, whether any table is placed, and whether the placed ones give at most one row.
 type Situation = (usize, TableSet, bool, bool);
 
 struct Search<'p, 'q> {
@@ -100,12 +101,12 @@ struct Search<'p, 'q> {
     weighed: Vec<Vec<Weighed>>,
     places: HashMap<Situation, usize>,
     wanted: f64,
-    /// What an order may have cost to be gone on with.
+    /// Partial orders that cost more are dropped.
     cost_max: f64,
 }
 
 impl Planner<'_> {
-    /// The best order found; empty where there is none.
+    /// The best order found; empty if there is none.
     pub(super) fn join_order(&self) -> Vec<Step> {
         let wanted = if self.plan.first_only { 1.0 } else { self.wanted_rows() };
         let mut search = Search::new(self, wanted);
@@ -137,14 +138,14 @@ impl Planner<'_> {
         steps
     }
 
-    /// Whether a table's rows are compared with a value when they are read, beside the conditions that its way fulfils.
+    /// Whether a table's scanned rows are compared with a value, beside the predicates that its access path fulfils.
     fn searches(&self, table: usize, fulfilled: &[usize]) -> bool {
         let conditions = self.conditions_of(table).iter().enumerate();
         let mut open = conditions.filter(|(place, condition)| condition.is_of(table) && !fulfilled.contains(place));
         open.any(|(_, condition)| matches!(condition.expr, Expr::Compare(Comparison::Equal, ..)))
     }
 
-    /// What a complete order costs, with sorting, and without what is not read where the first rows suffice.
+    /// The cost of a complete order, with its sort, and without what is not read if the first rows suffice.
     fn whole_cost(&self, begun: &Begun, wanted: f64) -> f64 {
         let first_only = self.plan.first_only;
         let gathers = self.plan.grouped && !first_only || self.plan.distinct;
@@ -158,7 +159,7 @@ impl Planner<'_> {
         } else {
             estimate::sorting(begun.rows, wanted)
         };
-        // Rows that come in the order of its first terms are read until those wanted are complete.
+        // If rows are sorted by its leading terms, they are read until the wanted ones are complete.
         let share = match ordered {
             true => first_share(begun, wanted),
             false if gathers => 1.0,
@@ -168,7 +169,7 @@ impl Planner<'_> {
     }
 }
 
-/// What part of an order's work the first rows take.
+/// The share of an order's work for the first rows.
 fn first_share(begun: &Begun, wanted: f64) -> f64 {
     let expected = if begun.searched { begun.rows / FEWER_EQUAL } else { begun.rows };
     (wanted / expected.max(f64::MIN_POSITIVE)).min(1.0)
@@ -201,7 +202,7 @@ impl<'p, 'q> Search<'p, 'q> {
         }
     }
 
-    /// What an order costs that has the table that costs least at each place; without bound where such an order is not complete.
+    /// The cost of the greedy order, which adds the cheapest table each time; infinite if it cannot be completed.
     fn first_whole_cost(&mut self) -> f64 {
         let mut next = Vec::new();
         self.first_steps(&mut next);
@@ -213,7 +214,7 @@ impl<'p, 'q> Search<'p, 'q> {
         cheapest(&next).map_or(f64::INFINITY, |begun| self.planner.whole_cost(&begun, self.wanted))
     }
 
-    /// The orders of one table, by each of its ways.
+    /// The orders of one table, one for each access path.
     fn first_steps(&mut self, next: &mut Vec<Begun>) {
         let planner = self.planner;
         for table in self.tables.clone().into_iter().filter(|table| planner.is_ready(*table, 0)) {
@@ -242,7 +243,8 @@ impl<'p, 'q> Search<'p, 'q> {
         }
     }
 
-    /// The orders with a table more, each by the best way; where few rows are wanted, also by the one that is best for these.
+    /// Extends an order by each possible table, with its best access path; if few rows are wanted, also with the one that is
+    /// best for these.
     fn steps_from(&mut self, place: usize, begun: &Begun, next: &mut Vec<Begun>) {
         let is_open = |table: &usize| begun.placed >> table & 1 == 0 && self.needs[*table] & !begun.placed == 0;
         let mut open: Vec<usize> = self.tables.iter().copied().filter(is_open).collect();
@@ -262,7 +264,7 @@ impl<'p, 'q> Search<'p, 'q> {
         }
     }
 
-    /// What an order costs until the first rows are there, as far as it goes.
+    /// The cost of a partial order until the first rows are found.
     fn first_cost(&self, begun: &Begun) -> f64 {
         begun.once + begun.each * first_share(begun, self.wanted)
     }
@@ -289,7 +291,7 @@ impl<'p, 'q> Search<'p, 'q> {
         }
     }
 
-    /// The place of a table's ways, weighed, where these tables are placed.
+    /// The place of a table's costed access paths in this situation.
     fn weighed(&mut self, table: usize, placed: TableSet, single: bool) -> usize {
         let situation = (table, placed & self.near[table], placed != 0, single);
         if let Some(place) = self.places.get(&situation) {
@@ -325,10 +327,10 @@ impl<'p, 'q> Search<'p, 'q> {
         self.weighed.len() - 1
     }
 
-    /// Puts those that go on behind the others: the cheapest of each kind, as many as may. Where few rows are wanted, an order may in the
-    /// end cost less than its parts, so the cheapest by their first rows go on as well.
+    /// Appends the partial orders that are kept: the cheapest of each kind, at most `most`. If few rows are wanted, a complete
+    /// order may cost less than its parts, so the cheapest by the cost of the first rows are kept as well.
     fn best_of(&self, next: &[Begun], most: usize, all: &mut Vec<Begun>) {
-        // Of very many tables the first whole order may be among those left out before.
+        // With very many tables, the prefixes of the greedy order may have been dropped.
         let is_any_within = next.iter().any(|begun| begun.cost() <= self.cost_max);
         let cost_max = if is_any_within { self.cost_max } else { f64::INFINITY };
         let mut keep = |cost: &dyn Fn(&Begun) -> f64| {

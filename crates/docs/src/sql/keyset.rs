@@ -1,20 +1,19 @@
-//! Keysets: an order that tells all rows of a query apart, and the condition that a row lies behind a place in it.
+//! Keyset pagination: a total order of a query's rows, and the predicate that a row comes after a position in it.
 //!
-//! What tells rows apart: of collections their keys, of views the values of GROUP BY; of a query with GROUP BY the values
-//! of that; of one with DISTINCT all its columns. ORDER BY is completed by these ([`complete`]). Where nothing does, or where
-//! ORDER BY asks for what two runs may compute differently of the same rows, the query is refused with its place: which of
-//! 5 and 5.0 stands for their group, say, is the one that was found first.
+//! Rows are identified by the keys of collections and the GROUP BY values of views; rows of a query with GROUP BY by its
+//! values, with DISTINCT by all columns. [`complete`] appends these to ORDER BY. If nothing identifies the rows, or if two
+//! executions may compute different ORDER BY values for the same rows, the query is rejected with its position: for example, a
+//! group of 5 and 5.0 shows the value that was found first.
 //!
-//! A place is a value for each term of that order. The condition ([`behind`]) takes them as parameters behind those of the
+//! A position is a value for each term of that order. The predicate ([`behind`]) takes them as parameters after those of the
 //! text, so that one prepared query serves all pages:
 //!
 //! ```text
 //!  ORDER BY a, b      a > :1 OR (a = :1 AND b > :2)      and for the planner: a >= :1
 //! ```
 //!
-//! NULL stands before all other values. Where a term may be NULL so may its parameter, and plans are specialised for that.
-//! Of groups, the condition is one of the rows that are grouped if all terms are values of GROUP BY; else it is tested on
-//! groups.
+//! NULL sorts before all other values. If a term may be NULL, so may its parameter, and plans are specialised for that. With
+//! GROUP BY, the predicate filters the input rows if all terms are GROUP BY values; otherwise it filters the groups.
 
 use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::Location;
@@ -27,10 +26,10 @@ use super::parse;
 use super::resolve::{Column, Logical, Origin};
 use crate::catalog::{Catalog, FieldKind};
 
-/// Most terms of an order that pages are in, those that complete it counted: conditions nest as deep.
+/// Most terms of an order of pages, with those that complete it: predicates nest as deep.
 pub(super) const TERMS_MAX: usize = 64;
 
-/// Completes ORDER BY, in the direction of its last term, so that an index whose order was asked for gives the rest too.
+/// Completes ORDER BY, in the direction of its last term, so that an index in the requested order gives the rest too.
 pub(super) fn complete(logical: &mut Logical, catalog: &Catalog, query: &ast::Query) -> Result<(), SqlError> {
     if logical.limit.is_some() || logical.offset.is_some() {
         return refuse(
@@ -67,11 +66,11 @@ pub(super) fn complete(logical: &mut Logical, catalog: &Catalog, query: &ast::Qu
     Ok(())
 }
 
-/// Adds a parameter for each term's value, and the conditions of rows behind it. They say the same; the first is for the
-/// planner.
+/// Adds a parameter for each term's value, and the predicates that a row comes after the position. The first is redundant: it
+/// is the bound that the planner uses.
 pub(super) fn behind(logical: &mut Logical, catalog: &Catalog) {
     let first = logical.parameters.len();
-    // No name in a query has a blank.
+    // A parameter's name in a query never has a space.
     logical.parameters.extend((0..logical.order.len()).map(|term| format!("after {term}")));
     let terms: Vec<Term> =
         logical.order.iter().zip(first..).map(|(o, slot)| Term::of(o, slot, logical, catalog)).collect();
@@ -102,8 +101,8 @@ pub(super) fn behind(logical: &mut Logical, catalog: &Catalog) {
     }
 }
 
-/// Of terms that begin with more than one of the same table, and go on with others: that a row of that table is at the place or
-/// behind it, so that what lies before it is joined with nothing.
+/// If the order begins with several terms of one table and continues with others: the predicate that a row of that table is at
+/// the position or after it, so that rows before it are not joined.
 fn outermost(terms: &[Term<'_>], columns: &[Column]) -> Option<Expr> {
     let table = |term: &Term<'_>| match term.expr {
         Expr::Column(column) => Some(columns[*column].table),
@@ -134,7 +133,7 @@ fn place_of_limit(query: &ast::Query) -> Option<Location> {
     limit.or(offset).map(|expr| expr.span().start)
 }
 
-/// A value of GROUP BY, or whether it is NULL (what NULLS FIRST and LAST make of it).
+/// A GROUP BY value, or whether it is NULL (from NULLS FIRST or LAST).
 fn is_key(expr: &Expr) -> bool {
     match expr {
         Expr::GroupKey(_) => true,
@@ -143,13 +142,13 @@ fn is_key(expr: &Expr) -> bool {
     }
 }
 
-/// Whether an expression of a group has one value, whichever rows of the group are found first.
+/// Whether an expression over a group has the same value, whichever rows of the group are found first.
 fn is_settled(expr: &Expr, logical: &Logical) -> bool {
     let kind = |slot: usize| logical.aggregates[slot].kind;
     match expr {
         Expr::GroupKey(_) => true,
         Expr::IsNull(inner) => is_settled(inner, logical),
-        // Of equal values of different kinds MIN and MAX have the first.
+        // Of equal values of different kinds, MIN and MAX return the first.
         Expr::Aggregate(slot) => !kind(*slot).joins_texts(),
         other => {
             let mut settled = true;
@@ -196,7 +195,7 @@ fn check_distinct(logical: &Logical, ordered: Option<Location>) -> Result<(), Sq
     refuse(why, ordered)
 }
 
-/// What tells the rows of FROM apart.
+/// The columns that identify the rows of FROM.
 fn keys(logical: &mut Logical, catalog: &Catalog, query: &ast::Query) -> Result<Vec<Expr>, SqlError> {
     let body = query.body.span().start;
     if logical.tables.is_empty() {
@@ -220,7 +219,7 @@ fn keys(logical: &mut Logical, catalog: &Catalog, query: &ast::Query) -> Result<
         };
         keys.push((table, names));
     }
-    // Where one table alone says the order its key comes first: then its entries come in all of the order that it has a part in.
+    // If ORDER BY uses only one table, its key comes first: then its access path can give the whole order of its terms.
     let ordered = logical.order.iter().fold(0, |tables, (expr, _)| tables | tables_of(expr, &logical.columns));
     keys.sort_by_key(|(table, _)| ordered != 1 << table);
     let keys = keys.into_iter().flat_map(|(table, names)| names.into_iter().map(move |name| (table, name)));
@@ -245,7 +244,7 @@ fn column(logical: &mut Logical, table: usize, name: String) -> usize {
     })
 }
 
-/// An expression of groups as one of the rows that are grouped.
+/// An expression over groups as one over the input rows.
 fn ungrouped(expr: Expr, group: &[Expr]) -> Expr {
     match expr {
         Expr::GroupKey(place) => group[place].clone(),
@@ -253,7 +252,7 @@ fn ungrouped(expr: Expr, group: &[Expr]) -> Expr {
     }
 }
 
-/// One term of the order, and the parameter that has its value.
+/// One term of the order, and the parameter with its value.
 struct Term<'l> {
     expr: &'l Expr,
     falling: bool,
@@ -295,7 +294,7 @@ impl<'l> Term<'l> {
         }
     }
 
-    /// What rows at the place and behind it have in common, as the end of a range.
+    /// A range bound that holds for all rows at the position and after it.
     fn bound(&self) -> Option<Expr> {
         match (self.falling, self.may_be_null) {
             (false, false) => Some(self.compare(Comparison::GreaterOrEqual)),

@@ -1,4 +1,4 @@
-//! What a run may use beside its own thread and memory, and where a plan would use it: EXPLAIN says so.
+//! Resources that an execution may use beside its own thread and memory, and where a plan would use them, for EXPLAIN.
 
 use super::aggregate::AggregateCall;
 use super::expr::{Expr, Literal};
@@ -6,17 +6,17 @@ use super::parts::is_partible;
 use super::plan::Plan;
 use super::workers::Workers;
 
-/// See the module's text. The default is nothing.
+/// See the module documentation. The default is none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Means<'m> {
-    /// What exceeds the memory may go to disk.
+    /// Sorts and groups that exceed the memory may spill to disk.
     pub spills: bool,
-    /// Threads that may help.
+    /// Threads that may help with scans.
     pub workers: Option<&'m Workers>,
 }
 
 impl Means<'_> {
-    /// How many threads read the outermost range where all are free, if it is thought to be worth more than one.
+    /// How many threads scan the outermost range if all are free; `None` if the plan is expected to use only its own.
     pub(super) fn threads(&self, plan: &Plan) -> Option<usize> {
         let workers = self.workers.filter(|workers| workers.threads_max() > 0)?;
         let estimate = plan.levels.first()?.estimate?;
@@ -24,24 +24,24 @@ impl Means<'_> {
         is_shared.then(|| workers.threads_max() + 1)
     }
 
-    /// Whether groups, or the values that an aggregate tells apart, may go to disk.
+    /// Whether groups, or the distinct values that an aggregate keeps, may spill.
     pub(super) fn spills_groups(&self, plan: &Plan) -> bool {
         let gathers = !plan.group.is_empty() || plan.aggregates.iter().any(AggregateCall::keeps_values);
         self.spills && plan.grouped && gathers
     }
 
-    /// Whether sorted rows may.
+    /// Whether sorted rows may spill.
     pub(super) fn spills_sort(&self, plan: &Plan) -> bool {
         self.spills && !plan.order.is_empty()
     }
 
-    /// Whether the rows of DISTINCT may.
+    /// Whether the rows of DISTINCT may spill.
     pub(super) fn spills_distinct(&self, plan: &Plan) -> bool {
         self.spills && plan.distinct
     }
 }
 
-/// Rows that are wanted at most, as far as the text tells: a number that is not in it counts as small.
+/// An upper bound of the wanted rows, if LIMIT is a literal; any other expression counts as 0.
 fn wanted(plan: &Plan) -> Option<usize> {
     let number = |expr: &Option<Expr>| match expr {
         Some(Expr::Literal(Literal::Integer(integer))) => usize::try_from(*integer).ok(),

@@ -1,21 +1,21 @@
 //! SQL over collections: a subset of SQLite's dialect, prepared once, executed many times.
 //!
 //! ```text
-//!  text → parse.rs → resolve/ (names, bounds) → plan.rs, candidates.rs, join_order.rs (a plan for each set of optional
-//!         parameters, by the counts in counts.rs)
-//!         (alternatives.rs, prefix.rs, extremes.rs say conditions in the form that ways are found by; point_ways.rs: by lists)
-//!       → inner.rs (inner queries, each when its rows are first asked for)
-//!       → execute.rs (rows pushed to a RowSink): pipeline.rs where compiled.rs knows the plan's shape,
-//!         nest.rs (nested loops over a View and over rows kept, relation.rs) for any plan;
-//!         parts.rs and lists.rs where several threads read the outermost range;
-//!         spilling.rs where sorts and groups exceed their memory, kept.rs where rows kept for joins do
+//!  text → parse.rs → resolve/ (names, limits) → plan.rs, candidates.rs, join_order.rs (one plan for each set of present optional
+//!         parameters; costs from the counts in counts.rs)
+//!         (alternatives.rs, prefix.rs, extremes.rs rewrite predicates so that access paths match them; point_ways.rs: value lists)
+//!       → inner.rs (subqueries, each run when its rows are first requested)
+//!       → execute.rs (rows are pushed to a RowSink): pipeline.rs for plan shapes that compiled.rs supports,
+//!         nest.rs (nested loops over a View and over kept rows, relation.rs) for any plan;
+//!         parts.rs and lists.rs when several threads scan the outermost range;
+//!         spilling.rs when sorts and groups exceed their memory, kept.rs when rows kept for joins do
 //! ```
 //!
-//! - Where a query runs both here and in SQLite, the answers are equal: `value.rs`, `number.rs`, `dates/`,
-//!   `format.rs`, `pattern.rs`, `functions.rs`, `aggregate.rs` hold the semantics, and the tests compare with it.
-//! - What is not supported is refused when the query is prepared, with its position; no clause is ever ignored.
+//! - A query that runs both here and in SQLite returns equal results: `value.rs`, `number.rs`, `dates/`, `format.rs`,
+//!   `pattern.rs`, `functions.rs`, `aggregate.rs` hold the semantics, and the tests compare with SQLite.
+//! - Unsupported SQL is rejected when the query is prepared, with its position; no clause is ever ignored.
 //! - Every execution has a [`Budget`]; in steady state it allocates nothing.
-//! - The view must allow reads inside a scan's callback, as a snapshot does: joins look up while they scan.
+//! - The view must allow reads inside a scan's callback, as a snapshot does: joins look up rows during a scan.
 
 mod access;
 mod aggregate;

@@ -1,29 +1,29 @@
 //! Numbers and their decimal text, as SQLite reads and writes them.
 //!
-//! - Reading: a prefix of the text counts; at most 19 digits take part; the result is the nearest real to them.
-//! - Writing: a real's first 18 or 19 digits, rounded half up, are the basis of every further rounding ([`Digits`]).
-//!   That two-step rounding is what ROUND and printf of SQLite do, and what makes their ties come out as they do.
+//! - Reading: the longest numeric prefix of the text; at most 19 digits are used; the result is the nearest real to them.
+//! - Writing: a real's first 18 or 19 digits, rounded half up, are the basis of every further rounding ([`Digits`]). SQLite's
+//!   ROUND and printf round in the same two steps, so ties have the same result.
 
 use super::error::Fault;
 use super::workspace::{TextBuilder, Workspace};
 
 /// Beyond this magnitude a real has no fraction.
 const NO_FRACTION: f64 = 4_503_599_627_370_496.0;
-/// Above this, another digit might not fit: reading stops taking digits in.
+/// Above this another digit might not fit: further digits only count for the exponent.
 const MANTISSA_MAX: u64 = (u64::MAX - 9) / 10;
-/// An exponent in text is read up to here; everything beyond is zero or infinite anyway.
+/// Exponents in text are clamped to this: beyond it the value is zero or infinite anyway.
 const EXPONENT_MAX: i32 = 10_000;
 
 /// The number at the start of a text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prefix {
-    /// Its value as a real.
+    /// The value as a real.
     pub(crate) real: f64,
-    /// Some digits were there.
+    /// It has digits.
     pub(crate) any: bool,
-    /// A decimal point or an exponent was there.
+    /// It has a decimal point or an exponent.
     pub(crate) fraction: bool,
-    /// Nothing but whitespace followed.
+    /// Only whitespace follows it.
     pub(crate) whole: bool,
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn scaled(mantissa: u64, exponent: i32) -> f64 {
     if mantissa == 0 {
         return 0.0;
     }
-    // Both numbers are exact, so one operation rounds once.
+    // Both numbers are exact, so one operation rounds only once.
     if mantissa <= EXACT && exponent.unsigned_abs() <= 22 {
         let power = POWERS[exponent.unsigned_abs() as usize];
         return if exponent < 0 { mantissa as f64 / power } else { mantissa as f64 * power };
@@ -117,14 +117,14 @@ pub(crate) fn scaled(mantissa: u64, exponent: i32) -> f64 {
     std::str::from_utf8(&text[..length]).ok().and_then(|text| text.parse().ok()).unwrap_or(0.0)
 }
 
-/// How far a text is an integer.
+/// Whether a text is an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IntegerText {
-    /// All of it.
+    /// The whole text is an integer.
     Whole,
     /// Other text follows, or there are no digits.
     Prefix,
-    /// Outside 64 bits.
+    /// The integer does not fit 64 bits.
     Overflow,
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn integer_prefix(text: &[u8]) -> (i64, IntegerText) {
     (value, kind)
 }
 
-/// The integer of a real: towards zero, clamped to 64 bits.
+/// A real as an integer: truncated towards zero, clamped to 64 bits.
 #[inline]
 pub(crate) fn real_to_integer(real: f64) -> i64 {
     const EDGE: f64 = 9_223_372_036_854_774_784.0;
@@ -169,7 +169,7 @@ pub(crate) fn real_to_integer(real: f64) -> i64 {
     }
 }
 
-/// Whether a real is an integer well inside the range that reals hold exactly.
+/// Whether a real equals this integer, within the range in which every integer is exact as a real.
 pub(crate) fn is_integer(real: f64, integer: i64) -> bool {
     const SAFE: i64 = 2_251_799_813_685_248;
     real == 0.0 || ((integer as f64).to_bits() == real.to_bits() && (-SAFE..SAFE).contains(&integer))
@@ -178,21 +178,21 @@ pub(crate) fn is_integer(real: f64, integer: i64) -> bool {
 /// A finite real's decimal digits: `0.DIGITS * 10^point`.
 #[derive(Clone, Debug)]
 pub(crate) struct Digits {
-    /// The sign; zero has none.
+    /// The sign; false for zero.
     pub(crate) negative: bool,
-    /// ASCII digits; the first is not 0 unless the number is.
+    /// ASCII digits; the first is 0 only for zero.
     bytes: [u8; 24],
     start: usize,
     end: usize,
-    /// Where the decimal point is, counted from the first digit.
+    /// The place of the decimal point, counted from the first digit.
     pub(crate) point: i32,
 }
 
-/// Digits that a real is written with before any further rounding, or one more.
+/// Digits of a real before any further rounding; there may be one more.
 const DIGITS: i32 = 18;
 
-/// A real's magnitude as `mantissa * 10^exponent`, with `digits` digits or one more: all 18 are rounded half up, fewer
-/// are cut off (the next one is there to round by).
+/// A real's magnitude as `mantissa * 10^exponent`, with `digits` digits or one more. With 18 digits the last is rounded half
+/// up; fewer digits are cut off, because a further digit is there to round by.
 fn decimal(real: f64, digits: i32) -> (u64, i32) {
     let bits = real.to_bits() & !(1 << 63);
     let (fraction, biased) = (bits & ((1 << 52) - 1), (bits >> 52) as i32);
@@ -205,7 +205,7 @@ fn decimal(real: f64, digits: i32) -> (u64, i32) {
     // floor(log10(2^(binary+63))), with a ratio exact enough for every exponent of a real.
     let power = digits - 1 - (((binary + 63) * 78_913) >> 18);
     if (0..=27).contains(&power) {
-        // 10^p = 5^p * 2^p, and 5^27 has 63 bits: the product is exact, the shift alone rounds.
+        // 10^p = 5^p * 2^p, and 5^27 has 63 bits: the product is exact, only the shift rounds.
         let product = u128::from(mantissa) * 5u128.pow(power as u32);
         let shift = -(binary + power);
         if (1..128).contains(&shift) {
@@ -214,7 +214,7 @@ fn decimal(real: f64, digits: i32) -> (u64, i32) {
             return (((half >> 1) + up) as u64, -power);
         }
     }
-    // As SQLite does it: with the 64 highest bits of the power, so that its last digit is wrong where a digit behind it is nearly a 5.
+    // As in SQLite: with only the 64 highest bits of the power. The last digit is wrong where the digits after it are nearly a 5.
     let product = u128::from(mantissa) * u128::from(power_mantissa(power));
     let high = (product >> 64) as u64;
     // floor(log2(10^power)), with a ratio exact enough for these exponents.
@@ -229,13 +229,13 @@ fn decimal(real: f64, digits: i32) -> (u64, i32) {
     (value, -power)
 }
 
-/// The 64 highest bits of `10^power`, the rest cut off: of very large and very small reals.
+/// The 64 highest bits of `10^power`, truncated. Used for very large and very small reals.
 #[cold]
 fn power_mantissa(power: i32) -> u64 {
-    // 10^p is 5^p but for a power of two. Limbs of 64 bits, the lowest first: 5^347 has 806 bits.
+    // 10^p is 5^p times a power of two. Limbs of 64 bits, the lowest first: 5^347 has 806 bits.
     let (mut five, mut left) = (vec![1u64], power.unsigned_abs());
     while left > 0 {
-        // 5^27 is the largest of one limb.
+        // 5^27 is the largest power of 5 that fits one limb.
         let (by, mut carry) = (u128::from(5u64.pow(left.min(27))), 0);
         for limb in &mut five {
             let product = u128::from(*limb) * by + carry;
@@ -257,9 +257,10 @@ fn highest_bits(number: &[u64]) -> u64 {
     (pair << pair.leading_zeros() >> 64) as u64
 }
 
-/// The 64 highest bits of one over a number that is odd and more than one, by long division.
+/// The 64 highest bits of the reciprocal of an odd number above 1, by long division.
 fn inverse_mantissa(number: &[u64]) -> u64 {
-    // Shifted to where it just exceeds the number: the first bit is one, and the rest is never as long as two numbers.
+    // The dividend is the smallest power of two above the number: the first bit is one, and the remainder stays below twice the
+    // number.
     let bits = 64 * number.len() - number[number.len() - 1].leading_zeros() as usize;
     let mut rest = vec![0u64; number.len() + 1];
     rest[bits / 64] = 1 << (bits % 64);
@@ -283,7 +284,7 @@ fn inverse_mantissa(number: &[u64]) -> u64 {
     inverse
 }
 
-/// What SQLite writes for an infinite real where text must be read back as one.
+/// SQLite's text for an infinite real, where the text must parse as one again.
 pub(crate) fn infinite_text(real: f64) -> &'static [u8] {
     if real > 0.0 { b"9.0e+999" } else { b"-9.0e+999" }
 }
@@ -291,9 +292,9 @@ pub(crate) fn infinite_text(real: f64) -> &'static [u8] {
 /// How to round digits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rounding {
-    /// So many digits after the decimal point.
+    /// To this many digits after the decimal point.
     Places(i32),
-    /// So many digits in all.
+    /// To this many digits in all.
     Significant(i32),
 }
 
@@ -350,7 +351,8 @@ impl Digits {
         self.cut(keep);
     }
 
-    /// Fewer than 17 digits where the 17 end in nines or zeros and fewer still read back as the same real.
+    /// The number of digits to keep, fewer than 17, if the 17 digits end in nines or zeros and fewer still parse as the same
+    /// real.
     fn shorter(&self, real: f64, exponent: i32) -> Option<usize> {
         let digits = &self.bytes[self.start..self.end];
         let count = digits.len();
@@ -406,14 +408,14 @@ pub(crate) fn round(real: f64, places: i64) -> f64 {
     round_quickly(real, places).unwrap_or_else(|| round_by_digits(real, places))
 }
 
-/// The same by the digits that a real is written with: to `places`, at least one.
+/// The same from the real's decimal digits, for `places` of at least 1.
 fn round_by_digits(real: f64, places: u32) -> f64 {
     let (value, exponent) = decimal(real, DIGITS);
     let drop = -exponent - places as i32;
     if drop <= 0 {
         return real; // All the digits that a real has are asked for.
     }
-    // 10^drop above the largest 19 digits: nothing is left but a zero with the sign.
+    // 10^drop exceeds the largest number of 19 digits: the result is zero with the sign.
     let rounded = if drop > 19 {
         0
     } else {
@@ -423,9 +425,8 @@ fn round_by_digits(real: f64, places: u32) -> f64 {
     if real < 0.0 { -magnitude } else { magnitude }
 }
 
-/// The same where one multiplication tells: the product is off by less than 2^-12, so that a fraction farther than 2^-10
-/// from a half falls to the same side whichever way its digits are rounded; the quotient is the real nearest to the
-/// decimals.
+/// The same where one multiplication is exact enough. The product is off by less than 2^-12, so a fraction farther than 2^-10
+/// from a half rounds to the same side as the digits do. The quotient is the real nearest to the decimals.
 fn round_quickly(real: f64, places: u32) -> Option<f64> {
     const POWERS: [f64; 10] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
     const PRODUCT_MAX: f64 = 1_099_511_627_776.0; // 2^40
@@ -444,7 +445,7 @@ fn round_quickly(real: f64, places: u32) -> Option<f64> {
     Some(if real < 0.0 { -magnitude } else { magnitude })
 }
 
-/// A real as text: 17 digits or fewer that read back as the same number, always with a point or an exponent.
+/// A real as text: at most 17 digits that parse as the same number, always with a point or an exponent.
 pub(crate) fn real_text<'a>(real: f64, workspace: Workspace<'a>) -> Result<&'a [u8], Fault> {
     if real.is_nan() {
         return Ok(b"");
@@ -503,7 +504,7 @@ mod tests {
 
     #[test]
     fn powers_have_their_64_highest_bits() {
-        // Those that have fewer have zeros behind them.
+        // Powers with fewer bits are padded with zeros.
         assert_eq!(power_mantissa(0), 1 << 63);
         assert_eq!(power_mantissa(1), 0xa000_0000_0000_0000);
         assert_eq!(power_mantissa(27), 5u64.pow(27) << 1);

@@ -1,4 +1,4 @@
-//! From text to sqlparser's tree: SQLite's dialect with its precedences, `[0]` as a subscript, and bounds.
+//! From text to sqlparser's tree: SQLite's dialect with its precedences, `[0]` as a subscript, and limits.
 
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
@@ -15,37 +15,37 @@ use super::nesting::{self, Nesting};
 
 /// Longest text of a query.
 pub const SQL_BYTES_MAX: usize = 64 << 10;
-/// Most tokens of a query. Also bounds how deep its tree can be where an operator is repeated.
+/// Most tokens of a query. It also bounds the depth of the tree where an operator is repeated.
 pub const TOKENS_MAX: usize = 4096;
-/// How deep the parser recurses beside what a statement's levels are counted for: the statement, its query, its clause.
+/// Levels of the parser's recursion beside the counted nesting levels: the statement, its query, its clause.
 const RECURSION_BESIDE: usize = 16;
-/// How many operands the parser may try to read for each token, and beside. It reads some twice, to see which of two rules they
-/// follow, and remembers most that did not fit: a few for each token, whatever the statement.
+/// How many operands the parser may try to read for each token, and in addition. It reads some of them twice, to see which of
+/// two rules applies, and remembers most of the failed attempts: a few for each token, whatever the statement.
 const OPERANDS_PER_TOKEN_MAX: usize = 16;
 const OPERANDS_BESIDE: usize = 64;
-/// Most operators of a query that this dialect parses itself: sqlparser only lends the operand before them, so each copies it. One after
-/// the other over a long operand, as many as tokens allow took half a second.
+/// Most operators of a query that this dialect parses itself. sqlparser only lends the left operand, so each of them copies it.
+/// A chain of them over a long operand, as long as the token limit allowed, took half a second.
 const COPYING_MAX: usize = 128;
 
-/// SQLite's dialect, but for what this server's SQL has otherwise.
+/// SQLite's dialect, with the deviations of this server.
 #[derive(Debug, Default)]
 struct SapsanDialect {
     sqlite: SQLiteDialect,
     /// How many more operands may be tried.
     operands_left: Cell<usize>,
-    /// Operands that were read before what they stand in, by the places of their first tokens ([`nesting`]).
+    /// Operands that were read before their surrounding expression, by the places of their first tokens ([`nesting`]).
     finished: RefCell<HashMap<usize, Finished>>,
 }
 
-/// An operand that was read, or why it is none.
+/// An operand that was read, or the error of reading it.
 #[derive(Clone, Debug)]
 struct Finished {
     operand: Result<Expr, ParserError>,
-    /// The place of the token behind it.
+    /// The place of the token after it.
     end: usize,
 }
 
-/// SQLite's precedences, lowest first: OR, AND, NOT, equality, order, bits, sums, products, joining text.
+/// SQLite's precedences, lowest first: OR, AND, NOT, equality, order, bits, sums, products, concatenation.
 pub(super) mod precedence {
     pub(in crate::sql) const OR: u8 = 5;
     pub(in crate::sql) const AND: u8 = 10;
@@ -56,7 +56,7 @@ pub(super) mod precedence {
     pub(in crate::sql) const SUM: u8 = 30;
     pub(in crate::sql) const PRODUCT: u8 = 40;
     pub(in crate::sql) const CONCAT: u8 = 45;
-    /// What a sign before an operand binds with.
+    /// The precedence of a sign before an operand.
     pub(in crate::sql) const SIGN: u8 = 48;
 }
 
@@ -100,14 +100,14 @@ impl Dialect for SapsanDialect {
     fn supports_filter_during_aggregation(&self) -> bool {
         true
     }
-    /// NOT before EXISTS binds as NOT does anywhere, and `~` as a sign does: tighter than any operator between two operands.
+    /// NOT before EXISTS has the precedence of any NOT, and `~` that of a sign: it binds tighter than any binary operator.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         match self.operands_left.get().checked_sub(1) {
             Some(left) => self.operands_left.set(left),
-            // The one error that ends all that is tried.
+            // The one error at which the parser stops trying alternatives.
             None => return Some(Err(ParserError::RecursionLimitExceeded)),
         }
-        // More than once where the parser tries two rules.
+        // The parser comes here more than once where it tries two rules.
         let finished = self.finished.borrow().get(&parser.index()).cloned();
         if let Some(Finished { operand, end }) = finished {
             move_to(parser, end);
@@ -175,7 +175,7 @@ impl Dialect for SapsanDialect {
             Precedence::Period => 100,
             Precedence::DoubleColon => 50,
             Precedence::AtTz => 49,
-            // Asked for signs only: the operators themselves are given theirs below.
+            // Requested for signs only: the binary operators get theirs below.
             Precedence::MulDivModOp => SIGN,
             Precedence::PlusMinus => SUM,
             Precedence::Xor | Precedence::Ampersand | Precedence::Caret | Precedence::Pipe => BITS,
@@ -201,7 +201,7 @@ impl Dialect for SapsanDialect {
 }
 
 impl SapsanDialect {
-    /// `SELECT * FROM table`, all of it where the table is named.
+    /// `SELECT * FROM table`. All its tokens have the position of the table's name.
     fn rows_of(&self, table: Ident) -> Result<Box<Query>, ParserError> {
         let span = table.span;
         let word = Token::make_word(&table.value, table.quote_style);
@@ -210,7 +210,7 @@ impl SapsanDialect {
         Parser::new(&self.sqlite).with_tokens_with_locations(tokens).parse_query()
     }
 
-    /// Reads the operand that begins at a place, those inside it are read already.
+    /// Reads the operand that begins at a place. The operands inside it were read already.
     fn finish(&self, parser: &mut Parser<'_>, start: usize) {
         move_to(parser, start);
         let operand = parser.parse_prefix();
@@ -218,7 +218,7 @@ impl SapsanDialect {
     }
 }
 
-/// The next token is that at the place.
+/// Makes the token at `place` the next one.
 fn move_to(parser: &mut Parser<'_>, place: usize) {
     while parser.index() > place {
         parser.prev_token();
@@ -233,7 +233,7 @@ fn is_isnull(word: &Word) -> bool {
     word.quote_style.is_none() && word.value.eq_ignore_ascii_case("ISNULL")
 }
 
-/// `NOT GLOB`, of which sqlparser knows the second word alone.
+/// `NOT GLOB`, of which sqlparser knows only the second word.
 fn is_not_glob(parser: &Parser<'_>) -> bool {
     keyword_at(parser, 0) == Keyword::NOT && keyword_at(parser, 1) == Keyword::GLOB
 }
@@ -245,7 +245,7 @@ fn keyword_at(parser: &Parser<'_>, place: usize) -> Keyword {
     }
 }
 
-/// Takes `[NOT] IN` off where the name of a table follows. Gives whether it is negated.
+/// Consumes `[NOT] IN` if the name of a table follows. Returns whether it is negated.
 fn table_operator(parser: &mut Parser<'_>) -> Option<bool> {
     let negated = keyword_at(parser, 0) == Keyword::NOT;
     let first = usize::from(negated);
@@ -259,8 +259,8 @@ fn table_operator(parser: &mut Parser<'_>) -> Option<bool> {
     Some(negated)
 }
 
-/// Takes `[NOT] IN (` off where a list follows that begins with a query in parentheses: sqlparser would take that for the
-/// query that IN looks into, and read it again where it is not. Gives whether it is negated.
+/// Consumes `[NOT] IN (` if a list follows that begins with a query in parentheses. sqlparser would read that query as the
+/// subquery of IN, and read it again if it is not. Returns whether it is negated.
 fn list_operator(parser: &mut Parser<'_>) -> Option<bool> {
     let negated = keyword_at(parser, 0) == Keyword::NOT;
     let first = usize::from(negated);
@@ -279,8 +279,8 @@ fn begins_query(keyword: Keyword) -> bool {
     matches!(keyword, Keyword::SELECT | Keyword::WITH | Keyword::VALUES | Keyword::VALUE | Keyword::TABLE)
 }
 
-/// Takes `IS` or `IS NOT` off where any operand may follow, as in SQLite; what sqlparser knows itself stays. Gives whether
-/// equality is asked for.
+/// Consumes `IS` or `IS NOT` if any operand may follow, as in SQLite. Forms that sqlparser itself knows are left to it. Returns
+/// whether the operator is equality.
 fn is_operator(parser: &mut Parser<'_>) -> Option<bool> {
     if keyword_at(parser, 0) != Keyword::IS {
         return None;
@@ -298,13 +298,13 @@ fn is_operator(parser: &mut Parser<'_>) -> Option<bool> {
     Some(!negated)
 }
 
-/// Whether IS and this word are all of the operator: `a IS NULL + 1` asks whether `a` is the same as `NULL + 1`.
+/// Whether IS and this word form the whole operator: `a IS NULL + 1` compares `a` with `NULL + 1`.
 fn is_complete(next: Keyword, behind: &Token) -> bool {
     let is_operand = matches!(next, Keyword::NULL | Keyword::TRUE | Keyword::FALSE);
     next == Keyword::DISTINCT || (is_operand && !binds_tighter_than_is(behind))
 }
 
-/// Operators between two operands that come before IS.
+/// Binary operators that bind tighter than IS.
 fn binds_tighter_than_is(token: &Token) -> bool {
     matches!(
         token,
@@ -327,7 +327,7 @@ fn binds_tighter_than_is(token: &Token) -> bool {
     )
 }
 
-/// A query's tree, and its tokens for naming columns by their text.
+/// A query's tree, and its tokens, from which result columns get their names.
 pub(crate) struct Parsed {
     pub(crate) query: Box<Query>,
     pub(crate) tokens: Vec<TokenWithSpan>,
@@ -374,7 +374,7 @@ pub(crate) fn statement(sql: &str) -> Result<(Statement, Vec<TokenWithSpan>), Sq
     Ok((statement, tokens))
 }
 
-/// The one statement that the tokens are.
+/// Parses the tokens as one statement.
 fn whole(dialect: &SapsanDialect, tokens: &[TokenWithSpan], nesting: &Nesting) -> Result<Statement, SqlError> {
     dialect.operands_left.set(OPERANDS_PER_TOKEN_MAX * tokens.len() + OPERANDS_BESIDE);
     let is_known = tokens.first().is_none_or(|first| begins_statement(&first.token));
@@ -402,7 +402,7 @@ fn whole(dialect: &SapsanDialect, tokens: &[TokenWithSpan], nesting: &Nesting) -
     Ok(statement)
 }
 
-/// Whether a statement that begins so can be run.
+/// Whether a statement that begins with this token is supported.
 fn begins_statement(token: &Token) -> bool {
     use Keyword::{DELETE, INSERT, REPLACE, SELECT, UPDATE, VALUES, WITH};
     match token {
@@ -418,8 +418,8 @@ fn no_such_statement(tokens: &[TokenWithSpan]) -> SqlError {
     error(SqlErrorKind::NotYet, "there are SELECT, INSERT, UPDATE and DELETE", at)
 }
 
-/// Makes `0x1F` and `0X1F` the integers that they are in SQLite. sqlparser takes one for `X'1F'`, which is longer by a quote, and
-/// the other for 0 with a name. No other number ends in a letter.
+/// Turns `0x1F` and `0X1F` into the integers that they are in SQLite. sqlparser reads the first as `X'1F'`, which has one
+/// character more, and the second as 0 with an alias. No other number may end in a letter.
 fn numbers(tokens: &mut Vec<TokenWithSpan>) -> Result<(), SqlError> {
     let mut place = 0;
     while place < tokens.len() {
@@ -454,7 +454,8 @@ fn numbers(tokens: &mut Vec<TokenWithSpan>) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Makes `REPLACE INTO` at the beginning `INSERT OR REPLACE INTO`, which it is short for. sqlparser takes it for MySQL alone.
+/// Rewrites `REPLACE INTO` at the beginning to its long form `INSERT OR REPLACE INTO`: sqlparser accepts the short one only for
+/// MySQL.
 fn replace_into(tokens: &mut Vec<TokenWithSpan>) {
     let keyword = |token: &TokenWithSpan| match &token.token {
         Token::Word(word) if word.quote_style.is_none() => word.keyword,
@@ -467,8 +468,8 @@ fn replace_into(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Leaves out `NOT INDEXED` behind a table's name: which way a query takes is decided here, and the rows are the same. Behind what an
-/// expression follows on, INDEXED is a field's name.
+/// Removes `NOT INDEXED` after a table's name: the planner chooses the access path, and the rows are the same. After a keyword
+/// that an expression follows, INDEXED is a field's name.
 fn drop_not_indexed(tokens: &mut Vec<TokenWithSpan>) {
     use Keyword::{
         ALL, AND, BETWEEN, BY, CASE, DISTINCT, ELSE, ESCAPE, GLOB, HAVING, IN, IS, LIKE, LIMIT, NOT, OFFSET, ON, OR,
@@ -497,7 +498,7 @@ fn drop_not_indexed(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Bounds the operators that copy the operand before them: see [`COPYING_MAX`].
+/// Limits the operators that copy the operand before them: see [`COPYING_MAX`].
 fn check_copying(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     let keyword = |place: usize| match tokens.get(place).map(|token| &token.token) {
         Some(Token::Word(word)) if word.quote_style.is_none() => word.keyword,
@@ -541,8 +542,8 @@ fn syntax(message: String, at: Option<Location>) -> SqlError {
     error(SqlErrorKind::Syntax, &message, at)
 }
 
-/// sqlparser writes the position into its text; it is taken out again, so that ours stands in one place.
-/// Where it has none, that is `place`.
+/// sqlparser writes the position into its message. It is removed from there and becomes the error's position; if there is none,
+/// the position is `place`.
 fn of_parser(parser_error: ParserError, place: Location) -> SqlError {
     let message = match parser_error {
         ParserError::RecursionLimitExceeded => {
@@ -556,7 +557,7 @@ fn of_parser(parser_error: ParserError, place: Location) -> SqlError {
     syntax(text.to_owned(), Some(at))
 }
 
-/// sqlparser gives the end of the text no position: it is behind the last word.
+/// sqlparser gives the end of the text no position: the error gets the position after the last token.
 fn at_end(mut error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
     if error.kind == SqlErrorKind::Syntax && error.line == 0 {
         let last = tokens.iter().rfind(|token| token.token != Token::EOF);

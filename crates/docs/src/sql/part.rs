@@ -1,4 +1,4 @@
-//! One part of a range that several threads read, and what all its parts count together.
+//! One part of a range that several threads scan, and the counters that all its parts share.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use super::row::Field;
 use super::sink::RowSink;
 use crate::engine::KeyRange;
 
-/// Groups that one part sees have numbers of so many bits.
+/// The number of a group within one part has this many bits.
 const ARRIVAL_BITS: u32 = 40;
 
 /// One part of the outermost range.
@@ -17,25 +17,27 @@ pub(super) struct Part<'p> {
     pub(super) from: Option<&'p [u8]>,
     pub(super) to: Option<&'p [u8]>,
     pub(super) shared: &'p Shared,
-    /// Called now and then by the thread that gives the rows, while it reads this part: false where nobody wants them.
+    /// Called from time to time by the consumer's thread while it reads this part. It returns false if the rows are no longer
+    /// wanted.
     pub(super) turn: Option<&'p dyn Fn() -> bool>,
 }
 
-/// What the parts of one execution count together.
+/// Counters that the parts of one execution share.
 #[derive(Default)]
 pub(super) struct Shared {
-    /// Rows that inner queries had read before.
+    /// Rows that inner queries read before.
     before: u64,
-    /// Rows read in all parts, with those.
+    /// Rows read in all parts, plus `before`.
     rows: AtomicU64,
     pub(super) bytes: AtomicUsize,
-    /// Parts from this one on are not wanted: counted from the end, so that 0 is none.
+    /// The first part that is no longer wanted, counted down from `usize::MAX`, so that 0 means none.
     unwanted: AtomicUsize,
-    /// Where rows may be read that none turns out to have wanted: those of all parts that are given, with those.
+    /// Set if the execution may end before all parts are delivered: rows read in the delivered parts, plus `before`. Then only
+    /// these count for the limit, not rows read ahead in vain.
     given: Option<AtomicU64>,
 }
 
-/// The sink of a part: its rows are gathered.
+/// The sink of a part, which takes no rows: they are collected in the sort buffer.
 pub(super) struct OfPart;
 
 impl RowSink for OfPart {
@@ -48,7 +50,7 @@ impl RowSink for OfPart {
 }
 
 impl<'p> Part<'p> {
-    /// The part of the range.
+    /// The range of the part within `range`.
     pub(super) fn of<'k>(&self, range: KeyRange<'k>) -> KeyRange<'k>
     where
         'p: 'k,
@@ -56,18 +58,19 @@ impl<'p> Part<'p> {
         KeyRange { from: self.from.map_or(range.from, Bound::Included), to: self.to.map_or(range.to, Bound::Excluded) }
     }
 
-    /// Counts rows read, of so many of this part; gives those of all parts, or at least as many as of them are surely read.
+    /// Counts `rows` read of the `own` ones of this part. Returns the rows of all parts or, if the execution may end early, a
+    /// lower bound: the delivered parts' and its own.
     pub(super) fn add_rows(&self, rows: u64, own: u64) -> u64 {
         let all = self.shared.rows.fetch_add(rows, Ordering::Relaxed) + rows;
         self.shared.given.as_ref().map_or(all, |given| given.load(Ordering::Relaxed) + own)
     }
 
-    /// Counts bytes kept, where so many were before; gives those of all parts.
+    /// Counts kept bytes, `before` of which were counted already; returns those of all parts.
     pub(super) fn count_bytes(&self, before: usize, bytes: usize) -> usize {
         self.shared.count_bytes(before, bytes)
     }
 
-    /// The number of the first group that it sees: behind all of the parts before it.
+    /// The number of its first group: above all numbers of the parts before it.
     pub(super) fn first_arrival(&self) -> u64 {
         (self.number as u64) << ARRIVAL_BITS
     }
@@ -78,27 +81,28 @@ impl<'p> Part<'p> {
 }
 
 impl Shared {
-    /// Inner queries have read so many rows before.
+    /// Counters of an execution whose inner queries have read so many rows before.
     pub(super) fn after(before: u64) -> Shared {
         Shared { before, rows: AtomicU64::new(before), ..Shared::default() }
     }
 
-    /// For parts that are given in their order; `may_end`: perhaps not all of them, for LIMIT or an error of a row ends it before.
+    /// For parts that are delivered in their order. `may_end`: LIMIT or an error of a row may end the execution before the last
+    /// part.
     pub(super) fn given_in_order(before: u64, may_end: bool) -> Shared {
         Shared { given: may_end.then(|| AtomicU64::new(before)), ..Shared::after(before) }
     }
 
-    /// A part is given back: its rows are read again, by whoever takes it.
+    /// Takes back the count of a part's rows: the part is returned, and another thread reads it again.
     pub(super) fn uncount(&self, rows: u64) {
         self.rows.fetch_sub(rows, Ordering::Relaxed);
     }
 
-    /// Whether a row at which so many of its part were read comes after too many, where that matters.
+    /// Whether the row limit was exceeded at a row, `read` rows into its part. Only if the execution may end early.
     pub(super) fn is_late(&self, read: u64, rows_max: u64) -> bool {
         self.given.as_ref().is_some_and(|given| given.load(Ordering::Relaxed) + read > rows_max)
     }
 
-    /// Counts the rows read of a part that is given; gives those of all of them, where that matters.
+    /// Counts the rows of a delivered part; returns those of all delivered parts if the execution may end early, else 0.
     pub(super) fn add_given(&self, rows: u64) -> u64 {
         self.given.as_ref().map_or(0, |given| given.fetch_add(rows, Ordering::Relaxed) + rows)
     }

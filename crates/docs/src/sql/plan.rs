@@ -1,5 +1,5 @@
-//! How a query is run: one level of nested loops for each collection, with the way in which its entries are found, and where
-//! each condition and field is taken care of. Made by `planner.rs`.
+//! The plan of a query: one level of nested loops for each collection, with its access path, and the level at which each
+//! predicate and field is evaluated. Made by `planner.rs`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,51 +15,51 @@ use super::sets::Combine;
 use crate::engine::TreeId;
 use crate::key::KeyType;
 
-/// What a level of a plan is thought to do in all.
+/// Estimates of a level's work in one execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Estimate {
-    /// How often it is begun: rows of the level outside.
+    /// How often its access path is opened: rows of the outer levels.
     pub(crate) loops: f64,
-    /// Entries looked at.
+    /// Entries scanned.
     pub(crate) read: f64,
-    /// Rows that go on.
+    /// Rows that pass its predicates.
     pub(crate) rows: f64,
 }
 
-/// One collection's part of the nested loops.
+/// The level of one table in the nested loops.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
     pub(crate) table: usize,
-    /// Its place in the catalog, if it is a collection.
+    /// The collection's place in the catalog, if it is a collection.
     pub(crate) collection: Option<usize>,
     pub(crate) tree: TreeId,
     pub(crate) key: KeyType,
     pub(crate) access: Access,
-    /// An index entry does not tell all: its document is fetched.
+    /// The index entry does not cover the query: its document is fetched.
     pub(crate) fetch: bool,
     /// The place of the document's key in an index entry's key.
     pub(crate) key_place: usize,
-    /// Conditions that need no fetched document, then those that do.
+    /// Predicates that need no fetched document, then those that do.
     pub(crate) before: Vec<Expr>,
     pub(crate) after: Vec<Expr>,
-    /// A left join: a row without fields where nothing is found; then these conditions of WHERE.
+    /// A left join: a row of NULLs if nothing matches. `beyond` are predicates of WHERE, evaluated after that.
     pub(crate) left: bool,
     pub(crate) beyond: Vec<Expr>,
-    /// What it is thought to do, where counts tell.
+    /// Its estimates, if counts are kept.
     pub(crate) estimate: Option<Estimate>,
 }
 
-/// How one query runs with one set of present optional parameters.
+/// How a query runs with one set of present optional parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) levels: Vec<Level>,
     /// By column.
     pub(crate) sources: Vec<Source>,
-    /// Computed once for an execution.
+    /// Computed once per execution.
     pub(crate) constants: Vec<Expr>,
-    /// For each constant: what its earlier results are found again by, where they are worth it.
+    /// For each constant: the key under which earlier results are kept, if that is worth it.
     pub(crate) repeatable: Vec<Option<Repeatable>>,
-    /// Conditions without fields.
+    /// Predicates without fields.
     pub(crate) first: Vec<Expr>,
     pub(crate) outputs: Vec<Expr>,
     pub(crate) distinct: bool,
@@ -67,52 +67,52 @@ pub(crate) struct Plan {
     pub(crate) group: Vec<Expr>,
     pub(crate) aggregates: Vec<AggregateCall>,
     pub(crate) having: Option<Expr>,
-    /// Empty where the rows come in order by themselves.
+    /// Empty if the rows are already in order.
     pub(crate) order: Vec<(Expr, bool)>,
-    /// ORDER BY was asked for and needs no sort.
+    /// ORDER BY is fulfilled without a sort.
     pub(crate) ordered: bool,
-    /// So many of its first terms rise, or fall, from row to row as they are found: with LIMIT the rows that are wanted are complete
-    /// once one comes that is behind them in these.
+    /// Number of leading ORDER BY terms by which the rows are already sorted when they are scanned. With LIMIT, the scan ends
+    /// at the first row that is behind all wanted rows in these terms.
     pub(crate) sorted_by: usize,
-    /// The first row decides its one aggregate: MIN or MAX, in the order of the field.
+    /// The first row determines its only aggregate, MIN or MAX: rows come in the order of its field.
     pub(crate) first_only: bool,
     pub(crate) limit: Option<Expr>,
     pub(crate) offset: Option<Expr>,
-    /// Joined collections left out: a reference guarantees the partner, and none of its fields is used.
+    /// Joined collections that are not read: a reference guarantees the partner, and none of its fields is used.
     pub(crate) implied: Vec<usize>,
-    /// Queries whose rows are kept, by number: those that the text has, then collections joined by a hash.
+    /// Queries whose rows are kept, by number: the subqueries of the text, then collections that are read once for a join.
     pub(crate) inner: Vec<InnerPlan>,
-    /// About how many rows it gives.
+    /// Estimate of its result rows.
     pub(crate) rows: f64,
-    /// Numbers it among all plans, so that the field caches of an inner query are found again.
+    /// Its number among all plans and queries, by which the field caches of an inner query are found.
     pub(crate) number: usize,
-    /// The same, if it is of the shape that runs without a walk of expressions.
+    /// The compiled form, if the plan has a supported shape: it runs without walking expression trees.
     pub(crate) compiled: Option<Box<Compiled>>,
-    /// It, or a query inside it, reads a collection whole.
+    /// It, or a query inside it, scans a whole collection.
     pub(crate) scans: bool,
-    /// EXPLAIN in one line, and whether a collection is read whole; made when it is first asked for.
+    /// EXPLAIN in one line, and whether a whole collection is scanned; made on first use.
     pub(crate) line: OnceLock<(Arc<str>, bool)>,
 }
 
 /// A query inside a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct InnerPlan {
-    /// More than one for UNION and the like.
+    /// Several for UNION, INTERSECT and EXCEPT.
     pub(crate) members: Vec<Plan>,
-    /// How each one's rows go with those before.
+    /// How each member's rows are combined with those of the members before it.
     pub(crate) combine: Vec<Combine>,
-    /// It is told of the row that asks, and asked for each.
+    /// It depends on the outer row, and is evaluated for each.
     pub(crate) is_correlated: bool,
-    /// The columns that its rows are found by, for each hash.
+    /// For each hash: the columns of its key.
     pub(crate) hashes: Vec<Vec<usize>>,
-    /// The collection that is read for a join; `None` for a query of the text.
+    /// The collection that is read for a join; `None` for a subquery of the text.
     pub(crate) joined: Option<usize>,
 }
 
-/// What a plan's line takes, about.
+/// Estimate of the bytes of a plan's EXPLAIN line.
 const LINE_BYTES: usize = 256;
 
-/// Numbers plans and queries, so that a thread's scratch tells their field caches apart.
+/// Numbers of plans and queries, so that a thread's scratch can tell their field caches apart.
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
 /// The next number.
@@ -121,13 +121,13 @@ pub(crate) fn number() -> usize {
 }
 
 impl Plan {
-    /// It and the plans inside it.
+    /// Calls `change` on it and on all plans inside it.
     pub(crate) fn each_mut(&mut self, change: &mut dyn FnMut(&mut Plan)) {
         change(self);
         self.inner.iter_mut().flat_map(|inner| &mut inner.members).for_each(|member| member.each_mut(change));
     }
 
-    /// About how many bytes it has in memory, the plans inside it included.
+    /// Estimate of its bytes in memory, with the plans inside it.
     pub(crate) fn bytes(&self) -> usize {
         let expressions =
             self.expressions().chain(&self.constants).chain(&self.first).chain(&self.limit).chain(&self.offset);
@@ -140,19 +140,20 @@ impl Plan {
             + self.implied.len() * size_of::<usize>();
         let inner = self.inner.iter().flat_map(|inner| &inner.members).map(Plan::bytes);
         let inner = inner.sum::<usize>() + self.inner.len() * size_of::<InnerPlan>();
-        // A list that has grown has room for more, and the allocator rounds up. The line that EXPLAIN shows comes later.
+        // Half is added for spare capacity of lists and the allocator's rounding. The EXPLAIN line is made later.
         size_of::<Plan>() + LINE_BYTES + (expressions + compiled + lists) / 2 * 3 + inner
     }
 
-    /// About how many entries the outermost level looks at for its first rows; `None`: nobody knows, or it needs all.
+    /// Estimate of the entries that the outermost level scans for the first `rows` rows. `None`: unknown, or it needs all
+    /// entries.
     pub(crate) fn reads_for(&self, rows: usize) -> Option<f64> {
         let (first, last) = (self.levels.first()?.estimate?, self.levels.last()?.estimate?);
         let share = rows as f64 / last.rows.max(f64::MIN_POSITIVE);
         (self.ordered && !self.distinct).then_some(first.read * share)
     }
 
-    /// Whether a row may end an execution with an error of its own: what an expression says of it, or what is kept of it. Not
-    /// counted is a stored text that is longer than all that may be computed.
+    /// Whether a row can end an execution with an error: by an expression, or by a limit on what is kept of it. A stored text
+    /// longer than any computed text may be is disregarded.
     pub(crate) fn rows_may_fail(&self) -> bool {
         let is_counted =
             |call: &AggregateCall| call.is_plain() && !matches!(call.kind, AggregateKind::Min | AggregateKind::Max);
@@ -167,7 +168,7 @@ impl Plan {
         fails
     }
 
-    /// All expressions that an execution evaluates for rows.
+    /// All expressions that are evaluated for rows.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let levels = self.levels.iter().flat_map(|level| {
             level.before.iter().chain(&level.after).chain(&level.beyond).chain(level.access.expressions())

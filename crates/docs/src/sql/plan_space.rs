@@ -1,16 +1,16 @@
-//! The plans of all prepared queries, within one bound of bytes: of plans that do not fit together those used least recently go.
+//! The plans of all prepared queries, within one limit of bytes. If they do not fit, the least recently used ones are evicted.
 //!
-//! A query has a plan for each set of present optional parameters, and there may be thousands of queries. Each plan is made when
-//! it is first needed, in about a tenth of a millisecond, and kept in its query's list. A thread remembers the plans that it used
-//! last ([`NearPlans`]), so that most executions find theirs without a lock.
+//! A query has a plan for each set of present optional parameters, and there may be thousands of queries. A plan is made on
+//! first use, in about a tenth of a millisecond, and kept in its query's list. A thread remembers the plans that it used last
+//! ([`NearPlans`]), so that most executions find theirs without a lock.
 //!
-//! What holds:
+//! Invariants:
 //!
-//! - A plan counts from when it is put into a list until its memory is given back: one that an execution still holds, or that a
-//!   thread remembers, counts too.
-//! - A plan that finds no room even after [`EVICTIONS_MAX`] others have gone is used once and not kept.
-//! - Plans made by counts that have moved since are not put into the list ([`Plans::forget`]).
-//! - The lock of the space is taken before that of a list, and neither while a plan is made.
+//! - A plan counts from its insertion into a list until its memory is freed: while an execution or a thread still holds it, it
+//!   counts too.
+//! - A plan that has no room even after [`EVICTIONS_MAX`] evictions is used once and not kept.
+//! - A plan made from counts that have moved meanwhile is not inserted ([`Plans::forget`]).
+//! - The lock of the space is taken before that of a list. Neither is held while a plan is made.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -19,13 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::plan::Plan;
 
-/// Bytes of all plans where nobody says how many.
+/// Default limit of the bytes of all plans.
 pub const PLAN_BYTES_DEFAULT: usize = 16 << 20;
-/// Plans that go for one that comes, at most.
+/// Most plans that are evicted to make room for one.
 const EVICTIONS_MAX: usize = 64;
-/// Places of plans that are gone already, among those that are looked at, before they are swept out.
+/// Stale places allowed in the queue, beyond twice the number of plans, before they are swept.
 const GONE_MAX: usize = 64;
-/// Plans that a thread remembers: of two queries with five optional parameters all.
+/// Plans that a thread remembers: all those of two queries with five optional parameters.
 const NEAR_MAX: usize = 64;
 
 /// The space of all plans. Cheap to clone; the default has room for [`PLAN_BYTES_DEFAULT`].
@@ -40,11 +40,11 @@ struct Shared {
     kept: AtomicUsize,
     made: AtomicU64,
     evicted: AtomicU64,
-    /// Plans in the order in which they were made, or found to be in use. Every change of a list is made under this lock.
+    /// Kept plans, by creation or by the last time they were found in use. Lists change only under this lock.
     queue: Mutex<VecDeque<Place>>,
 }
 
-/// Where a plan is kept, and when it was looked at last.
+/// A plan's list and key, and its last use when the queue last examined it.
 struct Place {
     list: Weak<Mutex<List>>,
     key: u32,
@@ -57,9 +57,9 @@ type List = Vec<(u32, Arc<Kept>)>;
 pub(crate) struct Kept {
     plan: Plan,
     bytes: usize,
-    /// The number of plans made when it was used last.
+    /// The value of `made` at its last use.
     used: AtomicU64,
-    /// It has not gone from its list.
+    /// It was not removed from its list.
     is_listed: AtomicBool,
     shared: Arc<Shared>,
 }
@@ -84,7 +84,7 @@ impl Drop for Kept {
 /// The plans of one query.
 pub(crate) struct Plans {
     list: Arc<Mutex<List>>,
-    /// How often they were forgotten.
+    /// How often its plans were dropped.
     generation: AtomicU64,
     space: PlanSpace,
 }
@@ -92,7 +92,7 @@ pub(crate) struct Plans {
 /// A plan that is in use.
 pub(crate) enum Held {
     Kept(Arc<Kept>),
-    /// There was no room to keep it.
+    /// There is no room to keep it.
     Own(Box<Plan>),
 }
 
@@ -107,7 +107,7 @@ impl Deref for Held {
     }
 }
 
-/// The plans that a thread used last, by the numbers of their queries and their keys.
+/// The plans that a thread used last, by their query's number and their key.
 pub(crate) struct NearPlans {
     near: [Option<Near>; NEAR_MAX],
 }
@@ -130,7 +130,7 @@ impl NearPlans {
         &mut self.near[query.wrapping_add(key as usize) % NEAR_MAX]
     }
 
-    /// Takes a plan for an execution, unless it has gone from its list.
+    /// Takes a plan for an execution, unless it was removed from its list.
     #[inline]
     pub(super) fn take(&mut self, query: usize, key: u32) -> Option<Held> {
         let near = self.place(query, key).take_if(|near| near.query == query && near.key == key)?;
@@ -138,7 +138,7 @@ impl NearPlans {
         near.kept.is_listed.load(Ordering::Relaxed).then_some(Held::Kept(near.kept))
     }
 
-    /// Puts one back, or there first.
+    /// Puts a plan back, or remembers a new one.
     #[inline]
     pub(super) fn put(&mut self, query: usize, key: u32, held: Held) {
         if let Held::Kept(kept) = held {
@@ -151,7 +151,7 @@ fn locked(list: &Mutex<List>) -> MutexGuard<'_, List> {
     list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The place of a key in a list, or where it would stand.
+/// The place of a key in a list, or where to insert it.
 fn find(list: &List, key: u32) -> Result<usize, usize> {
     list.binary_search_by_key(&key, |(key, _)| *key)
 }
@@ -169,7 +169,7 @@ impl std::fmt::Debug for PlanSpace {
 }
 
 impl PlanSpace {
-    /// Room for so many bytes of plans.
+    /// Room for `bytes_max` bytes of plans.
     pub fn new(bytes_max: usize) -> PlanSpace {
         PlanSpace {
             shared: Arc::new(Shared {
@@ -183,17 +183,17 @@ impl PlanSpace {
         }
     }
 
-    /// Bytes of all plans that are kept.
+    /// Bytes of all kept plans.
     pub fn bytes(&self) -> usize {
         self.shared.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many plans were made.
+    /// How many plans have been made.
     pub fn made(&self) -> u64 {
         self.shared.made.load(Ordering::Relaxed)
     }
 
-    /// How many of them went for want of room.
+    /// How many plans were evicted for lack of room.
     pub fn evicted(&self) -> u64 {
         self.shared.evicted.load(Ordering::Relaxed)
     }
@@ -202,7 +202,7 @@ impl PlanSpace {
         self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is room for so many bytes, perhaps after others have gone.
+    /// Evicts plans until there is room for so many bytes; returns whether there is.
     fn make_room(&self, queue: &mut VecDeque<Place>, bytes: usize) -> bool {
         let mut looks = queue.len() + EVICTIONS_MAX;
         let mut evictions = 0;
@@ -216,7 +216,7 @@ impl PlanSpace {
             let Ok(at) = find(&list, place.key) else { continue };
             let used = list[at].1.used.load(Ordering::Relaxed);
             if used > place.seen {
-                // It was used since it was looked at: its turn comes again behind the others.
+                // It was used since it was last examined: it moves to the end of the queue.
                 place.seen = used;
                 queue.push_back(place);
                 continue;
@@ -229,7 +229,7 @@ impl PlanSpace {
         true
     }
 
-    /// Queries come and go, and leave their places behind.
+    /// Removes places of plans that no longer exist: dropped queries leave theirs behind.
     fn sweep(&self, queue: &mut VecDeque<Place>) {
         if queue.len() > 2 * self.shared.kept.load(Ordering::Relaxed) + GONE_MAX {
             queue.retain(|place| place.list.upgrade().is_some_and(|list| find(&locked(&list), place.key).is_ok()));
@@ -238,12 +238,12 @@ impl PlanSpace {
 }
 
 impl Plans {
-    /// None yet.
+    /// Without plans.
     pub(crate) fn new(space: PlanSpace) -> Plans {
         Plans { list: Arc::default(), generation: AtomicU64::new(0), space }
     }
 
-    /// The plan of a key: as it is kept, or made.
+    /// The kept plan of a key, or a new one.
     pub(crate) fn get(&self, key: u32, make: impl FnOnce() -> Plan) -> Held {
         let list = locked(&self.list);
         if let Ok(at) = find(&list, key) {
@@ -284,7 +284,7 @@ impl Plans {
         Held::Kept(kept)
     }
 
-    /// Forgets all of them: what they were made by holds no more.
+    /// Drops all plans: the counts from which they were made are outdated.
     pub(crate) fn forget(&self) {
         let _queue = self.space.queue();
         self.generation.fetch_add(1, Ordering::AcqRel);
@@ -296,7 +296,7 @@ impl Plans {
 
 impl Drop for Plans {
     fn drop(&mut self) {
-        // Threads that remember them let them go when they come by.
+        // Threads that remember these plans drop them at their next access to that slot.
         for (_, kept) in locked(&self.list).drain(..) {
             kept.is_listed.store(false, Ordering::Relaxed);
         }

@@ -1,13 +1,12 @@
-//! From what is asked to how it is found: which collection first, through which key or index, and where each condition
-//! and field is taken care of.
+//! From a resolved query to its plan: the join order, the access path of each collection, and the level at which each predicate
+//! and field is evaluated.
 //!
-//! A plan is made for one set of present optional parameters: `:p IS NULL` is then known, so `(:p IS NULL OR x > :p)`
-//! is either nothing or a bound of an index range. Collections nest in the order chosen: each level finds its entries
-//! for one row of the levels outside. Inner joins are ordered by how well each next one can be found, a left join
-//! comes once what its ON names is there.
+//! A plan is made for one set of present optional parameters. `:p IS NULL` is then known, so `(:p IS NULL OR x > :p)` is either
+//! dropped or a bound of an index range. Collections nest in the chosen order: each level finds its entries for one row of the
+//! outer levels. Inner joins are ordered by the cost of each next one; a left join is placed once the tables in its ON are.
 //!
-//! A condition that an access path fulfils exactly is dropped; all others are checked at the first level that has
-//! all their fields, before a document is fetched where the index entry already tells.
+//! A predicate that an access path fulfils exactly is dropped. Every other one is evaluated at the first level that has all its
+//! fields, and before the document is fetched if the index entry covers it.
 
 use std::sync::OnceLock;
 
@@ -105,7 +104,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
     planner.plan
 }
 
-/// Puts in what is known of parameters, and takes out what that decides.
+/// Substitutes what is known of parameters, and folds what that decides.
 fn simplify(expr: Expr, known: &dyn Fn(usize) -> Option<bool>) -> Expr {
     match expr.map_children(&mut |child| simplify(child, known)) {
         Expr::IsNull(inner) => match is_present(&inner, known) {
@@ -122,7 +121,7 @@ fn simplify(expr: Expr, known: &dyn Fn(usize) -> Option<bool>) -> Expr {
     }
 }
 
-/// `field BETWEEN a AND b` as the two comparisons that it is: each may be an end of a range.
+/// `field BETWEEN a AND b` as its two comparisons: each may be a bound of a range.
 fn ends_of_between(condition: Expr) -> Vec<Expr> {
     match condition {
         Expr::Between(value, Affinity::None, low, Affinity::None, high) if matches!(*value, Expr::Column(_)) => {
@@ -148,7 +147,7 @@ fn truth(expr: &Expr) -> Option<bool> {
     }
 }
 
-/// AND (`neutral` true) or OR of terms: neutral ones go, one of the other kind decides.
+/// AND (`neutral` true) or OR of terms: neutral terms are dropped, and one of the other kind decides.
 fn connect(terms: Vec<Expr>, neutral: bool) -> Expr {
     let mut kept = Vec::new();
     for term in terms {
@@ -160,13 +159,13 @@ fn connect(terms: Vec<Expr>, neutral: bool) -> Expr {
     }
     match kept.len() {
         0 => Expr::integer(i64::from(neutral)),
-        // The one that is left keeps the connective, which makes a truth value of it.
+        // A single remaining term keeps the connective, which converts it to a truth value.
         _ if neutral => Expr::And(kept),
         _ => Expr::Or(kept),
     }
 }
 
-/// As a filter only truth counts, so a connective around one term is nothing.
+/// In a filter only truth counts, so a connective around one term is dropped.
 fn filter(expr: Expr) -> Expr {
     match expr {
         Expr::And(mut terms) | Expr::Or(mut terms) if terms.len() == 1 => filter(terms.remove(0)),
@@ -178,11 +177,11 @@ fn filter(expr: Expr) -> Expr {
 pub(super) struct Planner<'a> {
     pub(super) logical: &'a Logical,
     pub(super) catalog: &'a Catalog,
-    /// Slots of the optional parameters, and which are there.
+    /// Slots of the optional parameters, and the bits of the present ones.
     optional: (&'a [usize], u32),
     pub(super) left_on: Vec<Vec<Condition>>,
     pub(super) conditions: Vec<Condition>,
-    /// What the trees hold.
+    /// Counts of the trees.
     pub(super) known: Known,
     pub(super) plan: Plan,
 }
@@ -197,7 +196,7 @@ impl Planner<'_> {
         tables_of(expr, &self.logical.columns)
     }
 
-    /// The conditions that a table's entries may be found by: of a left join its ON, of any other WHERE.
+    /// The predicates from which a table's access path may be chosen: ON for a left join, otherwise WHERE.
     pub(super) fn conditions_of(&self, table: usize) -> &[Condition] {
         if self.is_left(table) { &self.left_on[table] } else { &self.conditions }
     }
@@ -206,13 +205,13 @@ impl Planner<'_> {
         self.logical.tables[table].left_on.is_some()
     }
 
-    /// The tables that are to be joined.
+    /// The tables that are joined.
     pub(super) fn joined(&self) -> TableSet {
         let all = (0..self.logical.tables.len()).fold(0, |all, table| all | 1 << table);
         self.plan.implied.iter().fold(all, |all, table| all & !(1 << table))
     }
 
-    /// All expressions but conditions of WHERE and inner joins.
+    /// All expressions except the predicates of WHERE and of inner joins.
     pub(super) fn results(&self) -> impl Iterator<Item = &Expr> {
         let plan = &self.plan;
         let aggregates = plan.aggregates.iter().flat_map(AggregateCall::expressions);
@@ -222,8 +221,8 @@ impl Planner<'_> {
 
     // ---- joins that need no look -------------------------------------------------------------------------------
 
-    /// Leaves out inner joins on a declared reference whose target's fields nobody uses: the reference says that the
-    /// partner exists, and a key finds it once.
+    /// Drops inner joins on a declared reference if no other expression uses the target's fields: the reference guarantees that
+    /// the partner exists, and its key that there is only one.
     fn drop_implied(&mut self) {
         let arguments = self.logical.tables.iter().flat_map(|table| table.origin.expressions());
         let elsewhere = self.results().chain(arguments).fold(0, |tables, expr| tables | self.tables(expr));
@@ -252,7 +251,7 @@ impl Planner<'_> {
         self.conditions.retain(|_| !sure.next().unwrap_or(false));
     }
 
-    /// The column that refers to the table's key, if the condition says no more than that.
+    /// The column that refers to the table's key, if the predicate is nothing but that equality.
     fn reference(&self, table: usize, condition: &Expr) -> Option<usize> {
         let Expr::Compare(Comparison::Equal, Affinity::None, a, b) = condition else { return None };
         let (Expr::Column(a), Expr::Column(b)) = (&**a, &**b) else { return None };
@@ -267,7 +266,7 @@ impl Planner<'_> {
         references.iter().any(|r| r.field == referring.name && r.target == *collection).then_some(from)
     }
 
-    /// The schema promises the field, and the row always has its collection.
+    /// The schema requires the field (or it is the key), and no left join can make the row NULL.
     fn is_required(&self, column: usize) -> bool {
         let column = &self.logical.columns[column];
         let table = &self.logical.tables[column.table];
@@ -303,7 +302,7 @@ impl Planner<'_> {
         }
     }
 
-    /// About how many rows the plan gives: what a query around it is planned with.
+    /// Estimates the plan's result rows, for the planning of the enclosing query.
     fn note_rows(&mut self) {
         let rows = self.plan.levels.last().and_then(|level| level.estimate).map_or(1.0, |estimate| estimate.rows);
         let gathered = match (self.plan.grouped, self.plan.group.is_empty()) {
@@ -318,8 +317,8 @@ impl Planner<'_> {
         self.needs(table) & !placed == 0 && (placed != 0 || !self.is_left(table))
     }
 
-    /// The tables that must stand outside a table: those that its rows are computed from, that CROSS JOIN keeps before it, or that
-    /// its ON names.
+    /// The tables that must be placed before this one: those from which its rows are computed, those that CROSS JOIN keeps
+    /// before it, and those that its ON names.
     pub(super) fn needs(&self, table: usize) -> TableSet {
         let arguments = self.logical.tables[table].origin.expressions();
         let needs = arguments.fold(self.crossed_before(table), |tables, expr| tables | self.tables(expr));
@@ -329,7 +328,7 @@ impl Planner<'_> {
         needs
     }
 
-    /// The tables that CROSS JOIN keeps outside this one: all before it in the text.
+    /// The tables that CROSS JOIN keeps before this one: all that precede it in the text.
     fn crossed_before(&self, table: usize) -> TableSet {
         if self.logical.crossed >> table & 1 == 0 {
             return 0;
@@ -367,8 +366,8 @@ impl Planner<'_> {
         self.plan.levels.push(level);
     }
 
-    /// Has the rows that a table is joined by kept, and hashed where they are found by values: those of an inner query as they are,
-    /// of a collection the fields that are used, of the documents that pass what the query asks of them alone.
+    /// Has the rows of a table kept for a join, with a hash if they are looked up by values. Of an inner query all columns are
+    /// kept; of a collection the used fields of the documents that pass its own predicates.
     fn add_kept(&mut self, table: usize, candidate: &mut Candidate) {
         let conditions = self.conditions_of(table);
         let hashed = candidate.fulfilled.iter().filter_map(|place| hashed_side(&conditions[*place], table));
@@ -401,8 +400,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The query that reads a collection for a join: its columns in their order, then what is hashed. Gives where that is.
-    /// The conditions that it takes over become fulfilled.
+    /// The query that reads a collection for a join: its columns in their order, then the hashed expressions. Returns the
+    /// places of these. Predicates that it takes over are added to `fulfilled`.
     fn kept_collection(&self, table: usize, sides: &[Expr], fulfilled: &mut Vec<usize>) -> (Logical, Vec<usize>) {
         let source = &self.logical.tables[table];
         let columns = &self.logical.columns;
@@ -410,7 +409,7 @@ impl Planner<'_> {
         let own = |expr: &Expr| expr.clone().renumbered(&number);
         let mut logical = Logical::default();
         logical.tables.push(Table { origin: source.origin.clone(), alias: source.alias.clone(), left_on: None });
-        // Kept for all rows of the query around, it takes nothing of one.
+        // It is kept for all rows of the outer query, so it must not depend on any of them.
         for (place, condition) in self.conditions_of(table).iter().enumerate().filter(|(_, c)| c.is_of(table)) {
             logical.conditions.push(own(&condition.expr));
             fulfilled.push(place);
@@ -431,7 +430,7 @@ impl Planner<'_> {
         (logical, places)
     }
 
-    /// Where a kept row has a column.
+    /// The place of a column in a kept row.
     fn row_place(&self, column: usize) -> usize {
         let columns = &self.logical.columns;
         let Column { table, name, .. } = &columns[column];
@@ -444,7 +443,7 @@ impl Planner<'_> {
 
     // ---- conditions and fields ---------------------------------------------------------------------------------
 
-    /// Gives each condition to the first level that knows all its fields.
+    /// Assigns each predicate to the first level that has all its fields.
     fn place_conditions(&mut self) {
         let conditions = std::mem::take(&mut self.conditions);
         for Condition { expr: condition, tables, .. } in conditions {
@@ -470,7 +469,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Chooses for each column the cheapest place that has it.
+    /// Chooses for each column the cheapest source.
     fn place_columns(&mut self) {
         let used = self.used_columns();
         for (number, column) in self.logical.columns.iter().enumerate() {
@@ -504,7 +503,7 @@ impl Planner<'_> {
         self.place_in(&self.plan.levels[level].access, number)
     }
 
-    /// Where a column is when its table's entries are found in this way.
+    /// The source of a column under this access path of its table.
     pub(super) fn place_in(&self, access: &Access, number: usize) -> Place {
         let column = &self.logical.columns[number];
         let info = self.info(column.table);
@@ -519,7 +518,7 @@ impl Planner<'_> {
         if is_key {
             return Place::IndexKey(index.fields.len());
         }
-        // An entry's key tells values, and of integers and text also how they were written.
+        // An index entry's key holds a value; how it was written is known only for integers and text.
         let kind = info.field(&column.name).map_or(FieldKind::Any, |field| field.kind);
         let told = !column.inside && (!column.bare || matches!(kind, FieldKind::Integer | FieldKind::Text));
         if let Some(place) = index.fields.iter().position(|field| *field == column.name).filter(|_| told) {
@@ -531,7 +530,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Where a document is fetched, conditions that need it wait for it.
+    /// If a document is fetched, predicates that need it are evaluated after that.
     fn split_conditions(&mut self) {
         for number in 0..self.plan.levels.len() {
             if !self.plan.levels[number].fetch {
@@ -552,7 +551,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Moves what depends on no row out of the rows' expressions.
+    /// Moves subexpressions that depend on no row out of the expressions evaluated for rows.
     fn hoist_constants(&mut self) {
         let plan = &mut self.plan;
         let constants = &mut plan.constants;
@@ -580,11 +579,11 @@ fn hoist(expr: Expr, constants: &mut Vec<Expr>) -> Expr {
     let mut varies = false;
     expr.walk(&mut |part| {
         let row = matches!(part, Expr::Column(_) | Expr::Path(..) | Expr::Aggregate(_) | Expr::GroupKey(_));
-        // An inner query runs when it is asked, which may be never.
+        // An inner query runs when its rows are first requested, which may be never.
         varies |= row || matches!(part, Expr::InInner(..) | Expr::ScalarInner(..) | Expr::ExistsInner(_));
     });
     if varies && matches!(expr, Expr::Call(Function::Json(_), _)) {
-        // As a constant an argument would no longer show that it is JSON.
+        // A constant would no longer show that the argument is JSON.
         return expr.map_children(&mut |child| if may_be_json(&child) { child } else { hoist(child, constants) });
     }
     if varies {

@@ -1,27 +1,27 @@
-//! The encoded values of points, and the walk over their combinations.
+//! The encoded values of points, and an iteration over their combinations.
 //!
-//! Values are pushed field by field; [`PointKeys::end_field`] puts those of the field in order and drops what is there twice. A
-//! walk then gives all combinations in the order of an index over these fields, forwards or backwards.
+//! Values are pushed field by field; [`PointKeys::end_field`] sorts those of the field and removes duplicates. The iteration
+//! returns all combinations in the order of an index over these fields, forwards or backwards.
 
 use super::budget::Meter;
 use super::error::Fault;
 use super::sort::sort_in_pieces;
 use crate::engine::Direction;
 
-/// Bytes of values that are kept room for until the next execution.
+/// Larger memory is released before the next execution.
 const BYTES_KEPT_MAX: usize = 64 << 10;
 
-/// See the module's text. Its memory is kept for the next execution, if it is little.
+/// See the module documentation. Small memory is kept for the next execution.
 #[derive(Default)]
 pub(super) struct PointKeys {
     bytes: Vec<u8>,
-    /// Where each value lies among the bytes; those of a field in order.
+    /// The place of each value in `bytes`; those of a field are sorted.
     values: Vec<(usize, usize)>,
-    /// Where the values of each field end.
+    /// The end of each field's values.
     fields: Vec<usize>,
-    /// The value of each field at which the walk stands.
+    /// The current value of each field.
     at: Vec<usize>,
-    /// What the bounds of the next field add to both ends.
+    /// Suffixes for the lower and the upper end, from the bounds of the next field.
     pub(super) low: Vec<u8>,
     pub(super) high: Vec<u8>,
 }
@@ -39,7 +39,7 @@ impl PointKeys {
         self.high.clear();
     }
 
-    /// Adds a value that `encode` appends, unless it says that there is none.
+    /// Adds the value that `encode` appends, unless it returns false.
     pub(super) fn push<E>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>) -> Result<(), E> {
         let start = self.bytes.len();
         if encode(&mut self.bytes)? {
@@ -48,7 +48,7 @@ impl PointKeys {
         Ok(())
     }
 
-    /// The field's values are complete. False: there is none.
+    /// Completes a field. Returns whether it has values.
     pub(super) fn end_field(&mut self, meter: &Meter<'_>) -> Result<bool, Fault> {
         let start = self.fields.last().copied().unwrap_or(0);
         let bytes = &self.bytes;
@@ -66,7 +66,7 @@ impl PointKeys {
         Ok(kept > start)
     }
 
-    /// Bytes that they take.
+    /// Their bytes in memory.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.values.len() * size_of::<(usize, usize)>()
     }
@@ -76,7 +76,7 @@ impl PointKeys {
         (start, self.fields[field] - 1)
     }
 
-    /// Goes to the next combination, or first to the first one. False: there is no other.
+    /// Advances to the next combination, at first to the first one. Returns whether there is one.
     pub(super) fn advance(&mut self, direction: Direction) -> bool {
         let forward = direction == Direction::Forward;
         let first = |(low, high): (usize, usize)| if forward { low } else { high };
@@ -97,7 +97,7 @@ impl PointKeys {
         false
     }
 
-    /// Appends the values of the combination.
+    /// Appends the values of the current combination.
     pub(super) fn append(&self, out: &mut Vec<u8>) {
         for place in &self.at {
             let (start, end) = self.values[*place];
@@ -113,7 +113,7 @@ mod tests {
     #[track_caller]
     fn check(fields: &[&[&str]], direction: Direction, expected: &[&str]) {
         let mut keys = PointKeys::default();
-        // Twice: what is kept of one walk must not show in the next.
+        // Twice: leftovers of one iteration must not affect the next.
         for _ in 0..2 {
             keys.clear();
             let some = fields.iter().all(|values| {

@@ -1,7 +1,7 @@
-//! Ways by several values of a key, a unique field, or the first fields of an index: which there are, and what they cost.
+//! Access paths by several values of a key, a unique field, or the first fields of an index: the candidates and their costs.
 //!
-//! Of two lists over the fields of one index all combinations are looked up, so each shorter beginning of the fields is a way of
-//! its own: the counts tell which is best.
+//! Of two lists over fields of one index all combinations are looked up, so each shorter prefix of the fields is a candidate of
+//! its own: the counts decide which is best.
 
 use super::access::{Access, Candidate, Weight};
 use super::candidates::{Bound, limits, of_one_kind};
@@ -15,14 +15,14 @@ use crate::engine::{Direction, TreeId};
 
 const SCORE_KEYS: u32 = 10;
 const SCORE_UNIQUE: u32 = 11;
-/// Behind an index of which as many fields have one value.
+/// Worse than an index of which as many fields have one value.
 const SCORE_INDEX: u32 = 42;
-/// The rows of an inner query, of which nothing tells how many there are.
+/// The rows of an inner query, whose number is unknown.
 const SCORE_ROWS: u32 = 70;
-/// Most combinations of literals of which each is looked up when the plan is made; of more these stand for all.
+/// Most combinations of literals that are looked up when the plan is made; of more, the first ones are a sample.
 const COMBINATIONS_ASKED_MAX: usize = 16;
 
-/// A column of the table is one of several values.
+/// A predicate that a column of the table equals one of several values.
 struct OneOf<'a> {
     condition: usize,
     column: &'a str,
@@ -42,7 +42,7 @@ impl Planner<'_> {
                 let is_known = condition.sides.1 & !placed == 0;
                 Some((number, own(column).filter(|_| is_known)?, Sought::List(list.clone())))
             }
-            // One that is told of the row has rows only for a row that was found.
+            // The rows of a correlated query depend on a row of this table, so they cannot be used to find it.
             Expr::InInner(values, asked) if asked.outer.is_empty() => match values[..] {
                 [(Affinity::None, Expr::Column(column))] => Some((number, own(column)?, Sought::Rows(asked.number))),
                 _ => None,
@@ -52,7 +52,7 @@ impl Planner<'_> {
         found.map(|(condition, column, sought)| OneOf { condition, column, sought }).collect()
     }
 
-    /// The ways by several values.
+    /// The candidates by several values.
     pub(super) fn point_ways(&self, table: usize, placed: TableSet, bounds: &[Bound<'_>]) -> Vec<Candidate> {
         let (info, lists) = (self.info(table), self.one_of(table, placed));
         if lists.is_empty() {
@@ -79,7 +79,7 @@ impl Planner<'_> {
         ways
     }
 
-    /// What a way by several values costs.
+    /// The cost of an access path by several values.
     pub(super) fn points_weight(&self, table: usize, points: &Points, fulfilled: &[usize]) -> Weight {
         let rows = self.table_rows(table);
         let combinations: f64 = points.sought.iter().map(|sought| self.values_of(sought)).product();
@@ -95,7 +95,7 @@ impl Planner<'_> {
         Weight { once: 0.0, each: combinations * seek + read * each_entry, read }
     }
 
-    /// About how many values there are to look up.
+    /// Estimate of the number of values to look up.
     fn values_of(&self, sought: &Sought) -> f64 {
         match sought {
             Sought::One(_) => 1.0,
@@ -107,9 +107,9 @@ impl Planner<'_> {
         }
     }
 
-    /// Entries that one combination finds, on average.
+    /// Average number of entries that one combination finds.
     fn rows_of_points(&self, table: usize, tree: TreeId, points: &Points) -> f64 {
-        // A constant stands for what nobody knows yet.
+        // Any constant stands for a value that is unknown during planning.
         let unknown = Expr::Constant(0);
         let mut combinations: Vec<Vec<Expr>> = vec![Vec::new()];
         for sought in &points.sought {
@@ -139,7 +139,7 @@ fn candidate(points: Points, score: u32, fulfilled: Vec<usize>) -> Candidate {
     Candidate::new(score, Access::Points(Box::new(points)), fulfilled)
 }
 
-/// A way for each beginning of the index's fields that ends with the last, the last but one, and so on, of the lists.
+/// Candidates for prefixes of the index's fields: with all usable lists, with one fewer, and so on.
 fn index_ways(
     info: &CollectionInfo,
     (number, index): (usize, &IndexInfo),

@@ -1,19 +1,19 @@
-//! Points: several values of a field, each looked up by itself in their order, none twice.
+//! Points: several values of a field, each looked up once, in their order.
 //!
-//! What `IN` and equalities joined by OR ask of a key, a unique field, or the first fields of an index. Between and behind the
-//! fields with several values stand fields with one, and behind them bounds of the next: each combination of values is a range
-//! of its own. As the values of each field come in the order of the index, so do all entries.
+//! `IN`, and equalities joined by OR, look up points of a key, a unique field, or the first fields of an index. Fields with one
+//! value may stand between and after the fields with several, and a range of the next field after all of them: each combination
+//! of values is a range of its own. The values of each field are sorted in the order of the index, and so are the entries.
 
 use super::expr::Expr;
 use crate::engine::{Direction, TreeId};
 
-/// A bound of a range: a value of a field, then values of the fields behind it as in `(a, b) > (1, 2)`.
+/// A bound of a range: a value of a field, then values of the following fields, as in `(a, b) > (1, 2)`.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     pub(crate) value: Expr,
-    /// Of the fields behind. The first that is NULL, and those behind it, say nothing: then the bound is what stands before.
+    /// Values of the following fields. At the first that is NULL the bound ends: only the values before it count.
     pub(crate) more: Vec<Expr>,
-    /// What equals all of them belongs to the range.
+    /// Entries equal to all the values belong to the range.
     pub(crate) inclusive: bool,
 }
 
@@ -23,20 +23,20 @@ impl Limit {
         std::iter::once(&self.value).chain(&self.more)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         std::iter::once(&mut self.value).chain(&mut self.more)
     }
 }
 
-/// What a field is to be equal to.
+/// The values that a field must equal.
 #[derive(Clone, Debug)]
 pub(crate) enum Sought {
     One(Expr),
     List(Vec<Expr>),
-    /// Several fields together: row values of so many fields, one behind the other.
+    /// Row values of several fields together, one after the other; the number is that of the fields.
     Tuples(Vec<Expr>, usize),
-    /// The first column of the plan's inner query of that number.
+    /// The first column of the inner query with this number in the plan.
     Rows(usize),
 }
 
@@ -49,26 +49,26 @@ pub(crate) enum PointsOf {
         field: String,
     },
     Index {
-        /// Its place among the collection's indexes.
+        /// The index's place among the collection's indexes.
         number: usize,
         tree: TreeId,
     },
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct Points {
     pub(crate) of: PointsOf,
-    /// For each first field of the index, or for several of them together; one for a key.
+    /// One for each first field of the index, or for several of them together; exactly one for a key.
     pub(crate) sought: Vec<Sought>,
-    /// Bounds on the field behind them.
+    /// Bounds of the field after them.
     pub(crate) from: Option<Limit>,
     pub(crate) to: Option<Limit>,
     pub(crate) direction: Direction,
 }
 
 impl Sought {
-    /// How many fields of the index it is about.
+    /// The number of index fields that it covers.
     pub(crate) fn width(&self) -> usize {
         match self {
             Sought::Tuples(_, width) => *width,
@@ -94,13 +94,13 @@ impl Sought {
 }
 
 impl Points {
-    /// The values that it is told.
+    /// The expressions of its values.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let limits = self.from.iter().chain(&self.to).flat_map(Limit::values);
         self.sought.iter().flat_map(Sought::expressions).chain(limits)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(crate) fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         let limits = self.from.iter_mut().chain(&mut self.to).flat_map(Limit::values_mut);
         self.sought.iter_mut().flat_map(Sought::expressions_mut).chain(limits)

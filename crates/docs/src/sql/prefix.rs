@@ -1,16 +1,16 @@
-//! What a text must begin with, as a range: `name GLOB 'abc*'` is `name >= 'abc' AND name < 'abd'`.
+//! The fixed prefix of a pattern as a range: `name GLOB 'abc*'` is `name >= 'abc' AND name < 'abd'`.
 //!
-//! - A pattern compares the text of a number, a range its value: where a field may hold numbers, the beginning must be one that
-//!   no number's text has.
-//! - LIKE does not tell ASCII letters' cases apart, an index does: of its pattern only what stands before the first such letter
-//!   tells where to look.
-//! - Where the pattern says no more than how a text begins, the range replaces it. Else it stays, and the range narrows.
+//! - A pattern is matched with the text of a number, but a range compares its value. If a field may hold numbers, the prefix
+//!   must be one that no number's text has.
+//! - LIKE ignores the case of ASCII letters, an index does not: only the part of its pattern before the first such letter is
+//!   used.
+//! - If the pattern is only a prefix, the range replaces it. Otherwise the pattern stays, and the range narrows the scan.
 
 use super::expr::{Affinity, Comparison, Expr, Literal};
 use super::resolve::{Logical, Origin};
 use crate::catalog::{Catalog, FieldKind};
 
-/// The same condition with the range that it implies, where a key or an index of the field's collection may use it.
+/// The same predicate with the range that it implies, if a key or an index of the field's collection may use it.
 pub(super) fn with_range(condition: Expr, logical: &Logical, catalog: &Catalog) -> Vec<Expr> {
     let beginning = match &condition {
         Expr::Glob(text, pattern) => beginning(text, pattern, of_glob),
@@ -32,7 +32,7 @@ pub(super) fn with_range(condition: Expr, logical: &Logical, catalog: &Catalog) 
     range
 }
 
-/// The column, what its text begins with, and whether the pattern says no more.
+/// The column, the prefix of its text, and whether the pattern says no more.
 fn beginning(text: &Expr, pattern: &Expr, of: impl Fn(&str) -> (&str, bool)) -> Option<(usize, String, bool)> {
     let (Expr::Column(column), Expr::Literal(Literal::Text(pattern))) = (text, pattern) else { return None };
     let (start, is_all) = of(std::str::from_utf8(pattern).ok()?);
@@ -49,7 +49,7 @@ fn of_like(pattern: &str) -> (&str, bool) {
     (&pattern[..end], &pattern[end..] == "%")
 }
 
-/// Whether a way may be found by the range, and all that it leaves out are no matches.
+/// Whether an access path may use the range, and the range excludes no match.
 fn is_useful(column: usize, start: &str, logical: &Logical, catalog: &Catalog) -> bool {
     let column = &logical.columns[column];
     let Origin::Collection(number) = &logical.tables[column.table].origin else { return false };
@@ -60,11 +60,11 @@ fn is_useful(column: usize, start: &str, logical: &Logical, catalog: &Catalog) -
     is_indexed && (is_text || !start.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
 }
 
-/// The least text above all that begin so; `None`: there is none.
+/// The least text above all texts with this prefix; `None` if there is none.
 fn next(start: &str) -> Option<String> {
     let mut start = start.to_owned();
     while let Some(last) = start.pop() {
-        // Bytes of UTF-8 are in the order of code points, of which those of surrogates are none.
+        // UTF-8 sorts in the order of code points, without the surrogates.
         let above = match last {
             char::MAX => None,
             '\u{d7ff}' => Some('\u{e000}'),

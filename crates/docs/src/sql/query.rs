@@ -1,4 +1,5 @@
-//! A prepared query: parsed and resolved once, planned for each set of present optional parameters that is asked for, run often.
+//! A prepared query: parsed and resolved once, planned on demand for each set of present optional parameters, executed many
+//! times.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,33 +26,33 @@ use crate::counts::TreeCount;
 use crate::engine::{TreeId, View};
 use crate::readiness::Readiness;
 
-/// Optional parameters that plans are specialised for; of more, the first count and the others are tested for each row.
+/// Number of optional parameters that plans are specialised for. Any beyond the first of them are tested for each row.
 pub const SPECIALISED_MAX: usize = 8;
-/// In the key of a plan: it is for a state that may lack what has been built since the database was opened.
+/// Bit in a plan's key: the plan is for a state that may lack indexes built since the database was opened.
 const EARLY: u32 = 1 << SPECIALISED_MAX;
-/// What goes before a column's value, without its name.
+/// Estimate of what a [`RowShape`] keeps for each column beside its name.
 const SHAPE_BYTES: usize = 64;
-/// No counts were looked at yet.
+/// The counts have not been read yet.
 const NO_EPOCH: u64 = u64::MAX;
 
-/// A prepared query. Shared by threads; each brings its own [`Scratch`].
+/// A prepared query, shared by threads. Each thread brings its own [`Scratch`].
 pub struct Query {
     number: usize,
     pub(super) catalog: Catalog,
     pub(super) logical: Logical,
     /// Slots of the parameters that the text tests for NULL.
     optional: Vec<usize>,
-    /// By the bits of those present, and [`EARLY`].
+    /// Keyed by the bits of the present optional parameters, and [`EARLY`].
     plans: Plans,
     /// The counts' epoch when the plans were last found to fit them.
     epoch: AtomicU64,
-    /// The counts of the trees that the query may read, by which the plans were made; none before the first.
+    /// Counts of the trees that the query may read, from which the current plans were made. `None` until they are first read.
     counts: Mutex<Option<Vec<(TreeId, TreeCount)>>>,
-    /// What has been built since the database was opened, or is being built.
+    /// Readiness of the indexes and unique fields that were not ready when the database was opened.
     waits_for: Vec<Readiness>,
     shape: RowShape,
     repeatables: Repeatables,
-    /// Its plans are not compiled.
+    /// Its plans are never compiled.
     interpreted: bool,
 }
 
@@ -74,7 +75,7 @@ impl Query {
         Ok(Query::of(resolve::resolve(sql, &parsed, &catalog)?, catalog))
     }
 
-    /// A query that is resolved already, against this catalog.
+    /// A query from a resolved statement, against this catalog.
     pub(crate) fn of(mut logical: Logical, mut catalog: Catalog) -> Query {
         logical.hand_parameters_down();
         for (number, info) in catalog.collections.iter_mut().enumerate() {
@@ -108,7 +109,7 @@ impl Query {
         let most = Expr::integer(i64::try_from(rows_max).unwrap_or(i64::MAX));
         self.logical.limit = Some(match self.logical.limit.take() {
             None => most,
-            // A negative LIMIT is none.
+            // A negative LIMIT means no limit.
             Some(own) => {
                 let negative =
                     Expr::Compare(Comparison::Less, Affinity::None, Box::new(own.clone()), Box::new(Expr::integer(0)));
@@ -121,21 +122,21 @@ impl Query {
         self
     }
 
-    /// The same with plans that are never compiled: what the compiled way is compared with, for the answers are equal.
+    /// The same query with plans that are never compiled. Tests compare its results with the compiled ones, which are equal.
     pub fn interpreted(mut self) -> Query {
         self.interpreted = true;
         self.plans.forget();
         self
     }
 
-    /// Whether the plan for parameters of which those named are present is compiled.
+    /// Whether the plan is compiled when the named optional parameters are present.
     pub fn is_compiled(&self, present: &[&str]) -> bool {
         self.plan_with(present).compiled.is_some()
     }
 
-    /// About how many bytes it has in memory, but for its plans, which have their own space.
+    /// Estimate of its bytes in memory. Plans are not included: they count in their own space.
     pub fn bytes(&self) -> usize {
-        // Of views it has copies: those whose columns it does not use are not computed.
+        // Only views were copied by `narrow`; other collections are shared with the catalog.
         let copied = self.catalog.collections.iter().filter(|info| info.keeps_equal_together());
         let catalog = self.catalog.collections.len() * size_of::<Arc<CollectionInfo>>();
         let shape: usize = self.logical.outputs.iter().map(|output| SHAPE_BYTES + output.name.len()).sum();
@@ -144,7 +145,7 @@ impl Query {
         size_of::<Query>() + self.logical.bytes() + shape + catalog + waits + self.optional.len() * size_of::<usize>()
     }
 
-    /// Whether it calls a date function, so that [`Budget::now_ms`] may matter.
+    /// Whether it calls a date function, so that [`Budget::now_ms`] may affect the result.
     pub fn uses_clock(&self) -> bool {
         let mut uses = false;
         let mut note = |expr: &Expr| expr.walk(&mut |part| uses |= matches!(part, Expr::Call(Function::Date(_), _)));
@@ -152,7 +153,7 @@ impl Query {
         uses
     }
 
-    /// The range that it begins with where no optional parameter is present: most often the one that it begins with at all.
+    /// Passes the range that the plan without optional parameters scans first to `look`; most executions scan that range first.
     #[inline]
     pub fn with_first_range<R>(&self, scratch: &mut Scratch, look: impl FnOnce(Option<FirstRange<'_>>) -> R) -> R {
         let key = self.key(0, u64::MAX);
@@ -172,7 +173,7 @@ impl Query {
         self.slot(name).map_or_else(Compared::default, |slot| self.compared_or_given(slot, |_| FieldKind::Any))
     }
 
-    /// The same of one whose result columns are given to fields of these kinds.
+    /// The same for a query whose result columns are assigned to fields of the kinds that `given` returns.
     pub(crate) fn compared_or_given(&self, slot: usize, given: impl Fn(usize) -> FieldKind) -> Compared {
         let mut compared = Compared::of(&self.logical, &self.catalog, slot);
         let columns = self.logical.outputs.iter().enumerate();
@@ -181,7 +182,7 @@ impl Query {
         compared
     }
 
-    /// What a field of a collection, by its place in the catalog, always is.
+    /// The kind that a field of a collection always has. `collection` is its place in the catalog.
     pub(crate) fn kind_of(&self, collection: usize, field: &str) -> FieldKind {
         field_kind(&self.catalog.collections[collection], field)
     }
@@ -201,7 +202,7 @@ impl Query {
         JsonRows::new(&self.shape, out, separator)
     }
 
-    /// Runs the query. `parameters` are values by slot, NULL for those omitted.
+    /// Runs the query. `parameters` are values by slot, NULL for omitted ones.
     pub fn execute<S: RowSink + ?Sized>(
         &self,
         view: &dyn View,
@@ -248,7 +249,7 @@ impl Query {
         Ok(outcome)
     }
 
-    /// Runs it and appends its first row as a JSON object; nothing, if there is none ([`Outcome::rows`] tells).
+    /// Runs it and appends its first row as a JSON object, or nothing if there is no row ([`Outcome::rows`] is the count).
     pub fn write_row(
         &self,
         view: &dyn View,
@@ -277,8 +278,7 @@ impl Query {
         Ok(present.fold(0, |bits, (bit, &slot)| bits | u32::from(!parameters[slot].is_null()) << bit))
     }
 
-    /// The key of the plan by the counts as they are, or were not long ago. `ready_by` is what [`View::ready_by`] tells of the state
-    /// that is read.
+    /// The key of the plan for the current counts. `ready_by` is the [`View::ready_by`] of the state that is read.
     #[inline]
     fn key(&self, present: u32, ready_by: u64) -> u32 {
         if self.waits_for.iter().any(|readiness| !readiness.is_refused() && !readiness.is_ready_by(ready_by)) {
@@ -290,7 +290,7 @@ impl Query {
         present
     }
 
-    /// The plan of a key: as the thread remembers it, or as it is kept for all.
+    /// The plan of a key: the one that the thread remembers, or the shared one.
     #[inline]
     fn near_plan(&self, key: u32, scratch: &mut Scratch) -> Held {
         scratch.near.take(self.number, key).unwrap_or_else(|| self.plan_of(key))
@@ -307,7 +307,7 @@ impl Query {
         Ok(self.plan_of(self.key(self.present(parameters)?, ready_by)))
     }
 
-    /// Forgets the plans where the counts of what is read have moved far since they were made.
+    /// Drops the plans if the counts of the trees that it reads have moved far since the plans were made.
     #[cold]
     fn look_at_counts(&self) {
         let (epoch, now) = (self.catalog.counts.epoch(), self.counts());
@@ -325,7 +325,7 @@ impl Query {
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    /// The counts of all trees that it may read.
+    /// The counts of all trees that the query may read.
     fn counts(&self) -> Vec<(TreeId, TreeCount)> {
         let mut counts = Vec::new();
         self.logical.reads(&mut |collection| {
@@ -337,7 +337,7 @@ impl Query {
         counts
     }
 
-    /// The catalog without what has not been ready from the beginning.
+    /// The catalog without the indexes and unique fields that were not ready when the database was opened.
     fn early_catalog(&self) -> Catalog {
         let mut catalog = self.catalog.clone();
         for info in &mut catalog.collections {
@@ -361,19 +361,19 @@ impl Query {
         plan
     }
 
-    /// The plan for parameters of which those named are present.
+    /// The plan used when the named optional parameters are present.
     fn plan_with(&self, present: &[&str]) -> Held {
         let slots = self.optional.iter().enumerate();
         let bits = slots.filter(|(_, slot)| present.contains(&self.logical.parameters[**slot].as_str()));
         self.plan_of(self.key(bits.fold(0, |bits, (bit, _)| bits | 1 << bit), u64::MAX))
     }
 
-    /// What the plan does when the named optional parameters are present, one step on each line.
+    /// The plan used when the named optional parameters are present, one step on each line.
     pub fn explain(&self, present: &[&str]) -> String {
         explain::text(&self.plan_with(present), &self.logical, &self.catalog, &Means::default(), None)
     }
 
-    /// Runs it for EXPLAIN ANALYZE: by one thread, its rows are counted and dropped.
+    /// Runs it for EXPLAIN ANALYZE on one thread. Its rows are counted and dropped.
     pub fn analyze(
         &self,
         view: &dyn View,
@@ -383,7 +383,7 @@ impl Query {
         analysis::analyze(&*self.plan(parameters, view.ready_by())?, view, parameters, budget)
     }
 
-    /// What the plan for these values does with these means, one step on each line, and where it was run what it did.
+    /// The plan for these values with these means, one step on each line; with `analysis`, also what the execution did.
     pub fn explain_run(
         &self,
         parameters: &[Value<'_>],
@@ -398,7 +398,7 @@ impl Query {
         explain::json(&self.plan_with(present), &self.logical, &self.catalog, &Means::default(), None)
     }
 
-    /// The plan for these values as JSON, with what is expected of it and, where it was run, what it did.
+    /// The plan for these values as JSON, with its estimates; with `analysis`, also what the execution did.
     pub fn explain_run_json(
         &self,
         parameters: &[Value<'_>],
@@ -408,7 +408,7 @@ impl Query {
         Ok(explain::json(&*self.plan(parameters, u64::MAX)?, &self.logical, &self.catalog, means, analysis))
     }
 
-    /// What the plan for these values does, in one line of ASCII, and whether it reads a collection whole.
+    /// The plan for these values in one line of ASCII, and whether it scans a whole collection.
     pub fn plan_line(&self, parameters: &[Value<'_>]) -> (Arc<str>, bool) {
         let Ok(plan) = self.plan(parameters, u64::MAX) else { return ("".into(), false) };
         let (line, scans) = plan.line.get_or_init(|| {
@@ -418,27 +418,27 @@ impl Query {
         (Arc::clone(line), *scans)
     }
 
-    /// The collections that this plan reads whole, without key or index: worth a notice.
+    /// The collections that this plan scans whole, without a key or an index: worth a warning.
     pub fn scans(&self, present: &[&str]) -> Vec<&str> {
         explain::scans(&self.plan_with(present), &self.catalog)
     }
 
-    /// Whether it reads anything at all.
+    /// Whether it reads any table.
     pub(crate) fn reads_any(&self) -> bool {
         !self.logical.tables.is_empty() || !self.logical.inner.is_empty()
     }
 
-    /// Whether it reads a view of the catalog that it was prepared on.
+    /// Whether it reads a view of this catalog, on which it was prepared.
     pub(crate) fn reads_views(&self, catalog: &Catalog) -> bool {
         let is_view = |name: &str| catalog.views.iter().any(|view| view.name == name);
         self.logical.reads(&mut |collection| is_view(&self.catalog.collections[collection].name))
     }
 
-    /// What the indexes should include so that no plan of this query fetches a document through them.
+    /// The fields that indexes should include so that no plan of this query fetches a document through them.
     pub fn wanted_included(&self) -> Vec<WantedIncluded> {
         let mut wanted: Vec<WantedIncluded> = Vec::new();
         for present in 0..1 << self.optional.len() {
-            // Each is looked at once, and none is kept.
+            // Each plan is used once here, and none is kept.
             let plan = planner::plan(&self.logical, &self.catalog, &self.optional, present);
             for (number, level) in plan.levels.iter().enumerate() {
                 let Some(index) = level.access.index() else { continue };
@@ -473,7 +473,7 @@ fn want(wanted: &mut Vec<WantedIncluded>, collection: &str, index: &[String], fi
     }
 }
 
-/// Whether a plan's expressions still use a field: a condition that an index fulfils does not.
+/// Whether a plan's expressions still use a field: a predicate that an index fulfils is no longer among them.
 fn plan_uses(plan: &Plan, logical: &Logical, name: &str, table: usize) -> bool {
     let mut used = false;
     let mut note = |expr: &Expr| {
@@ -488,7 +488,7 @@ fn plan_uses(plan: &Plan, logical: &Logical, name: &str, table: usize) -> bool {
     used
 }
 
-/// The parameters that some condition tests for NULL, in slot order, as many as plans are made for.
+/// The parameters that a predicate tests for NULL, in the order of their first test, at most [`SPECIALISED_MAX`].
 fn optional_parameters(logical: &Logical) -> Vec<usize> {
     let mut optional = Vec::new();
     let mut note = |expr: &Expr| {
@@ -506,7 +506,7 @@ fn optional_parameters(logical: &Logical) -> Vec<usize> {
     optional
 }
 
-/// Takes the first row and counts the others.
+/// Writes the first row and ignores the others.
 struct FirstRow<'o> {
     rows: JsonRows<'o>,
     done: bool,

@@ -1,13 +1,14 @@
-//! Row values as bounds of an index: where `(a, b) > (x, y)` begins, and which entries `(a, b) IN ((1, 2), (3, 4))` asks for.
+//! Row values as bounds of an index: the range of `(a, b) > (x, y)`, and the entries of `(a, b) IN ((1, 2), (3, 4))`.
 //!
-//! Comparisons of rows reach the planner as those of their parts (`resolve/rows.rs`), and `a > x OR (a = x AND b > y)` is how others
-//! write them: both are known by their form.
+//! Comparisons of row values reach the planner as comparisons of their parts (`resolve/rows.rs`); users also write `a > x OR (a
+//! = x AND b > y)` themselves. Both are recognised by their form.
 //!
-//! - An order of rows narrows a range by as many parts as the index has fields for, the key behind them counted. The condition
-//!   stays: of a part that is NULL the range tells nothing.
-//! - A list of rows is looked up by the parts that stand behind one another in the index, and is fulfilled if these are all.
-//! - Between fields whose numbers may be of both kinds (5 and 5.0) an index is not in the order of rows: the first such field is the
-//!   last that is used.
+//! - An order comparison narrows a range by as many parts as the index has fields for, including the key at its end. The
+//!   predicate is still evaluated: the range says nothing about parts that are NULL.
+//! - A list of rows is looked up by the parts that are consecutive in the index. The predicate is fulfilled if these are all
+//!   parts.
+//! - If a field's numbers may be of both kinds (5 and 5.0), the index is not in row order beyond it: the first such field is
+//!   the last that is used.
 
 use super::access::{Access, Candidate, Limit};
 use super::candidates::{Bound, limits, of_one_kind};
@@ -18,20 +19,20 @@ use super::points::{Points, PointsOf, Sought};
 use crate::catalog::{CollectionInfo, IndexInfo};
 use crate::engine::Direction;
 
-/// Behind an index of which as many fields have one value, as other lists are.
+/// As for other lists, worse than an index of which as many fields have one value.
 const SCORE_TUPLES: u32 = 42;
 
-/// Two sides of a comparison.
+/// The two sides of a comparison.
 type Sides<'e> = (&'e Expr, &'e Expr);
 
-/// A list of rows over fields of one table: in each the values of the columns, in their order.
+/// A list of rows over fields of one table: for each row the values of the columns, in their order.
 struct Rows<'a> {
     condition: usize,
     columns: Vec<&'a str>,
     rows: Vec<Vec<&'a Expr>>,
 }
 
-/// The parts of `(a, b, …) < (x, y, …)`, and the comparison that holds for them as far as they were taken apart.
+/// The parts of `(a, b, …) < (x, y, …)`, and the comparison that holds for the recognised parts.
 fn ordered_parts(expr: &Expr) -> Option<(Comparison, Vec<Sides<'_>>)> {
     let Expr::Or(terms) = expr else { return None };
     let [Expr::Compare(strict, Affinity::None, a, b), Expr::And(same)] = &terms[..] else { return None };
@@ -66,7 +67,7 @@ fn equal_sides(part: &Expr) -> Option<Sides<'_>> {
 }
 
 impl<'a> Bound<'a> {
-    /// The end of a range over the first of these fields, and over those behind it where the bound is one of rows.
+    /// The bound of a range over the first of these fields, and for row values over those after it.
     pub(super) fn limit(&self, info: &CollectionInfo, fields: &[String]) -> Limit {
         let sequence: Vec<&str> = fields.iter().chain([&info.key.field]).map(String::as_str).collect();
         let steps = sequence.windows(2).zip(&self.more);
@@ -79,7 +80,7 @@ impl<'a> Bound<'a> {
 }
 
 impl Planner<'_> {
-    /// The column of the table that an expression is.
+    /// The name of the column, if the expression is a column of this table.
     fn own_column(&self, expr: &Expr, table: usize) -> Option<&str> {
         let Expr::Column(column) = expr else { return None };
         let column = &self.logical.columns[*column];
@@ -90,7 +91,7 @@ impl Planner<'_> {
         self.tables(value) & !placed == 0
     }
 
-    /// A column of the table, and what it is compared with if that is known by then.
+    /// A column of the table and its comparison value, if that value is known when the level runs.
     fn own_side<'e>(&'e self, (a, b): Sides<'e>, table: usize, placed: TableSet) -> Option<(&'e str, &'e Expr)> {
         let (column, value) = match self.own_column(a, table) {
             Some(column) => (column, b),
@@ -99,7 +100,7 @@ impl Planner<'_> {
         self.is_known(value, placed).then_some((column, value))
     }
 
-    /// The bound that a comparison of rows is.
+    /// The bound from a comparison of row values.
     pub(super) fn row_bound<'e>(
         &'e self,
         (condition, expr): (usize, &'e Expr),
@@ -140,7 +141,7 @@ impl Planner<'_> {
         lists.collect()
     }
 
-    /// The ways by lists of rows.
+    /// Access paths by lists of rows.
     pub(super) fn row_ways(&self, table: usize, placed: TableSet, bounds: &[Bound<'_>]) -> Vec<Candidate> {
         let (info, lists) = (self.info(table), self.row_lists(table, placed));
         let indexes = info.indexes.iter().enumerate().filter(|(_, index)| index.readiness.is_ready());
@@ -149,7 +150,7 @@ impl Planner<'_> {
     }
 }
 
-/// An index by the rows of a list, behind fields that have one value each.
+/// An index looked up by the rows of a list, after leading fields with one value each.
 fn row_way(
     info: &CollectionInfo,
     (number, index): (usize, &IndexInfo),
@@ -183,7 +184,7 @@ fn row_way(
     Some(Candidate::new(score, Access::Points(Box::new(points)), fulfilled))
 }
 
-/// Where the list's rows have the first of these fields, as many as they have and an index is in the order of.
+/// The places in the list's rows of the first of these fields, as far as the rows have them and the index is in row order.
 fn places(info: &CollectionInfo, fields: &[String], list: &Rows<'_>) -> Vec<usize> {
     let mut places: Vec<usize> = Vec::new();
     for field in fields {

@@ -1,4 +1,4 @@
-//! An execution in progress: its memory, how it ends, and its budget.
+//! An execution in progress: its memory, its end, and its budget.
 
 use std::cell::Cell;
 use std::ops::Bound;
@@ -26,16 +26,16 @@ use super::spilled::Spilled;
 use super::workers::{Helpers, Workers};
 use crate::engine::{KeyRange, View};
 
-/// Rows that are counted as work together.
+/// Rows that are counted as work at once.
 pub(super) const TICK_ROWS: u64 = 64;
-/// What each buffer of a scratch keeps between executions, but for the sort of the outermost query.
+/// Most bytes that each buffer of a scratch keeps between executions, except the sort of the outermost query.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-/// The same of the rows of an inner query: there may be dozens of them, one inside the other.
+/// The same for the rows of an inner query: dozens may be nested.
 const INNER_KEPT_BYTES_MAX: usize = 8 << 10;
-/// Bytes that a group or distinct row costs beside its own.
+/// Estimate of a group's or distinct row's bytes beside its data.
 pub(super) const GROUP_OVERHEAD_BYTES: usize = 64;
 
-/// Memory that executions reuse. One for each thread.
+/// Memory that executions reuse. Each thread has one.
 #[derive(Default)]
 pub struct Scratch {
     pub(super) arena: Bump,
@@ -49,7 +49,7 @@ pub struct Scratch {
     pub(super) key: Vec<u8>,
     pub(super) workers: Helpers,
     pub(super) near: NearPlans,
-    /// That of inner queries.
+    /// The scratch of inner queries.
     inner: Option<Box<Scratch>>,
 }
 
@@ -58,9 +58,9 @@ pub(super) struct LevelKeys {
     pub(super) from: Vec<u8>,
     pub(super) to: Vec<u8>,
     pub(super) key: Vec<u8>,
-    /// Where the rows of `json_each` end.
+    /// The ends of the rows of `json_each`.
     pub(super) ends: Vec<usize>,
-    /// The values of points.
+    /// The keys of points.
     pub(super) points: PointKeys,
 }
 
@@ -72,7 +72,7 @@ fn shrink(bytes: &mut Vec<u8>) {
 }
 
 impl LevelKeys {
-    /// Gives long keys back.
+    /// Releases the memory of long keys.
     #[inline]
     pub(super) fn shrink(&mut self) {
         [&mut self.from, &mut self.to, &mut self.key].into_iter().for_each(shrink);
@@ -81,7 +81,7 @@ impl LevelKeys {
         }
     }
 
-    /// The range of an index between the bounds; an empty one is none.
+    /// The index range between the bounds; an empty bound means unbounded.
     pub(super) fn index_range(&self) -> KeyRange<'_> {
         KeyRange {
             from: if self.from.is_empty() { Bound::Unbounded } else { Bound::Included(&self.from) },
@@ -89,7 +89,7 @@ impl LevelKeys {
         }
     }
 
-    /// Makes the bounds those of the combination at which the walk over the points stands.
+    /// Sets the bounds to the current combination of point values.
     pub(super) fn set_point(&mut self) {
         let (points, from, to) = (&self.points, &mut self.from, &mut self.to);
         from.clear();
@@ -100,7 +100,7 @@ impl LevelKeys {
         to.extend_from_slice(&points.high);
     }
 
-    /// The range of documents between the bounds that there are.
+    /// The range of documents; `low` and `high` say which bounds exist.
     pub(super) fn document_range(&self, low: bool, high: bool) -> KeyRange<'_> {
         KeyRange {
             from: if low { Bound::Included(&self.from[..]) } else { Bound::Unbounded },
@@ -110,23 +110,23 @@ impl LevelKeys {
 }
 
 impl Scratch {
-    /// Empty; it grows to what the queries need and stays so.
+    /// Empty. It grows to the needs of its queries and keeps that size.
     pub fn new() -> Self {
         Scratch::default()
     }
 
-    /// The same with threads that help where much is read.
+    /// The same with helper threads for large scans.
     pub fn with_workers(self, workers: Arc<Workers>) -> Self {
         Scratch { workers: Some(workers), ..self }
     }
 
-    /// Gives long keys back.
+    /// Releases the memory of long keys.
     pub(super) fn shrink_keys(&mut self) {
         self.levels.iter_mut().for_each(LevelKeys::shrink);
         shrink(&mut self.key);
     }
 
-    /// Gives back what an inner query sorted and grouped in: each query of a statement has a scratch of its own.
+    /// Releases the memory of an inner query's sort and groups: each query of a statement has its own scratch.
     pub(super) fn shrink_rows(&mut self) {
         self.sort.shrink(INNER_KEPT_BYTES_MAX);
         if self.states.capacity() * size_of::<State>() > INNER_KEPT_BYTES_MAX {
@@ -145,14 +145,14 @@ impl Scratch {
     }
 }
 
-/// Why the loops end before their ranges do. One word, so that it is handed outwards in registers.
+/// Why the loops end before their ranges. One word, so that it is returned in a register.
 pub(super) enum End {
-    /// As many rows as are wanted.
+    /// As many rows as wanted were delivered.
     Enough,
     Error(Box<QueryError>),
 }
 
-/// Whether the loops go on.
+/// Whether the loops continue.
 pub(super) type Flow = Result<(), End>;
 
 impl From<QueryError> for End {
@@ -176,12 +176,12 @@ impl From<store::Error> for End {
     }
 }
 
-/// The groups seen: each one's place among the states, and its key's fields.
+/// The groups so far: each one's place among the states, and the fields of its key.
 #[derive(Default)]
 pub(super) struct Groups {
     pub(super) places: HashMap<Box<[u8]>, usize>,
     pub(super) fields: Vec<Box<[u8]>>,
-    /// The numbers of the groups in the order in which they were first seen, also among those that are on disk.
+    /// The arrival numbers of the groups: the order in which they were first seen, also across spilled groups.
     pub(super) arrivals: Vec<u64>,
     pub(super) next_arrival: u64,
     /// The same for values that aggregates keep.
@@ -189,7 +189,7 @@ pub(super) struct Groups {
     pub(super) bytes: usize,
 }
 
-/// Rows that were collected for a sort, and the first terms of the last one's sort key.
+/// Rows that were collected for a sort, and the leading terms of the last row's sort key.
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) rows: u64,
@@ -211,22 +211,22 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) groups: Groups,
     pub(super) distinct: HashSet<Box<[u8]>>,
     pub(super) distinct_bytes: usize,
-    /// What is on disk, if anything is.
+    /// Data on disk, if any was spilled.
     pub(super) spilled: Option<Box<Spilled>>,
-    /// The groups are to go to disk before the next row.
+    /// The groups must be spilled before the next row.
     pub(super) is_full: bool,
     pub(super) skip: u64,
     pub(super) wanted: u64,
     pub(super) outcome: Outcome,
-    /// The row at which the budget is looked at again.
+    /// The number of rows at which the budget is checked next.
     pub(super) check_at: u64,
-    /// The part of the outermost range that is read, where several threads read it.
+    /// The part of the outermost range that this thread scans, if several threads scan it.
     pub(super) part: Option<Part<'e>>,
-    /// Where the rows of all queries of the execution are counted, if there are inner ones.
+    /// The row counter of all queries of the execution, if there are inner queries.
     pub(super) tally: Option<&'e Tally>,
-    /// What was collected for a sort whose rows come in the order of its first terms.
+    /// Rows collected for a sort whose input is ordered by its leading terms.
     pub(super) collected: Collected,
-    /// Rows and bytes that have been counted with those of other parts or queries.
+    /// Rows and bytes that were already added to the shared counters.
     pub(super) counted: (u64, Cell<usize>),
     pub(super) sink: &'e mut S,
 }
@@ -283,8 +283,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         Ok(())
     }
 
-    /// The next row at which work is counted, or one too many where so many were read in all. An inner query that is
-    /// asked next reads rows beside these: then each row is counted at once.
+    /// The number of rows at which the budget is checked next: a multiple of [`TICK_ROWS`], or the first row over the limit,
+    /// with `all` rows read in all. If an inner query may still read rows, the budget is checked at every row.
     pub(super) fn next_check(&self, all: u64) -> u64 {
         let own = self.outcome.rows_read;
         if self.fixed.relations.is_some_and(Relations::may_read) {
@@ -296,7 +296,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 }
 
-/// The loops' end as the caller sees it.
+/// Converts the end of the loops into a result.
 pub(super) fn ended(flow: Flow) -> Result<(), QueryError> {
     match flow {
         Ok(()) | Err(End::Enough) => Ok(()),

@@ -1,44 +1,44 @@
-//! What of an execution is on disk.
+//! The spilled data of an execution.
 
 use super::runs::Runs;
 use super::sort::SortBuffer;
 
-/// What is on disk.
+/// Runs and rows that were spilled to disk.
 #[derive(Debug, Default)]
 pub(super) struct Spilled {
     pub(super) sorted: Runs,
     pub(super) grouped: Runs,
-    /// Rows that may be new to DISTINCT.
+    /// Rows that may be new to DISTINCT, decided later.
     pub(super) late: SortBuffer,
     pub(super) late_runs: Runs,
-    /// No row is added to those known.
+    /// No more rows are added to the known ones in memory.
     pub(super) is_late: bool,
     pub(super) arrivals: u64,
 }
 
 impl Spilled {
-    /// Nothing that was sorted or grouped.
+    /// Neither sorted nor grouped rows were spilled.
     pub(super) fn is_empty(&self) -> bool {
         self.sorted.is_empty() && self.grouped.is_empty()
     }
 
-    /// What was sorted and grouped; what follows goes into the same files.
+    /// Takes the sorted and grouped runs; what follows is written to the same files.
     pub(super) fn take(&mut self) -> Spilled {
         Spilled { sorted: self.sorted.take(), grouped: self.grouped.take(), ..Spilled::default() }
     }
 
-    /// Puts what another holds behind its own.
+    /// Appends another's runs to its own.
     pub(super) fn append(&mut self, other: Spilled) {
         self.sorted.append(other.sorted);
         self.grouped.append(other.grouped);
     }
 }
 
-/// What DISTINCT knows of a row.
+/// Whether DISTINCT has seen a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Distinct {
     New,
     Known,
-    /// Nobody knows yet: it is to be kept.
+    /// Not known yet: the row is kept, and decided at the end.
     Late,
 }

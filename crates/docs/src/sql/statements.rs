@@ -1,14 +1,16 @@
-//! Statements that clients bring as text, kept prepared by their text within a bound of bytes: the next request with the same text
-//! is neither parsed, resolved nor planned. Those used least recently go.
+//! Statements that clients send as text, kept prepared by their text within a limit of bytes: the next request with the same
+//! text skips parsing, resolving and planning. The least recently used ones are evicted.
 //!
-//! What holds:
+//! Invariants:
 //!
-//! - All are of one catalog. A request for another one, which a reload of the configuration or a new index brings, lets all go.
-//! - A kept query plans anew when counts have moved, as a declared one does ([`Query`]). Its plans count in their own space
-//!   ([`super::PlanSpace`]) and go with it.
-//! - Values of parameters are no part of the text, so one statement serves all of them. Literals are.
-//! - A text that takes more than [`SHARE_MAX`] of the bytes is prepared for its request alone: one may not drive all others out.
-//! - No statement is prepared under the lock. Of two requests that prepare the same text at once, the second's is kept.
+//! - All belong to one catalog. A request with another catalog, after a reload of the configuration or a new index, drops them
+//!   all.
+//! - A kept query is planned again when counts have moved, as a declared one is ([`Query`]). Its plans count in their own space
+//!   ([`super::PlanSpace`]) and are dropped with it.
+//! - Parameter values are no part of the text, so one statement serves all of them. Literals are part of it.
+//! - A text that takes more than the [`SHARE_MAX`]th part of the bytes is prepared for its request only, so that one text
+//!   cannot evict all others.
+//! - No statement is prepared under the lock. If two requests prepare the same text at once, the later result is kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,12 +22,12 @@ use super::query::Query;
 use crate::catalog::Catalog;
 use crate::counts::Counts;
 
-/// A statement of more than this part of the bytes is not kept.
+/// A statement that takes more than this part of the bytes (1/8) is not kept.
 const SHARE_MAX: usize = 8;
-/// What an entry takes beside its statement and its text, about: its places in the map and in the order of use.
+/// Estimate of an entry's bytes beside its statement and its text: its places in the map and in the order of use.
 const ENTRY_BYTES: usize = 256;
 
-/// See the module's text. Shared by all threads.
+/// See the module documentation. Shared by all threads.
 #[derive(Debug)]
 pub struct Statements {
     bytes_max: usize,
@@ -37,7 +39,7 @@ pub struct Statements {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Those of the catalog that all are of.
+    /// The counts of the catalog that all entries belong to.
     counts: Counts,
     by_text: HashMap<Arc<str>, Entry>,
     /// The texts by the number of their last use.
@@ -46,7 +48,7 @@ struct Kept {
     bytes: usize,
 }
 
-/// What is kept of a text: for all rows, for pages, or for both.
+/// The prepared forms of a text: for all rows, for pages, or for both.
 #[derive(Debug, Default)]
 struct Entry {
     query: Option<Arc<Query>>,
@@ -64,14 +66,14 @@ impl Entry {
 }
 
 impl Kept {
-    /// Lets all go that are of another catalog.
+    /// Drops all entries if they belong to another catalog.
     fn turn_to(&mut self, catalog: &Catalog) {
         if !self.counts.is_same(&catalog.counts) {
             *self = Kept { counts: catalog.counts.clone(), uses: self.uses, ..Kept::default() };
         }
     }
 
-    /// The entry of a text, which becomes the one used last.
+    /// The entry of a text, which becomes the most recently used one.
     fn used(&mut self, text: &str) -> Option<&mut Entry> {
         let (text, _) = self.by_text.get_key_value(text)?;
         let text = Arc::clone(text);
@@ -97,13 +99,13 @@ impl Kept {
 }
 
 impl Statements {
-    /// Room for so many bytes; with none nothing is kept.
+    /// Room for so many bytes; with 0, nothing is kept.
     pub fn new(bytes_max: usize) -> Statements {
         let [found, prepared, evicted] = Default::default();
         Statements { bytes_max, kept: Mutex::default(), found, prepared, evicted }
     }
 
-    /// The query of a text, as it is kept or prepared now.
+    /// The query of a text, kept or prepared now.
     pub fn query(&self, sql: &str, catalog: &Catalog) -> Result<Arc<Query>, SqlError> {
         self.get(sql, catalog, |entry| &mut entry.query, Query::prepare)
     }
@@ -130,7 +132,7 @@ impl Statements {
         let prepared = Arc::new(prepare(sql, catalog)?);
         self.prepared.fetch_add(1, Ordering::Relaxed);
         let mut kept = self.kept();
-        // Another catalog may have come meanwhile: then this statement is of the past.
+        // The catalog may have changed meanwhile: then this statement is outdated.
         if kept.counts.is_same(&catalog.counts) {
             self.keep(&mut kept, sql, |entry| *of(entry) = Some(Arc::clone(&prepared)));
         }
@@ -162,22 +164,22 @@ impl Statements {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of all that are kept, without their plans.
+    /// Bytes of all kept statements, without their plans.
     pub fn bytes(&self) -> usize {
         self.kept().bytes
     }
 
-    /// How often a text was there already.
+    /// How often a requested text was already kept.
     pub fn found(&self) -> u64 {
         self.found.load(Ordering::Relaxed)
     }
 
-    /// How often one was prepared.
+    /// How often a statement was prepared.
     pub fn prepared(&self) -> u64 {
         self.prepared.load(Ordering::Relaxed)
     }
 
-    /// How many went for others, for want of room.
+    /// How many statements were evicted for lack of room.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }

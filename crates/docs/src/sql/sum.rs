@@ -1,24 +1,24 @@
-//! The running sum of SUM, AVG and TOTAL: exact, so that neither the order of rows nor how they are shared out among threads
-//! shows in the result, and a view's sum is its query's to the last bit.
+//! The running sum of SUM, AVG and TOTAL. It is exact: the result depends neither on the order of rows nor on their
+//! distribution among threads, and a view's sum equals its query's to the last bit.
 //!
-//! Integers are added in 128 bits. Most reals are added in another 128, as whole multiples of 2^-80: that takes every real
-//! from 2^-28 to 2^45 with all its digits, in fewer steps than a second word for the rounding errors would (Kahan, Babuška,
-//! Neumaier), which the oracle uses and which is not exact. Others, and what has no room any more, go into a sum that is wide enough for all
-//! ([`ExactSum`]).
+//! Integers are added in 128 bits. Most reals are added in another 128 bits, as whole multiples of 2^-80: that represents every
+//! real from 2^-28 to 2^45 exactly, in fewer steps than a second word for rounding errors (Kahan, Babuška, Neumaier), which
+//! SQLite uses and which is not exact. All other reals, and those that would overflow, are added to a sum wide enough for every
+//! real ([`ExactSum`]).
 
 use crate::exact_sum::{ExactSum, ONE_BIT};
 use crate::varint;
 
-/// Reals are kept as whole multiples of 2 to the minus this.
+/// Reals are kept as whole multiples of 2^-`FIXED_BITS`.
 const FIXED_BITS: u32 = 80;
-/// The exponent, as a double has it, of a real whose last bit stands for 2^-80.
+/// The biased exponent of a double whose last bit stands for 2^-80.
 const EXPONENT_MIN: u32 = 1075 - FIXED_BITS;
-/// How far a mantissa of 53 bits may be moved: one bit of 128 is the sign's.
+/// Number of shifts that a mantissa of 53 bits allows: one of the 128 bits is the sign.
 const SHIFTS: u32 = 127 - FRACTION_BITS - 1;
 const FRACTION_BITS: u32 = 52;
 const EXPONENT_MASK: u32 = 0x7ff;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunningSum {
     integer: i128,
@@ -27,21 +27,21 @@ pub(crate) struct RunningSum {
     far: Option<Box<Far>>,
 }
 
-/// What few sums have.
+/// The part that few sums have.
 #[derive(Clone, Debug, Default)]
 struct Far {
     exact: ExactSum,
-    /// Whether there was plus infinity, and minus.
+    /// Whether +infinity and -infinity were added.
     infinite: [bool; 2],
 }
 
 impl RunningSum {
-    /// What it may take in memory beside itself.
+    /// The bytes that it may have on the heap.
     pub(crate) const FAR_BYTES: usize = std::mem::size_of::<Far>();
 
     #[inline]
     pub(crate) fn add_integer(&mut self, integer: i64) {
-        // 2^64 rows would be needed to leave 128 bits.
+        // Only 2^64 rows could exceed 128 bits.
         self.integer += i128::from(integer);
     }
 
@@ -63,7 +63,7 @@ impl RunningSum {
         self.add_far(real);
     }
 
-    /// What is too large or too small, or has no room any more; zero, infinite ones and NaN.
+    /// Adds a real that is too large, too small or would overflow; also zero, the infinities and NaN.
     #[cold]
     fn add_far(&mut self, real: f64) {
         if real == 0.0 {
@@ -79,7 +79,7 @@ impl RunningSum {
         }
     }
 
-    /// Adds what another sum has taken in.
+    /// Adds another sum.
     pub(crate) fn add_sum(&mut self, other: &RunningSum) {
         self.integer += other.integer;
         self.is_real |= other.is_real;
@@ -97,7 +97,7 @@ impl RunningSum {
         self.fixed = fixed.unwrap_or(self.fixed);
     }
 
-    /// Appends what it has taken in.
+    /// Appends its encoding.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::from(self.is_real) | u8::from(self.far.is_some()) << 1);
         varint::push_wide_signed(out, self.integer);
@@ -108,7 +108,7 @@ impl RunningSum {
         }
     }
 
-    /// Takes a sum off the front.
+    /// Decodes a sum from the front of `bytes`.
     pub(crate) fn decode(bytes: &mut &[u8]) -> Option<RunningSum> {
         let flags = take(bytes, 1)?.first().copied()?;
         let (integer, fixed) = (varint::take_wide_signed(bytes)?, varint::take_wide_signed(bytes)?);
@@ -122,12 +122,12 @@ impl RunningSum {
         Some(RunningSum { integer, fixed, is_real: flags & 1 != 0, far })
     }
 
-    /// The sum, if it is of integers alone.
+    /// The sum, if only integers were added.
     pub(crate) fn integer(&self) -> Option<i128> {
         (!self.is_real).then_some(self.integer)
     }
 
-    /// The sum as a real, rounded once; NaN where infinities of both signs are in it.
+    /// The sum as a real, rounded once; NaN if infinities of both signs were added.
     pub(crate) fn real(&self) -> f64 {
         if !self.is_real {
             return self.integer as f64;

@@ -1,6 +1,6 @@
 //! Values as SQL computes with them: NULL, integer, real, text. Borrowed from stored bytes, parameters or an arena.
 //!
-//! Text is bytes: stored documents are UTF-8, and comparing, joining and searching them need no second proof of it.
+//! Text is bytes: stored documents are UTF-8, so comparing, concatenating and searching texts need not validate it again.
 
 use std::cmp::Ordering;
 
@@ -22,7 +22,7 @@ pub enum Value<'a> {
     Text(&'a [u8]),
 }
 
-/// A value that outlives what it was read from.
+/// An owned value.
 #[derive(Clone, Debug)]
 pub enum OwnedValue {
     /// NULL.
@@ -46,7 +46,7 @@ impl OwnedValue {
         }
     }
 
-    /// Borrowed.
+    /// The value, borrowed.
     pub fn value(&self) -> Value<'_> {
         match self {
             OwnedValue::Null => Value::Null,
@@ -62,14 +62,14 @@ impl OwnedValue {
     }
 }
 
-/// What an inner query is told of a row of the query around: a field of it, and as a value.
+/// A value of the enclosing query's row that an inner query refers to: as a field and as a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OuterValue<'a> {
     pub(crate) field: Field<'a>,
     pub(crate) value: Value<'a>,
 }
 
-/// A field as it is found: stored JSON, or a value that its place has decoded.
+/// A field as it is read: stored JSON, or a value that was decoded already.
 #[derive(Clone, Copy, Debug)]
 pub enum Field<'a> {
     /// JSON text as stored.
@@ -106,13 +106,13 @@ impl<'a> Value<'a> {
         truth.map_or(Value::Null, |truth| Value::Integer(i64::from(truth)))
     }
 
-    /// A REAL result: what is not a number is NULL.
+    /// A REAL result: NaN becomes NULL.
     #[inline]
     pub(crate) fn real(real: f64) -> Value<'static> {
         if real.is_nan() { Value::Null } else { Value::Real(real) }
     }
 
-    /// As a real; text by its numeric prefix, NULL as 0.
+    /// As a real: text by its numeric prefix, NULL as 0.
     pub(crate) fn to_real(self) -> f64 {
         match self {
             Value::Null => 0.0,
@@ -122,7 +122,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As an integer; text by its integer prefix, NULL as 0.
+    /// As an integer: text by its integer prefix, NULL as 0.
     pub(crate) fn to_integer(self) -> i64 {
         match self {
             Value::Null => 0,
@@ -143,7 +143,7 @@ impl<'a> Value<'a> {
         if !prefix.fraction && integral { Value::Integer(integer) } else { Value::Real(prefix.real) }
     }
 
-    /// Text that is wholly a number as that number (numeric affinity); anything else as it is.
+    /// Numeric affinity: text that is a number as a whole becomes that number; any other value stays as it is.
     pub(crate) fn with_numeric_affinity(self) -> Value<'a> {
         let Value::Text(text) = self else { return self };
         let prefix = number::real_prefix(text);
@@ -171,7 +171,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As an index or a key sees it. `None`: the text is damaged.
+    /// As an index or a key represents it. `None`: the text is not UTF-8.
     #[inline]
     pub(crate) fn scalar(self) -> Option<Scalar<'a>> {
         Some(match self {
@@ -222,7 +222,7 @@ fn integer_to_real(integer: i64, real: f64) -> Ordering {
     if real < -END {
         return Ordering::Greater;
     }
-    // Both in range: the integer parts decide exactly, then the real's fraction.
+    // Both are in range: the integer parts decide exactly, then the real's fraction.
     integer.cmp(&(real as i64)).then_with(|| 0.0.partial_cmp(&real.fract()).unwrap_or(Ordering::Equal))
 }
 
@@ -243,8 +243,8 @@ pub(crate) fn of_json<'a>(json: &'a [u8], workspace: Workspace<'a>) -> Result<Va
     }
 }
 
-/// The integer that stored JSON is, if it has at most 16 digits: told without a value made of it, and where they are more
-/// than a few, eight digits at a time.
+/// The integer that stored JSON represents, if it has at most 16 digits. It needs no [`Value`], and reads long numbers eight
+/// digits at a time.
 #[inline]
 pub(crate) fn plain_integer(json: &[u8]) -> Option<i64> {
     let (negative, digits) = match json {
@@ -262,7 +262,7 @@ pub(crate) fn plain_integer(json: &[u8]) -> Option<i64> {
         9..=16 => {
             const POWERS: [i64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
             let (first, last) = (digits.first_chunk::<8>()?, digits.last_chunk::<8>()?);
-            // Of the last eight, those that the first eight hold already become zeros.
+            // Digits that the first eight include already become zeros in the last eight.
             let both = lowest_bytes(16 - digits.len());
             let last = u64::from_le_bytes(*last) & !both | ZEROS & both;
             eight_digits(u64::from_le_bytes(*first))? * POWERS[digits.len() - 8] + eight_digits(last)?
@@ -272,7 +272,7 @@ pub(crate) fn plain_integer(json: &[u8]) -> Option<i64> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// The number that one to three digits are. All of them are looked at before any is judged.
+/// The number of one to three digits. All bytes are converted before any is checked.
 #[inline]
 fn few_digits(digits: &[u8]) -> Option<i64> {
     let digit = |byte: u8| u32::from(byte.wrapping_sub(b'0'));
@@ -288,17 +288,17 @@ fn few_digits(digits: &[u8]) -> Option<i64> {
 /// Eight digits 0.
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// All bits of so many bytes, at most seven.
+/// A mask of the lowest `count` bytes, at most seven.
 #[inline]
 fn lowest_bytes(count: usize) -> u64 {
     (1 << (8 * count)) - 1
 }
 
-/// The number that eight digits are, the first in the lowest byte: pairs, then fours, then all are joined at once.
+/// The number of eight digits, the first in the lowest byte: joined in pairs, then in fours, then all.
 #[inline]
 fn eight_digits(word: u64) -> Option<i64> {
     let digits = word ^ ZEROS;
-    // The high bit of a byte that is 10 or more.
+    // The high bit is set in each byte that is 10 or more.
     if (digits | digits.wrapping_add(0x7676_7676_7676_7676)) & 0x8080_8080_8080_8080 != 0 {
         return None;
     }
@@ -307,12 +307,12 @@ fn eight_digits(word: u64) -> Option<i64> {
     Some((fours.wrapping_mul(10_000 << 32 | 1) >> 32) as i64)
 }
 
-/// Whether stored JSON is this text. `None`: it is not a string, or only its escapes could tell.
+/// Whether stored JSON is this text. `None`: it is not a string, or its escapes must be decoded to decide.
 #[inline]
 pub(crate) fn is_text(json: &[u8], text: &[u8]) -> Option<bool> {
     let [b'"', inner @ .., b'"'] = json else { return None };
     match inner.len().cmp(&text.len()) {
-        // Without its escapes a text is shorter than with them, and none stands for less than itself.
+        // A text is never longer than its escaped form.
         Ordering::Less => Some(false),
         Ordering::Equal => Some(inner == text && !memchr_backslash(text)),
         Ordering::Greater if memchr_backslash(inner) => None,
@@ -353,7 +353,7 @@ fn long_json_number(json: &[u8]) -> Result<Value<'static>, Fault> {
     text.parse::<f64>().map(Value::Real).map_err(|_| Fault::Damaged("a number"))
 }
 
-/// A JSON string's inner text without its escapes.
+/// The text of a JSON string with its escapes decoded.
 fn unescape<'a>(inner: &'a [u8], workspace: Workspace<'a>) -> Result<&'a [u8], Fault> {
     let mut out = workspace.text_within(inner.len())?;
     let mut bytes = inner.iter().copied();

@@ -1,16 +1,16 @@
-//! Threads that may help with scans: how many there may be at once, whatever runs.
+//! A pool of permits for helper threads of scans, with one limit for all queries.
 //!
-//! A query that reads much asks for helpers and takes those that are free, at least none: it goes on with its own thread. So
-//! ten scans at once take no more threads than one, and none of them waits for another.
+//! A query that scans much takes all helpers that are free, perhaps none, and always works on its own thread too. So ten
+//! concurrent scans use no more threads than one, and none of them waits for another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, Scope};
 
-/// A scan of fewer entries is not worth a thread's start.
+/// Default: a scan of fewer entries is not worth starting a thread.
 const ENTRIES_MIN: u64 = 20_000;
 
-/// See the module's text. Shared by all executions that may have helpers ([`super::Scratch::with_workers`]).
+/// See the module documentation. Shared by all executions that may have helpers ([`super::Scratch::with_workers`]).
 pub struct Workers {
     free: AtomicUsize,
     threads_max: usize,
@@ -18,7 +18,7 @@ pub struct Workers {
     on_start: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// Helpers taken; given back when dropped.
+/// Permits taken; returned when dropped.
 pub(super) struct Taken<'w> {
     workers: &'w Workers,
     count: AtomicUsize,
@@ -29,7 +29,7 @@ impl Taken<'_> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Has up to so many threads work, each of which is given back when it ends.
+    /// Starts up to `threads_max` threads; each returns its permit when it ends.
     pub(super) fn spawn<'s>(
         &'s self,
         scope: &'s Scope<'s, '_>,
@@ -51,7 +51,7 @@ impl Taken<'_> {
     }
 }
 
-/// One of them at work.
+/// A helper thread's permit.
 struct Helper<'t, 'w>(&'t Taken<'w>);
 
 impl Drop for Helper<'_, '_> {
@@ -62,22 +62,22 @@ impl Drop for Helper<'_, '_> {
 }
 
 impl Workers {
-    /// Up to so many threads help at a time, beside those that execute.
+    /// At most so many helper threads at a time, beside the executing ones.
     pub fn new(threads_max: usize) -> Workers {
         Workers { free: AtomicUsize::new(threads_max), threads_max, entries_min: ENTRIES_MIN, on_start: None }
     }
 
-    /// Calls this on each thread that starts to help: to lower its priority, say.
+    /// Calls `on_start` on each helper thread when it starts, for example to lower its priority.
     pub fn on_start(self, on_start: impl Fn() + Send + Sync + 'static) -> Workers {
         Workers { on_start: Some(Box::new(on_start)), ..self }
     }
 
-    /// Has scans shared from so many entries on.
+    /// Shares scans of at least so many entries.
     pub fn from_entries(self, entries_min: u64) -> Workers {
         Workers { entries_min, ..self }
     }
 
-    /// Threads that help now.
+    /// Helper threads that run now.
     pub fn busy(&self) -> usize {
         self.threads_max.saturating_sub(self.free.load(Ordering::Relaxed))
     }
@@ -108,5 +108,5 @@ impl std::fmt::Debug for Workers {
     }
 }
 
-/// What an execution is given: its own handle of the workers.
+/// The handle of the workers that an execution gets.
 pub(super) type Helpers = Option<Arc<Workers>>;

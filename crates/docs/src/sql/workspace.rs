@@ -1,10 +1,10 @@
-//! Where expressions put what they compute for a row: an arena, whose every chunk is counted before it is allocated.
+//! The arena in which expressions compute values for a row. Every chunk is counted before it is allocated.
 //!
-//! The one door to an arena's memory: a function that makes a text asks here, and gets [`Fault::Computed`] where the budget has no
-//! room for it. The common case, a few bytes in the present chunk, costs one comparison. A growing text counts its work
-//! ([`Meter`]) with each step of its growth.
+//! All arena memory is allocated here: a function that computes a text gets [`Fault::Computed`] if the budget has no room for
+//! it. The common case, a few bytes in the present chunk, costs one comparison. A growing text counts its work ([`Meter`]) with
+//! each step of its growth.
 //!
-//! Of each arena [`ARENA_BYTES_KEPT`] are not counted: they belong to the thread, which keeps them between rows.
+//! The first [`ARENA_BYTES_KEPT`] of each arena are not counted: they belong to the thread, which keeps them between rows.
 
 use std::fmt;
 
@@ -15,12 +15,12 @@ use super::budget::{ARENA_BYTES_KEPT, Meter};
 use super::error::{Fault, TEXT_BYTES_MAX};
 use super::value::Value;
 
-/// A chunk is rounded up to whole pages, and has a footer.
+/// Allowance for a chunk's footer and its rounding up to whole pages.
 const CHUNK_SLACK_BYTES: usize = 4 << 10;
-/// What a growing text begins with.
+/// The initial capacity of a growing text.
 const TEXT_BYTES_LEAST: usize = 32;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Copy)]
 pub(crate) struct Workspace<'a> {
     arena: &'a Bump,
@@ -45,7 +45,7 @@ impl<'a> Workspace<'a> {
         })
     }
 
-    /// An empty list with room for so many elements, and no more are pushed.
+    /// An empty list with room for `len` elements; the caller pushes no more.
     #[inline]
     pub(crate) fn list<T>(self, len: usize) -> Result<BumpVec<'a, T>, Fault> {
         let mut list = BumpVec::new_in(self.arena);
@@ -62,21 +62,21 @@ impl<'a> Workspace<'a> {
         TextBuilder { bytes: BumpVec::new_in(self.arena), workspace: self, bytes_max: TEXT_BYTES_MAX, fault: None }
     }
 
-    /// The same with room for so many bytes, which it is about to need.
+    /// The same with room for `capacity` bytes, which the caller will need.
     pub(crate) fn text_of(self, capacity: usize) -> Result<TextBuilder<'a>, Fault> {
         let mut text = self.text();
         text.reserve(capacity)?;
         Ok(text)
     }
 
-    /// A text no longer than another, which may be a stored one beyond [`TEXT_BYTES_MAX`].
+    /// A text with its own limit, which may exceed [`TEXT_BYTES_MAX`]: for texts derived from a stored one.
     pub(crate) fn text_within(self, bytes_max: usize) -> Result<TextBuilder<'a>, Fault> {
         let mut text = TextBuilder { bytes_max, ..self.text() };
         text.reserve(bytes_max)?;
         Ok(text)
     }
 
-    /// Takes so many bytes of the arena, which may add a chunk to it.
+    /// Allocates so many bytes in the arena, which may add a chunk.
     #[inline]
     fn within<R>(self, bytes: usize, take: impl FnOnce() -> Result<R, CollectionAllocErr>) -> Result<R, Fault> {
         if bytes <= self.arena.chunk_capacity() {
@@ -85,7 +85,7 @@ impl<'a> Workspace<'a> {
         self.with_chunk(bytes, take)
     }
 
-    /// The same where the present chunk is too small. The next one is no larger than the budget has room for.
+    /// The same if the present chunk is too small. The new chunk is no larger than the budget allows.
     #[cold]
     fn with_chunk<R>(self, bytes: usize, take: impl FnOnce() -> Result<R, CollectionAllocErr>) -> Result<R, Fault> {
         let before = self.arena.allocated_bytes();
@@ -102,12 +102,12 @@ impl<'a> Workspace<'a> {
     }
 }
 
-/// Bytes of an arena that are counted.
+/// The counted bytes of an arena.
 fn counted(arena: &Bump) -> usize {
     arena.allocated_bytes().saturating_sub(ARENA_BYTES_KEPT)
 }
 
-/// Empties an arena, and gives back what of it was counted.
+/// Empties an arena and releases its counted bytes.
 pub(crate) fn reset(arena: &mut Bump, meter: &Meter<'_>) {
     meter.give_back(counted(arena));
     arena.reset();
@@ -116,8 +116,7 @@ pub(crate) fn reset(arena: &mut Bump, meter: &Meter<'_>) {
     }
 }
 
-/// Empties an arena between rows if it is large. No value that was made for a row is looked at again: those that are kept were
-/// copied.
+/// Empties an arena between rows if it is large. No value computed for an earlier row is used again: kept values were copied.
 #[inline]
 pub(crate) fn empty(arena: &mut Bump, meter: &Meter<'_>) {
     if arena.allocated_bytes() > ARENA_BYTES_KEPT {
@@ -125,7 +124,7 @@ pub(crate) fn empty(arena: &mut Bump, meter: &Meter<'_>) {
     }
 }
 
-/// An arena of its own, for values of one row of many that are looked at.
+/// An arena of its own for the values of one row at a time.
 pub(crate) struct RowArena<'m> {
     arena: Bump,
     meter: &'m Meter<'m>,
@@ -136,7 +135,7 @@ impl<'m> RowArena<'m> {
         RowArena { arena: Bump::new(), meter }
     }
 
-    /// The workspace of the next row: no value of those before is looked at again.
+    /// The workspace of the next row. No value of an earlier row is used again.
     pub(crate) fn next(&mut self) -> Workspace<'_> {
         empty(&mut self.arena, self.meter);
         Workspace::new(&self.arena, self.meter)
@@ -154,7 +153,7 @@ pub(crate) struct TextBuilder<'a> {
     bytes: BumpVec<'a, u8>,
     workspace: Workspace<'a>,
     bytes_max: usize,
-    /// Why [`fmt::Write`] failed, which cannot say it itself.
+    /// The error of a failed [`fmt::Write`], which cannot carry it.
     fault: Option<Fault>,
 }
 
@@ -168,7 +167,7 @@ impl fmt::Write for TextBuilder<'_> {
 }
 
 impl<'a> TextBuilder<'a> {
-    /// Makes room for more bytes. What they cost to write is counted here, by the room that they take.
+    /// Makes room for more bytes. The work of writing them is counted here, by the capacity.
     #[inline]
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), Fault> {
         if more <= self.bytes.capacity() - self.bytes.len() { Ok(()) } else { self.grow(more) }
@@ -202,19 +201,19 @@ impl<'a> TextBuilder<'a> {
         Ok(())
     }
 
-    /// Appends a byte so many times.
+    /// Appends `count` copies of a byte.
     pub(crate) fn fill(&mut self, byte: u8, count: usize) -> Result<(), Fault> {
         self.reserve(count)?;
         self.bytes.resize(self.bytes.len() + count, byte);
         Ok(())
     }
 
-    /// Why [`fmt::Write`] failed, if it did.
+    /// Returns the error if a [`fmt::Write`] failed.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         self.fault.map_or(Ok(()), Err)
     }
 
-    /// Takes the last byte off.
+    /// Removes the last byte.
     pub(crate) fn pop(&mut self) {
         self.bytes.pop();
     }

@@ -12,7 +12,7 @@ use crate::sql::{dates, format};
 
 impl<'c> Resolver<'c> {
     pub(super) fn function(&mut self, function: &'c ast::Function, clause: Clause) -> Resolved<Expr> {
-        // Where its name is: to find the span of all of it, sqlparser walks over its arguments.
+        // The position of its name: for the span of the whole call sqlparser walks over its arguments.
         let at = function.name.span().start;
         let name = single(&function.name).map(|ident| ident.value.to_ascii_lowercase()).unwrap_or_default();
         if function.over.is_some() || !function.within_group.is_empty() {
@@ -57,11 +57,11 @@ impl<'c> Resolver<'c> {
         call(&name, arguments, at)
     }
 
-    /// What `json_each` found is JSON and no text where it is an object or an array, and so is what an aggregate made as
-    /// JSON; also behind CASE and COALESCE, which give it on as it is. An inner query's value is a text, as in SQLite.
+    /// A value of `json_each` is JSON, not text, if it is an object or an array, and so is the result of a JSON aggregate; also
+    /// through CASE and COALESCE, which return it unchanged. A subquery's value is text, as in SQLite.
     fn embedded(&mut self, argument: Expr, clause: Clause) -> Expr {
         let column = match argument {
-            // Behind GROUP BY it is a value as any other; in SQLite too.
+            // After GROUP BY it is an ordinary value, as in SQLite.
             Expr::Column(column) if !self.logical.grouped || clause == Clause::Aggregate => column,
             Expr::Aggregate(slot) if self.logical.aggregates[slot].kind.is_json() => {
                 return Expr::Call(Function::Json(JsonFunction::Minify), vec![argument]);
@@ -123,7 +123,7 @@ impl<'c> Resolver<'c> {
         Ok(self.aggregate_slot(AggregateCall { kind, argument, distinct, filter, separator }))
     }
 
-    /// json_group_array and json_group_object, which take in what is JSON already.
+    /// json_group_array and json_group_object, which embed values that are JSON already.
     fn json_aggregate(
         &mut self,
         (kind, name, at): (AggregateKind, &str, Location),
@@ -162,7 +162,7 @@ impl<'c> Resolver<'c> {
     }
 }
 
-/// Whether a function is an expression of its own and stands in no table.
+/// Whether a function is an expression of its own and not in the table of functions.
 fn is_special(name: &str) -> bool {
     matches!(name, "coalesce" | "ifnull" | "iif" | "if" | "like" | "glob")
 }
@@ -220,7 +220,7 @@ pub(super) fn call(name: &str, mut arguments: Vec<Expr>, at: Location) -> Resolv
     Ok(Expr::Call(function, arguments))
 }
 
-/// What a call's literal arguments already show to be unsupported.
+/// Rejects a call whose literal arguments are unsupported.
 pub(super) fn check_literals(function: Function, arguments: &[Expr], at: Location) -> Resolved<()> {
     let text = |argument: &Expr| match argument {
         Expr::Literal(Literal::Text(text)) => Some(text.to_vec()),

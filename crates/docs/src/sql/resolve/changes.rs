@@ -1,7 +1,7 @@
-//! INSERT, UPDATE and DELETE: which documents, what becomes of their fields, and what RETURNING asks of each.
+//! INSERT, UPDATE and DELETE: the documents, their new values, and RETURNING.
 //!
-//! The documents and the new values are a query of their own, read whole before anything is written: a statement never
-//! meets its own changes. RETURNING is another, asked of one document by its key.
+//! The documents and the new values come from a query that is read whole before anything is written: a statement never sees its
+//! own changes. RETURNING is another query, run for one document by its key.
 
 use sqlparser::ast::{
     self, FromTable, Ident, ObjectName, SelectItem, SetExpr, Spanned, Statement, TableFactor, TableObject,
@@ -15,7 +15,7 @@ use crate::catalog::Catalog;
 use crate::sql::expr::{Affinity, Comparison, Expr};
 use crate::sql::functions::{Function, JsonFunction};
 
-/// What is done to a document.
+/// The kind of change to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Insert,
@@ -23,49 +23,49 @@ pub(crate) enum Action {
     Delete,
 }
 
-/// What becomes of a new document that stands against stored ones: by its key, or by a unique value.
+/// The conflict resolution of a new document whose key or unique value exists already.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OnConflict {
-    /// The statement is refused.
+    /// The statement is rejected.
     #[default]
     Refuse,
-    /// It is left out; with fields only where those are the ones in which they are the same.
+    /// The new document is skipped; with fields, only if the conflict is in these.
     LeaveOut(Option<Vec<String>>),
-    /// It takes their place.
+    /// It replaces the stored documents.
     Replace,
-    /// The stored one is changed; with fields only where those are the ones in which they are the same.
+    /// The stored document is updated; with fields, only if the conflict is in these.
     Update(Option<Vec<String>>),
 }
 
-/// What DO UPDATE makes of a stored document.
+/// DO UPDATE: the changes to a stored document.
 #[derive(Clone, Debug)]
 pub(crate) struct Upsert {
     pub(crate) fields: Vec<String>,
     pub(crate) values: Vec<Given>,
-    /// Gives the values, or no row where WHERE does not hold. Its parameters are the statement's, `excluded.FIELD` of the new document, and
-    /// the key of the stored one, without a name, as the last.
+    /// Returns the values, or no row if WHERE is not true. Its parameters are the statement's, `excluded.FIELD` for those of
+    /// the new document, and last, without a name, the stored document's key.
     pub(crate) query: Logical,
 }
 
-/// Where a value of DO UPDATE comes from.
+/// The source of a value of DO UPDATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Given {
-    /// It is computed.
+    /// Computed by the query.
     Made(Form),
-    /// The new document has it: its place among the fields of INSERT, if it is there.
+    /// The new document's value: its place among the fields of INSERT, if it is there.
     New(Option<usize>),
 }
 
-/// How a value of SQL becomes one of a document.
+/// How an SQL value becomes one of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A number, a text or NULL as it is; a field as it is stored.
     Plain,
     /// TRUE or FALSE.
     Truth,
-    /// A text that is JSON.
+    /// A text that contains JSON.
     Json,
-    /// What `json_extract` gives: JSON where it is an object or array.
+    /// The result of `json_extract`: JSON if it is an object or array.
     Extracted,
 }
 
@@ -76,22 +76,22 @@ pub(crate) struct Changing {
     pub(crate) action: Action,
     pub(crate) on_conflict: OnConflict,
     pub(crate) upsert: Option<Upsert>,
-    /// The fields given values, and how.
+    /// The assigned fields, and the forms of their values.
     pub(crate) fields: Vec<String>,
     pub(crate) forms: Vec<Vec<Form>>,
-    /// Queries that give the documents: of INSERT the fields' values, else the key and then these.
+    /// Queries that return the documents: for INSERT the fields' values, otherwise the key and then these.
     pub(crate) sources: Vec<Logical>,
-    /// Other tables say what becomes of a document, so it may be found more than once.
+    /// UPDATE with FROM: other tables determine the values, so a document may be found more than once.
     pub(crate) joined: bool,
-    /// Nothing says which documents: all are deleted.
+    /// DELETE without WHERE: all documents are deleted.
     pub(crate) is_whole: bool,
-    /// The last parameter is the document's key.
+    /// RETURNING; its last parameter is the document's key.
     pub(crate) returning: Option<Logical>,
-    /// Of UPDATE and DELETE the source again, for one document, whose key is the last parameter.
+    /// For UPDATE and DELETE: the source for one document, whose key is the last parameter.
     pub(crate) sought: Option<Box<Logical>>,
 }
 
-/// Resolves a statement. Parameters are those of the last query: each has those of the ones before it, in their places.
+/// Resolves a statement. Its parameters are those of its last query: each query has those of the previous ones in the same slots.
 pub(crate) fn resolve(statement: &Statement, catalog: &Catalog) -> Resolved<Changing> {
     match statement {
         Statement::Insert(insert) => insert_into(insert, catalog),
@@ -176,7 +176,7 @@ fn on_conflict(insert: &ast::Insert, resolver: &Resolver<'_>, at: Location) -> R
     }
 }
 
-/// The key, or what is unique, of which these are the fields, in any order.
+/// The fields of the key or unique constraint that these columns name, in any order.
 fn conflict_fields(columns: &[Ident], resolver: &Resolver<'_>, at: Location) -> Resolved<Vec<String>> {
     let info = resolver.info(0);
     let is_named = |field: &String| columns.iter().any(|column| column.value.eq_ignore_ascii_case(field));
@@ -221,7 +221,7 @@ fn upsert(changing: &Changing, table: &Ident, update: &ast::DoUpdate, catalog: &
     Ok(Upsert { fields, values, query: resolver.logical })
 }
 
-/// The field of a value that is `excluded.FIELD` and nothing more.
+/// The field, if a value is just `excluded.FIELD`.
 fn excluded(value: &ast::Expr) -> Option<&str> {
     match value {
         ast::Expr::Nested(inner) => excluded(inner),
@@ -233,7 +233,7 @@ fn excluded(value: &ast::Expr) -> Option<&str> {
     }
 }
 
-/// The fields that INSERT names, or the schema's.
+/// The fields that INSERT names, or those of the schema.
 fn insert_fields(resolver: &Resolver<'_>, columns: &[ObjectName], at: Location) -> Resolved<Vec<String>> {
     if columns.is_empty() {
         let info = resolver.info(0);
@@ -287,7 +287,7 @@ fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
     Ok(changing)
 }
 
-/// What stands before `=`, and as many values: `field = value` or `(field, …) = (value, …)`.
+/// The fields before `=`, and as many values: `field = value` or `(field, …) = (value, …)`.
 fn assigned(assignment: &ast::Assignment) -> Resolved<(&[ObjectName], &[ast::Expr])> {
     let (value, at) = (&assignment.value, assignment.value.span().start);
     let names = match &assignment.target {
@@ -346,7 +346,7 @@ impl Changing {
         }
     }
 
-    /// Takes the source of UPDATE or DELETE.
+    /// Sets the source of UPDATE or DELETE.
     fn found_by(&mut self, mut resolver: Resolver<'_>) {
         self.sources.push(resolver.logical.clone());
         if !self.joined {
@@ -355,7 +355,7 @@ impl Changing {
         }
     }
 
-    /// Those of the statement so far.
+    /// The parameters of the statement so far.
     pub(crate) fn parameters(&self) -> Vec<String> {
         match &self.upsert {
             None => self.sources.last().map_or_else(Vec::new, |source| source.parameters.clone()),
@@ -414,7 +414,7 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    /// The field that a name before a value means.
+    /// The field to which a name on the left side refers.
     fn target(&self, name: &ObjectName) -> Resolved<String> {
         let at = name.span().start;
         let Some(ident) = single(name) else {
@@ -427,7 +427,7 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    /// The fields before values, none of which may be the key or be there already.
+    /// Adds the assigned fields, none of which may be the key or be assigned already.
     fn changed_fields(&self, names: &[ObjectName], fields: &mut Vec<String>) -> Resolved<()> {
         for name in names {
             let field = self.target(name)?;
@@ -442,7 +442,7 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// Of the one document whose key is the last parameter.
+    /// Restricts the query to the document whose key is the last parameter.
     fn sought_by_key(&mut self) {
         let field = self.info(0).key.field.clone();
         let key = Expr::Column(self.column(0, &field));
@@ -466,7 +466,7 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// A value that is one of several, marked to stay as it is stored.
+    /// Marks a value chosen among several so that it keeps its stored form.
     fn as_stored(&mut self, expr: Expr) -> Expr {
         match expr {
             Expr::Coalesce(_) | Expr::Case(..) | Expr::CaseOf(..) => {
@@ -504,7 +504,7 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    /// Values as result columns; how each becomes one of a document.
+    /// Adds values as result columns; returns the form of each.
     fn values(&mut self, values: &'c [ast::Expr]) -> Resolved<Vec<Form>> {
         let mut forms = Vec::new();
         for value in values {

@@ -46,7 +46,7 @@ impl<'c> Resolver<'c> {
             return self.joined_left(left_on);
         }
         if let Some(query) = self.named_query(&ident.value) {
-            // A name of WITH is not known inside its own query, nor what comes behind it.
+            // A query of WITH sees neither its own name nor those after it.
             let before = self.named.iter().position(|table| std::ptr::eq(&*table.query, query)).unwrap_or(0);
             let all = self.named.clone();
             self.named.truncate(before);
@@ -65,7 +65,7 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// What has come due and is not removed yet is not seen: as if the query said so.
+    /// Adds the predicate that hides expired documents that are not deleted yet.
     fn hide_expired(&mut self, collection: usize) {
         let Some(expire) = &self.catalog.collections[collection].expire else { return };
         let expire = expire.clone();
@@ -116,7 +116,7 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// `json_each(JSON[, PATH])`, over a parameter or what the tables before it have.
+    /// `json_each(JSON[, PATH])`, over a parameter or fields of the tables before it.
     fn each(&mut self, name: &str, args: &'c ast::TableFunctionArgs, alias: String, at: Location) -> Resolved<()> {
         if !name.eq_ignore_ascii_case("json_each") {
             return not_yet(&format!("{name}(…) in FROM (there is json_each)"), at);
@@ -196,8 +196,8 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// A result column's name, with a number behind it where an earlier one has that name: `id`, `id:1`, `id:2`, as SQLite
-    /// names the columns of a query in FROM.
+    /// A result column's name, with a number appended if an earlier one has that name: `id`, `id:1`, `id:2`, as SQLite names
+    /// the columns of a query in FROM.
     fn untaken(&self, mut name: String) -> String {
         let mut number = 0;
         while self.logical.outputs.iter().any(|output| output.name == name) {
@@ -208,7 +208,8 @@ impl<'c> Resolver<'c> {
         name
     }
 
-    /// The fields of a table as result columns. `of_all`: for the `*` of all tables, which has a field that USING shares once.
+    /// The fields of a table as result columns. `of_all`: for the `*` of all tables, in which a field that USING shares appears
+    /// once.
     pub(super) fn wildcard(&mut self, table: usize, of_all: bool, at: Location) -> Resolved<()> {
         let info = self.info(table);
         let names = info.fields.iter().map(|field| &field.name);
@@ -235,7 +236,7 @@ impl<'c> Resolver<'c> {
         })
     }
 
-    /// What a column brings to comparisons: of an inner query what its result does.
+    /// A column's affinity in comparisons: for an inner query, that of its result.
     pub(super) fn column_kind(&self, table: usize, name: &str) -> (Affinity, bool) {
         let Origin::Inner { number, .. } = &self.logical.tables[table].origin else { return (Affinity::None, false) };
         let member = self.queries_beside(table)[*number].members.first();
@@ -274,7 +275,7 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// A plain integer in GROUP BY or ORDER BY counts result columns.
+    /// A plain integer in GROUP BY or ORDER BY is the number of a result column.
     pub(super) fn output_number(&self, expr: &ast::Expr) -> Resolved<Option<usize>> {
         let ast::Expr::Value(value) = expr else { return Ok(None) };
         let ast::Value::Number(text, _) = &value.value else { return Ok(None) };
@@ -309,7 +310,7 @@ impl<'c> Resolver<'c> {
                     None => self.expr(&item.expr, Clause::OrderBy)?,
                 },
             };
-            // NULL is the least value; where it is to stand at the other end, whether a value is NULL goes first.
+            // NULL is the least value. To sort it at the other end, whether the value is NULL is an additional first term.
             if item.options.nulls_first == Some(falling) {
                 self.logical.order.push((Expr::IsNull(Box::new(resolved.clone())), falling));
             }
@@ -346,7 +347,7 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// After grouping only group keys and aggregates are left to select, filter and order by (rule 7).
+    /// After grouping, only group keys and aggregates can be selected, filtered and ordered by.
     pub(super) fn check_groups(&mut self, at: Location) -> Resolved<()> {
         if !self.logical.grouped {
             return Ok(());
@@ -385,7 +386,7 @@ fn refuse_columns(alias: Option<&ast::TableAlias>, at: Location) -> Resolved<()>
     }
 }
 
-/// An expression with `+` before it, which changes nothing but the name that it is given.
+/// An expression preceded by `+`, which changes nothing but the column's name.
 fn is_signed(expr: &ast::Expr) -> bool {
     match expr {
         ast::Expr::Nested(inner) => is_signed(inner),
@@ -393,7 +394,7 @@ fn is_signed(expr: &ast::Expr) -> bool {
     }
 }
 
-/// Replaces group keys in an expression that is evaluated after grouping; notes a column that is left.
+/// Replaces group keys in an expression that is evaluated after grouping; `bare` is set to a column that remains.
 pub(super) fn keyed(expr: Expr, group: &[Expr], bare: &mut Option<usize>) -> Expr {
     if let Some(place) = group.iter().position(|key| *key == expr) {
         return Expr::GroupKey(place);

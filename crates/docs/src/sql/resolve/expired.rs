@@ -1,12 +1,12 @@
-//! The condition that hides documents whose time has come ([`crate::expire`]), in the terms of a query: its constant parts are
-//! computed once for an execution.
+//! The predicate that hides expired documents ([`crate::expire`]), in terms of the query language: its constant parts are
+//! computed once per execution.
 
 use crate::catalog::ExpireInfo;
 use crate::sql::dates::DateFunction;
 use crate::sql::expr::{Affinity, Comparison, Expr, Literal};
 use crate::sql::functions::Function;
 
-/// True for a document whose field, by this, is that of no time that has come.
+/// True if the document is not expired.
 pub(super) fn is_live(field: Expr, expire: &ExpireInfo) -> Expr {
     match expire.since_seconds {
         None => has_time_left(field, expire.after_seconds),
@@ -14,7 +14,7 @@ pub(super) fn is_live(field: Expr, expire: &ExpireInfo) -> Expr {
     }
 }
 
-/// Of the time of the last write: that it is not so long ago, or that nobody can know yet.
+/// By the time of the last write: true if it is recent enough, or if such times have not been recorded for long enough to know.
 fn was_written(field: Expr, after_seconds: i64, since: i64) -> Expr {
     let text = |text: &str| Expr::Literal(Literal::Text(text.as_bytes().into()));
     let arguments = vec![text("now"), text(&format!("-{after_seconds} seconds")), text("subsec")];
@@ -27,7 +27,7 @@ fn was_written(field: Expr, after_seconds: i64, since: i64) -> Expr {
     ])
 }
 
-/// True for a field that is NULL, or holds a time that has not come.
+/// By a time in a field: true if the field is NULL, or the time is in the future.
 fn has_time_left(field: Expr, after_seconds: i64) -> Expr {
     let text = |text: &str| Expr::Literal(Literal::Text(text.as_bytes().into()));
     let before = text(&format!("-{after_seconds} seconds"));

@@ -13,7 +13,7 @@ use crate::sql::{number, parse};
 
 impl<'c> Resolver<'c> {
     pub(super) fn expr(&mut self, mut expr: &'c ast::Expr, clause: Clause) -> Resolved<Expr> {
-        // Parentheses are levels of the text alone.
+        // Parentheses are levels of the text only, not of the expression.
         while let ast::Expr::Nested(inner) = expr {
             expr = inner;
         }
@@ -27,7 +27,7 @@ impl<'c> Resolver<'c> {
         resolved
     }
 
-    /// What a comparison of two expressions converts to.
+    /// The affinity of a comparison between two expressions.
     pub(super) fn affinity(&self, a: &Expr, b: &Expr) -> Affinity {
         Affinity::between(self.logical.kind(a), self.logical.kind(b))
     }
@@ -42,7 +42,7 @@ impl<'c> Resolver<'c> {
 
     pub(super) fn expr_inside(&mut self, expr: &'c ast::Expr, clause: Clause) -> Resolved<Expr> {
         use ast::Expr as E;
-        // Asked for where there is a mistake alone: to find it, sqlparser walks over all of the expression.
+        // Computed only for an error: sqlparser walks over the whole expression for its span.
         let at = || expr.span().start;
         Ok(match expr {
             E::Identifier(ident) => self.name(std::slice::from_ref(ident), Vec::new(), clause)?,
@@ -168,7 +168,7 @@ impl<'c> Resolver<'c> {
         clause: Clause,
         at: &dyn Fn() -> Location,
     ) -> Resolved<Expr> {
-        // The least integer has no positive twin to negate.
+        // The least integer has no positive counterpart that could be negated.
         if op == UnaryOperator::Minus
             && let ast::Expr::Value(value) = inner
             && let ast::Value::Number(text, false) = &value.value

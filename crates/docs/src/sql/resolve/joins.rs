@@ -1,9 +1,9 @@
-//! The joins of FROM: what each is joined on, and which fields USING and NATURAL share.
+//! The joins of FROM: their predicates, and the fields that USING and NATURAL share.
 //!
-//! - Tables keep the order of the text. The condition of an inner join is one of the query; a left join keeps its own.
-//! - `USING (f)` is an equality of the first `f` on either side. Without its table's name `f` is then the left one, and `*` has it
-//!   once; `table.f` and `table.*` have what the table has. NATURAL is USING with all fields that both sides declare.
-//! - A join in parentheses is as if it had none, but behind LEFT JOIN (`nested_join.rs`).
+//! - Tables keep the order of the text. The ON of an inner join becomes a predicate of the query; a left join keeps its own.
+//! - `USING (f)` is an equality of the first `f` on either side. Unqualified, `f` then means the left one, and `*` has it once;
+//!   `table.f` and `table.*` still have the table's own. NATURAL is USING with all fields that both sides declare.
+//! - Parentheses around a join change nothing, except after LEFT JOIN (`nested_join.rs`).
 
 use std::ops::Range;
 
@@ -52,7 +52,7 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// Adds a condition of the join whose right side begins with the table `right`.
+    /// Adds a predicate of the join whose right side begins with the table `right`.
     fn add_join_condition(&mut self, condition: Expr, left: bool, right: usize) {
         if !left {
             return self.add_conditions(condition);
@@ -71,7 +71,7 @@ impl<'c> Resolver<'c> {
         self.share(ident, right)
     }
 
-    /// The equality that USING is for one field. From then on the right one is hidden behind the left one.
+    /// The equality of USING for one field. From now on the right field is hidden by the left one.
     fn share(&mut self, ident: &Ident, right: usize) -> Resolved<Expr> {
         let (before, behind) = (self.first_seen..right, right..self.logical.tables.len());
         let (left, right) = (self.first_field(ident, before)?, self.first_field(ident, behind)?);
@@ -81,7 +81,7 @@ impl<'c> Resolver<'c> {
         Ok(Expr::Compare(Comparison::Equal, self.affinity(&a, &b), Box::new(a), Box::new(b)))
     }
 
-    /// The first table of these that declares the field, else the first that may have it; and the field's own spelling.
+    /// The first of these tables that declares the field, else the first that may have it; with the field's declared spelling.
     fn first_field(&self, ident: &Ident, tables: Range<usize>) -> Resolved<(usize, String)> {
         let name = &ident.value;
         let declared = tables.clone().find_map(|table| Some((table, self.field(table, name)?)));
@@ -108,7 +108,7 @@ impl<'c> Resolver<'c> {
         names.into_iter().map(|name| self.share(&Ident::new(name), right)).collect()
     }
 
-    /// Whether the field of a table is hidden behind one on the left.
+    /// Whether a table's field is hidden by one on the left.
     pub(super) fn is_shared(&self, table: usize, name: &str) -> bool {
         self.shared.iter().any(|(other, field)| *other == table && field.eq_ignore_ascii_case(name))
     }

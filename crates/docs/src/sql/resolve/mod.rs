@@ -1,7 +1,7 @@
 //! From sqlparser's tree to ours: every name becomes a column, a parameter or a function, or an error with a position.
 //!
-//! What comes out ([`Logical`]) says what is asked, not how it is found. Anything in the tree that is not taken over is
-//! refused: no clause is ever ignored.
+//! The result ([`Logical`]) is the logical query, without access paths. Any part of the tree that is not handled is rejected:
+//! no clause is ever ignored.
 
 mod calls;
 pub(crate) mod changes;
@@ -40,22 +40,22 @@ pub const PARAMETERS_MAX: usize = 64;
 pub const COLUMNS_MAX: usize = 256;
 /// Most queries inside a query, whatever the depth.
 pub const INNER_MAX: usize = 64;
-/// Deepest expression: what the text may nest, and its operands. AND and OR over any number of terms count once.
+/// Deepest expression: the nesting that the text may have, and its operands. AND and OR over any number of terms count once.
 const DEPTH_MAX: usize = OPEN_MAX + 8;
 
-/// Where the rows of a table come from.
+/// The source of a table's rows.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     /// A collection, by its place in the catalog.
     Collection(usize),
-    /// A query inside this one, by its number; what its columns are named; what it is told of queries around this one.
+    /// A subquery, by its number; `info` has its columns, `outer` the values that it takes from enclosing queries.
     Inner { number: usize, info: Box<CollectionInfo>, outer: Vec<Expr> },
     /// `json_each`.
     Each { json: Expr, path: Option<Expr>, info: Box<CollectionInfo> },
 }
 
 impl Origin {
-    /// What its rows are found by: of rows of other tables, and of queries around this one.
+    /// The expressions on which its rows depend: over other tables and enclosing queries.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let (json, path, outer) = match self {
             Origin::Each { json, path, .. } => (Some(json), path.as_ref(), &[][..]),
@@ -65,7 +65,7 @@ impl Origin {
         json.into_iter().chain(path).chain(outer)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         let (json, path, outer) = match self {
             Origin::Each { json, path, .. } => (Some(json), path.as_mut(), &mut [][..]),
@@ -76,26 +76,26 @@ impl Origin {
     }
 }
 
-/// About how many bytes a query inside another has in memory, without its parts.
+/// Estimate of the bytes of a subquery, without its members.
 const INNER_BYTES: usize = 1024;
 
-/// A query inside another: a part for each SELECT of a UNION and the like.
+/// A subquery, with a member for each SELECT of UNION, INTERSECT and EXCEPT.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inner {
     pub(crate) members: Vec<Logical>,
-    /// How each part's rows go with those before.
+    /// How each member's rows are combined with those of the members before it.
     pub(crate) combine: Vec<Combine>,
     /// Its rows are looked up by all their columns.
     pub(crate) sought: bool,
 }
 
 impl Inner {
-    /// It is told of the row that asks.
+    /// Whether it depends on the outer row.
     pub(crate) fn is_correlated(&self) -> bool {
         self.members.last().is_some_and(|member| !member.outer.is_empty())
     }
 
-    /// Its result columns.
+    /// The number of its result columns.
     pub(crate) fn width(&self) -> usize {
         self.members.first().map_or(0, |member| member.outputs.len())
     }
@@ -105,14 +105,14 @@ impl Inner {
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pub(crate) origin: Origin,
-    /// How the query names it.
+    /// Its name in the query.
     pub(crate) alias: String,
-    /// A left join, with its ON; an inner join's ON is a condition as any other.
+    /// The ON of a left join. The ON of an inner join is among the query's conditions.
     pub(crate) left_on: Option<Vec<Expr>>,
 }
 
 impl Table {
-    /// What it has: of a collection the catalog's word.
+    /// Its description: that of the catalog for a collection.
     pub(crate) fn info<'i>(&'i self, catalog: &'i Catalog) -> &'i CollectionInfo {
         match &self.origin {
             Origin::Collection(number) => &catalog.collections[*number],
@@ -120,7 +120,7 @@ impl Table {
         }
     }
 
-    /// About how many bytes it has in memory. Its expressions count elsewhere.
+    /// Estimate of its bytes in memory, without its expressions.
     fn bytes(&self) -> usize {
         let own = match &self.origin {
             Origin::Collection(_) => 0,
@@ -143,12 +143,12 @@ impl Table {
 pub(crate) struct Column {
     pub(crate) table: usize,
     pub(crate) name: String,
-    /// It is selected by itself: its stored text is wanted.
+    /// It is selected by itself: its stored JSON is needed.
     pub(crate) bare: bool,
-    /// Something inside it is wanted: only its JSON will do.
+    /// A path into it is used: only its JSON will do.
     pub(crate) inside: bool,
-    /// What it brings to a comparison, and whether that is as an expression and not as a field: so where an inner query
-    /// computes it.
+    /// Its affinity in comparisons, and whether it counts as an expression and not as a field, as a subquery's computed column
+    /// does.
     pub(crate) kind: (Affinity, bool),
 }
 
@@ -158,15 +158,15 @@ pub(crate) struct Output {
     pub(crate) expr: Expr,
 }
 
-/// What a query asks.
+/// A resolved query.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Logical {
     pub(crate) tables: Vec<Table>,
-    /// Bits of the tables that stay behind all before them in the text: on the right of CROSS JOIN.
+    /// Bits of the tables on the right of CROSS JOIN: they are placed after all that precede them in the text.
     pub(crate) crossed: TableSet,
     pub(crate) columns: Vec<Column>,
     pub(crate) parameters: Vec<String>,
-    /// All must hold.
+    /// All of them must be true.
     pub(crate) conditions: Vec<Expr>,
     pub(crate) outputs: Vec<Output>,
     pub(crate) distinct: bool,
@@ -174,13 +174,13 @@ pub(crate) struct Logical {
     pub(crate) group: Vec<Expr>,
     pub(crate) aggregates: Vec<AggregateCall>,
     pub(crate) having: Option<Expr>,
-    /// Expressions, and whether falling.
+    /// Expressions, and whether descending.
     pub(crate) order: Vec<(Expr, bool)>,
     pub(crate) limit: Option<Expr>,
     pub(crate) offset: Option<Expr>,
-    /// The queries inside, by number.
+    /// The subqueries, by number.
     pub(crate) inner: Vec<Inner>,
-    /// What it is told of the queries around it, by number. The parts of a UNION share these: each knows its beginning.
+    /// Fields of enclosing queries that it uses, by number. The members of a UNION share them: each knows a prefix of the list.
     pub(crate) outer: Vec<OuterField>,
 }
 
@@ -200,7 +200,7 @@ impl Logical {
         }
     }
 
-    /// The same of a result column beside which the query stands: of UNION and the like it is that of the last part.
+    /// The same for a result column of a query used as an operand: for UNION and the like it is that of the last member.
     pub(crate) fn kind_of_result(&self, place: usize) -> (Affinity, bool) {
         let parts = match &self.tables[..] {
             [Table { origin: Origin::Inner { number, .. }, .. }] => &self.inner[*number].members[..],
@@ -210,7 +210,7 @@ impl Logical {
         of.outputs.get(place).map_or((Affinity::None, true), |output| of.kind(&output.expr))
     }
 
-    /// Visits the conditions and results, where a test for NULL may specialise a plan; of the queries inside too.
+    /// Visits the expressions in which a test for NULL may specialise a plan, also in subqueries: predicates and results.
     pub(crate) fn each_tested(&self, visit: &mut dyn FnMut(&Expr)) {
         let on = self.tables.iter().filter_map(|table| table.left_on.as_ref()).flatten();
         self.conditions.iter().chain(on).for_each(&mut *visit);
@@ -218,13 +218,13 @@ impl Logical {
         self.inner.iter().flat_map(|inner| &inner.members).for_each(|member| member.each_tested(visit));
     }
 
-    /// Visits all expressions, those of the queries inside too.
+    /// Visits all expressions, also in subqueries.
     pub(crate) fn each(&self, visit: &mut dyn FnMut(&Expr)) {
         self.each_own(visit);
         self.inner.iter().flat_map(|inner| &inner.members).for_each(|member| member.each(visit));
     }
 
-    /// Visits all expressions but those of the queries inside.
+    /// Visits all expressions except those in subqueries.
     pub(crate) fn each_own(&self, visit: &mut dyn FnMut(&Expr)) {
         let on = self.tables.iter().filter_map(|table| table.left_on.as_ref()).flatten();
         on.chain(self.tables.iter().flat_map(|table| table.origin.expressions())).for_each(&mut *visit);
@@ -234,7 +234,7 @@ impl Logical {
         self.order.iter().map(|(expr, _)| expr).chain(&self.limit).chain(&self.offset).for_each(&mut *visit);
     }
 
-    /// Has the queries inside know the names of the parameters, which lie in the same slots there: for who shows their plans.
+    /// Copies the parameters' names into the subqueries, whose slots are the same: EXPLAIN shows them.
     pub(crate) fn hand_parameters_down(&mut self) {
         for member in self.inner.iter_mut().flat_map(|inner| &mut inner.members) {
             member.parameters.clone_from(&self.parameters);
@@ -242,13 +242,13 @@ impl Logical {
         }
     }
 
-    /// Whether it reads, or a query inside it, a collection of which this holds.
+    /// Whether it, or a subquery, reads a collection for which `holds` returns true.
     pub(crate) fn reads(&self, holds: &mut dyn FnMut(usize) -> bool) -> bool {
         self.tables.iter().filter_map(Table::collection).any(&mut *holds)
             || self.inner.iter().flat_map(|inner| &inner.members).any(|member| member.reads(holds))
     }
 
-    /// Whether it uses a field of a collection, or a query inside it does.
+    /// Whether it, or a subquery, uses a field of a collection.
     pub(crate) fn uses(&self, collection: usize, field: &str) -> bool {
         let is_it =
             |column: &Column| column.name == field && self.tables[column.table].collection() == Some(collection);
@@ -256,7 +256,7 @@ impl Logical {
             || self.inner.iter().flat_map(|inner| &inner.members).any(|member| member.uses(collection, field))
     }
 
-    /// About how many bytes it has in memory, with the queries inside.
+    /// Estimate of its bytes in memory, with its subqueries.
     pub(crate) fn bytes(&self) -> usize {
         let mut bytes = size_of::<Logical>();
         self.each_own(&mut |expr| bytes += expr.bytes());
@@ -266,11 +266,11 @@ impl Logical {
         bytes += self.aggregates.len() * size_of::<AggregateCall>() + self.outer.len() * size_of::<OuterField>();
         bytes += self.parameters.iter().map(|name| size_of::<String>() + name.len()).sum::<usize>();
         let inside = self.inner.iter().flat_map(|inner| &inner.members).map(Logical::bytes);
-        // A list that has grown has room for more, and the allocator rounds up.
+        // Half is added for spare capacity of lists and the allocator's rounding.
         bytes / 2 * 3 + self.inner.len() * INNER_BYTES + inside.sum::<usize>()
     }
 
-    /// The queries inside, however deep.
+    /// The number of subqueries at any depth.
     fn inner_count(&self) -> usize {
         let members = self.inner.iter().flat_map(|inner| &inner.members);
         members.map(|member| 1 + member.inner_count()).sum()
@@ -291,7 +291,7 @@ fn unknown<T>(message: &str, at: Location) -> Resolved<T> {
     Err(parse::error(SqlErrorKind::UnknownName, message, Some(at)))
 }
 
-/// Where an expression stands; which names and calls are allowed there.
+/// The clause of an expression, which determines the allowed names and calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Clause {
     Select,
@@ -303,13 +303,13 @@ enum Clause {
     Limit,
 }
 
-/// Where the text has what a mistake is told of only when all of it is known.
+/// Positions for errors that are found only when the whole query is known.
 #[derive(Default)]
 struct Places {
     outputs: Vec<Location>,
     having: Option<Location>,
     order: Vec<Location>,
-    /// Columns, by their numbers, where they are named outside aggregates.
+    /// Columns, by their numbers, with the positions of their names outside aggregates.
     fields: Vec<(usize, Location)>,
 }
 
@@ -319,27 +319,29 @@ struct Resolver<'c> {
     aliases: Vec<(String, Expr)>,
     places: Places,
     depth: usize,
-    /// What WITH names.
+    /// The queries of WITH.
     named: Vec<&'c ast::Cte>,
-    /// The tables of the queries around, from the outermost one on.
+    /// The tables of the enclosing queries, the outermost first.
     around: Vec<Vec<AroundTable>>,
-    /// Of these, those that a query of WITH does not see: the ones around where it is used.
+    /// How many of these levels a query of WITH does not see: the ones enclosing its use.
     sealed: usize,
-    /// Tables of the statement that its RETURNING does not see. An open collection would take their names for its fields.
+    /// Tables of a statement that its RETURNING cannot use. Without this check, an open collection would take their names for
+    /// its fields.
     unseen: Vec<String>,
-    /// `excluded.FIELD` is the value of a new document that a stored one stands against: a parameter of that name.
+    /// `excluded.FIELD` is allowed: a parameter of that name, with the value of the new document that conflicts with a stored
+    /// one.
     has_excluded: bool,
-    /// Nobody names its result columns: they may be named alike.
+    /// Its result columns are used by position, so their names may be equal.
     positional: bool,
-    /// How many more queries may stand inside.
+    /// How many more subqueries are allowed.
     inner_left: usize,
-    /// Whether documents whose time has come are left out.
+    /// Whether expired documents are hidden.
     hides_expired: bool,
-    /// The first table that names are looked for in: inside the parentheses of a nested join those before it are not seen.
+    /// The first table in scope: within the parentheses of a nested join the tables before it are not.
     first_seen: usize,
-    /// Fields of tables on the right of USING and NATURAL, which without their table's name are those on the left.
+    /// Fields of tables on the right of USING and NATURAL: unqualified, they mean those on the left.
     shared: Vec<(usize, String)>,
-    /// Joins in parentheses behind LEFT JOIN, the innermost first.
+    /// Joins in parentheses after LEFT JOIN, the innermost first.
     nested: Vec<NestedJoin>,
 }
 
@@ -372,7 +374,7 @@ impl<'c> Resolver<'c> {
 
 /// Resolves a parsed query.
 pub(crate) fn resolve(sql: &str, parsed: &parse::Parsed, catalog: &Catalog) -> Resolved<Logical> {
-    // The first SELECT of the text is the one whose columns are named, unless WITH stands before it.
+    // Result columns get their names from the first SELECT of the text, unless WITH precedes it.
     let texts = match parsed.query.with {
         None => parse::item_texts(sql, &parsed.tokens),
         Some(_) => Vec::new(),
@@ -380,7 +382,7 @@ pub(crate) fn resolve(sql: &str, parsed: &parse::Parsed, catalog: &Catalog) -> R
     Resolver::new(catalog).query(&parsed.query, &texts)
 }
 
-/// The same for a view, which keeps what is stored: nobody writes when a time comes.
+/// The same for a view, which keeps expired documents until they are deleted: no write happens when they expire.
 pub(crate) fn resolve_stored(sql: &str, parsed: &parse::Parsed, catalog: &Catalog) -> Resolved<Logical> {
     let texts = parse::item_texts(sql, &parsed.tokens);
     let mut resolver = Resolver::new(catalog);

@@ -1,4 +1,4 @@
-//! Names: of collections, of fields with or without their collection, and of what lies inside a field.
+//! Names: of collections, of fields with or without their collection, and of paths into a field.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use crate::catalog::CollectionInfo;
 use crate::sql::expr::{Expr, Literal};
 use crate::sql::json::Step;
 
-/// What DO UPDATE calls the new document.
+/// The name of the new document in DO UPDATE.
 pub(crate) const EXCLUDED: &str = "excluded";
-/// Behind the name of a parameter `excluded.FIELD` whose value is wanted as JSON: no field has it in its name.
+/// Suffix of a parameter `excluded.FIELD` whose value is needed as JSON. No field's name contains it.
 pub(crate) const AS_JSON: char = '\0';
 
 impl<'c> Resolver<'c> {
-    /// The tables that names are looked for in.
+    /// The tables in scope.
     pub(super) fn seen(&self) -> Range<usize> {
         self.first_seen..self.logical.tables.len()
     }
@@ -29,8 +29,8 @@ impl<'c> Resolver<'c> {
         self.logical.tables[table].info(self.catalog)
     }
 
-    /// The field's own spelling, if the collection may have it: SQL does not tell cases apart, JSON does, so the exact
-    /// name goes first.
+    /// The field's declared spelling, if the collection has it. SQL ignores case and JSON does not, so an exact match takes
+    /// precedence.
     pub(super) fn field(&self, table: usize, name: &str) -> Option<String> {
         let info = self.info(table);
         let declared = || info.fields.iter().map(|field| &field.name).chain(std::iter::once(&info.key.field));
@@ -38,7 +38,7 @@ impl<'c> Resolver<'c> {
         exact.or_else(|| declared().find(|field| field.eq_ignore_ascii_case(name))).cloned()
     }
 
-    /// `field`, `table.field`, and either with a path behind.
+    /// `field`, `table.field`, and either followed by a path.
     pub(super) fn name(&mut self, idents: &[Ident], more: Vec<Step>, clause: Clause) -> Resolved<Expr> {
         let Some((first, rest)) = idents.split_first() else { return invalid("an empty name", Location::empty()) };
         let at = first.span.start;
@@ -101,7 +101,7 @@ impl<'c> Resolver<'c> {
         Ok(Expr::Path(column, steps))
     }
 
-    /// The value that the new document has in a field.
+    /// The new document's value of a field.
     fn excluded(&mut self, field: &Ident, is_whole: bool) -> Resolved<Expr> {
         let at = field.span.start;
         if !is_whole {
@@ -112,16 +112,16 @@ impl<'c> Resolver<'c> {
             None if !self.info(0).closed => field.value.clone(),
             None => return self.no_field(&field.value, &[0], at),
         };
-        // No parameter of a statement has a point in its name.
+        // No parameter of a statement has a dot in its name.
         self.parameter(&format!(":{EXCLUDED}.{name}"), at)
     }
 
-    /// Whether a table here declares a field of that name.
+    /// Whether a table in scope declares a field of that name.
     fn declares(&self, name: &str) -> bool {
         self.seen().any(|table| self.field(table, name).is_some())
     }
 
-    /// Whether no table here can have a field of that name.
+    /// Whether no table in scope can have a field of that name.
     fn field_unknown(&self, name: &str) -> bool {
         self.seen().all(|table| self.info(table).closed && self.field(table, name).is_none())
     }
@@ -163,7 +163,7 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    /// `tags[0].name`, which sqlparser takes for a path of another dialect.
+    /// `tags[0].name`, which sqlparser parses as a path of another dialect.
     pub(super) fn json_access(
         &mut self,
         root: &'c ast::Expr,
@@ -186,7 +186,7 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    /// What stands in brackets.
+    /// The subscript in brackets.
     fn item(&mut self, index: &'c ast::Expr) -> Resolved<Step> {
         let is_value = match index {
             ast::Expr::UnaryOp { expr, .. } => matches!(**expr, ast::Expr::Value(_)),
@@ -198,7 +198,7 @@ impl<'c> Resolver<'c> {
         not_yet("a subscript other than a number", index.span().start)
     }
 
-    /// `tags[0].name` and what else sqlparser calls a field access.
+    /// `tags[0].name` and other forms that sqlparser calls a field access.
     pub(super) fn access(
         &mut self,
         root: &'c ast::Expr,

@@ -1,12 +1,12 @@
-//! A join in parentheses behind LEFT JOIN: `a LEFT JOIN (b JOIN c ON …) ON …`.
+//! A join in parentheses after LEFT JOIN: `a LEFT JOIN (b JOIN c ON …) ON …`.
 //!
-//! A row of `a` without a partner gets one row of NULLs for `b` and `c` together, so that the parentheses cannot be left out.
-//! They become a query inside, whose result columns are the fields of `b` and `c` that are used elsewhere.
+//! A row of `a` without a match gets one row of NULLs for `b` and `c` together, so the parentheses matter. They become a
+//! subquery, whose result columns are the fields of `b` and `c` that are used elsewhere.
 //!
-//! - While names are resolved `b` and `c` are tables as all others, so that names, `*` and paths need nothing of their own. What
-//!   stands inside the parentheses sees the tables there alone, and has its own list of inner queries.
-//! - At the end ([`Resolver::fold_nested_joins`]) the tables become one. Columns keep their numbers: one of `b` or `c` is then
-//!   the column of that name of the inner query, so that no expression around changes.
+//! - During name resolution `b` and `c` are ordinary tables, so that names, `*` and paths need no special rules. Inside the
+//!   parentheses only their own tables are in scope, and they have their own list of subqueries.
+//! - At the end ([`Resolver::fold_nested_joins`]) the tables become one. Columns keep their numbers: a column of `b` or `c`
+//!   becomes the subquery's column of that name, so no expression outside changes.
 
 use std::ops::Range;
 
@@ -21,14 +21,14 @@ use crate::sql::condition::TableSet;
 use crate::sql::expr::{Expr, flatten};
 use crate::sql::sets::Combine;
 
-/// See the module's text.
+/// See the module documentation.
 pub(super) struct NestedJoin {
     tables: Range<usize>,
-    /// Of the joins inside.
+    /// The predicates of the joins inside.
     conditions: Vec<Expr>,
-    /// The queries inside that stand between the parentheses.
+    /// The subqueries between the parentheses.
     inner: Vec<Inner>,
-    /// What it is joined on.
+    /// The predicates of its ON.
     on: Vec<Expr>,
 }
 
@@ -37,7 +37,7 @@ impl NestedJoin {
         flatten(condition, &mut self.on);
     }
 
-    /// Behind the folding of other tables into the first of them.
+    /// Adjusts the table numbers after other tables were folded into one.
     fn shift(&mut self, folded: &Range<usize>) {
         let gone = folded.len() - 1;
         if self.tables.start >= folded.end {
@@ -50,7 +50,7 @@ impl NestedJoin {
 }
 
 impl<'c> Resolver<'c> {
-    /// A join in parentheses. `left_on` is there behind LEFT JOIN; else it is as if it had no parentheses.
+    /// A join in parentheses. After LEFT JOIN `left_on` is present; otherwise the parentheses are ignored.
     pub(super) fn join_inside(
         &mut self,
         inside: &'c ast::TableWithJoins,
@@ -85,7 +85,7 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// The nested join that begins with this table: of several the outermost.
+    /// The nested join that begins with this table; the outermost, if there are several.
     pub(super) fn nested_join_at(&mut self, table: usize) -> Option<&mut NestedJoin> {
         self.nested.last_mut().filter(|nested| nested.tables.start == table)
     }
@@ -94,13 +94,13 @@ impl<'c> Resolver<'c> {
         !self.nested.is_empty()
     }
 
-    /// The inner queries that a table's number is one of.
+    /// The list of subqueries to which a table's number refers.
     pub(super) fn queries_beside(&self, table: usize) -> &[Inner] {
         let nested = self.nested.iter().find(|nested| nested.tables.contains(&table));
         nested.map_or(&self.logical.inner, |nested| &nested.inner)
     }
 
-    /// Makes queries inside of the nested joins. After it names are resolved no more.
+    /// Turns the nested joins into subqueries. Called when all names are resolved.
     pub(super) fn fold_nested_joins(&mut self) {
         let mut nested = std::mem::take(&mut self.nested).into_iter();
         while let Some(join) = nested.next() {
@@ -110,7 +110,7 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    /// `around`: the nested joins that are still to be folded, those that it stands in first.
+    /// `around`: the nested joins not folded yet, beginning with those that contain this one.
     fn fold(&mut self, join: NestedJoin, around: &mut [NestedJoin]) {
         let (logical, tables) = (&mut self.logical, join.tables);
         let inside: Vec<Table> = logical.tables.drain(tables.clone()).collect();
@@ -144,7 +144,7 @@ impl<'c> Resolver<'c> {
     }
 }
 
-/// Which columns are used by a query, whose nested join has been taken out, and by what stands beside.
+/// The columns used by a query without its nested join, and by the expressions `beside` it.
 fn used_columns<'e>(logical: &Logical, beside: impl Iterator<Item = &'e Expr>, on: &'e [Expr]) -> Vec<bool> {
     let mut used = vec![false; logical.columns.len()];
     let mut note = |expr: &Expr| {
@@ -159,7 +159,7 @@ fn used_columns<'e>(logical: &Logical, beside: impl Iterator<Item = &'e Expr>, o
     used
 }
 
-/// What the inner query is told of the queries around: all that the query around it is, if it uses any of that.
+/// The outer values of the new subquery: all those of the enclosing query, if it uses any.
 fn told(member: &mut Logical, around: &[OuterField]) -> Vec<Expr> {
     let mut has_outer = false;
     member.each_own(&mut |expr| has_outer |= expr.has_outer());
@@ -174,8 +174,8 @@ fn low_bits(count: usize) -> TableSet {
     1u64.checked_shl(count as u32).map_or(TableSet::MAX, |bit| bit - 1)
 }
 
-/// Gives the inner query the columns of its tables, those that are used elsewhere as result columns. The columns around become
-/// these.
+/// Moves the columns of these tables into the subquery. Those used elsewhere become its result columns, and the enclosing
+/// query's columns refer to them.
 fn move_columns(columns: &mut [Column], tables: &Range<usize>, used: &[bool], member: &mut Logical) {
     let mut numbers = vec![0; columns.len()];
     for (number, column) in columns.iter_mut().enumerate() {
@@ -207,7 +207,7 @@ fn move_columns(columns: &mut [Column], tables: &Range<usize>, used: &[bool], me
     }
 }
 
-/// A name that no result column has.
+/// A name that no result column has yet.
 fn untaken(name: String, outputs: &[Output]) -> String {
     let is_taken = |name: &str| outputs.iter().any(|output| output.name == name);
     if is_taken(&name) { format!("{name}:{}", outputs.len()) } else { name }

@@ -1,8 +1,8 @@
-//! What an inner query takes of the queries around it: a correlated query.
+//! Correlated subqueries: the values that an inner query takes from enclosing queries.
 //!
-//! A name that is unknown in a query is looked for in the one around it, and so on outwards. What is found becomes a value that
-//! the inner query is told ([`Expr::Outer`]), as a parameter is; the query around gives it where it asks ([`Asked`]). One that
-//! lies between hands it on.
+//! A name that is unknown in a query is searched in the enclosing one, and so on outwards. If it is found, it becomes an outer
+//! value of the inner query ([`Expr::Outer`]), similar to a parameter; the enclosing query passes it where the inner one is
+//! used ([`Asked`]). Queries in between pass it on.
 
 use sqlparser::ast::Ident;
 use sqlparser::tokenizer::Location;
@@ -11,23 +11,23 @@ use super::{Clause, Resolved, Resolver, invalid, not_yet};
 use crate::sql::expr::{Affinity, Asked, Expr};
 use crate::sql::json::Step;
 
-/// Most queries around an inner one that it sees.
+/// Most enclosing queries of a correlated one.
 pub(super) const AROUND_MAX: usize = 8;
 
-/// A value that a query is told of those around it.
+/// A value that a query takes from an enclosing one.
 #[derive(Clone, Debug)]
 pub(crate) struct OuterField {
     idents: Vec<Ident>,
     steps: Vec<Step>,
     at: Location,
-    /// What it brings to a comparison; see [`super::Column::kind`].
+    /// Its affinity in comparisons; see [`super::Column::kind`].
     pub(crate) kind: (Affinity, bool),
-    /// It is selected by itself, so that a path may go on into it.
+    /// It is selected by itself, so that a path may continue into it.
     pub(super) whole: bool,
 }
 
 impl OuterField {
-    /// As it is written.
+    /// Its name as written.
     pub(crate) fn name(&self) -> String {
         self.idents.iter().map(|ident| ident.value.as_str()).collect::<Vec<_>>().join(".")
     }
@@ -37,13 +37,13 @@ impl OuterField {
     }
 }
 
-/// A table of a query around.
+/// A table of an enclosing query.
 #[derive(Clone, Debug)]
 pub(super) struct AroundTable {
     alias: String,
-    /// Names that it declares, and what they bring to a comparison.
+    /// The declared fields, and their affinities in comparisons.
     fields: Vec<(String, (Affinity, bool))>,
-    /// It may have others.
+    /// It may have other fields.
     is_open: bool,
 }
 
@@ -55,17 +55,17 @@ impl AroundTable {
     }
 }
 
-/// Where an inner query stands.
+/// The place of an inner query.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stands {
-    /// In FROM, where the tables beside it are not seen.
+    /// In FROM, where the other tables of FROM are out of scope.
     From,
-    /// In a clause that sees the row.
+    /// In a clause that is evaluated for a row.
     In(Clause),
 }
 
 impl<'c> Resolver<'c> {
-    /// The tables that a query inside this one sees.
+    /// The tables in scope of an inner query.
     pub(super) fn around(&self, stands: Stands) -> Vec<Vec<AroundTable>> {
         let mut around = self.around.clone();
         if stands != Stands::From {
@@ -84,7 +84,7 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    /// Which query around knows a name, and what that brings to a comparison.
+    /// The enclosing query that knows a name, and the name's affinity in comparisons.
     fn kind_around(&self, idents: &[Ident]) -> Option<(usize, (Affinity, bool))> {
         const PLAIN: (Affinity, bool) = (Affinity::None, false);
         let (first, rest) = idents.split_first()?;
@@ -104,12 +104,12 @@ impl<'c> Resolver<'c> {
         })
     }
 
-    /// Whether a name before a dot is that of a table of a query around.
+    /// Whether a name before a dot is a table of an enclosing query.
     pub(super) fn is_table_around(&self, alias: &str) -> bool {
         self.around.iter().flatten().any(|table| table.alias.eq_ignore_ascii_case(alias))
     }
 
-    /// A name of a query around; `None` if none knows it.
+    /// A name of an enclosing query as an outer value; `None` if none knows it.
     pub(super) fn outer(&mut self, idents: &[Ident], steps: &[Step], at: Location) -> Resolved<Option<Expr>> {
         let Some((level, kind)) = self.kind_around(idents) else { return Ok(None) };
         if level < self.sealed {
@@ -131,7 +131,7 @@ impl<'c> Resolver<'c> {
         }))
     }
 
-    /// What a query inside this one is told.
+    /// The outer values that this query passes to an inner one.
     pub(super) fn tell(&mut self, number: usize, stands: Stands) -> Resolved<Asked> {
         let fields = self.logical.inner[number].members.last().map(|member| member.outer.clone()).unwrap_or_default();
         let outer = fields.into_iter().map(|field| self.value_told(field, stands)).collect::<Resolved<_>>()?;
@@ -153,7 +153,7 @@ impl<'c> Resolver<'c> {
         Ok(told)
     }
 
-    /// Refuses an aggregate that in SQLite is one of the query around: all that it is computed of is from there.
+    /// Rejects an aggregate whose arguments are all outer values: in SQLite it belongs to the enclosing query.
     pub(super) fn check_own<'e>(&self, mut parts: impl Iterator<Item = &'e Expr>, at: Location) -> Resolved<()> {
         let (mut own, mut outer) = (false, false);
         parts.by_ref().for_each(|expr| {

@@ -1,8 +1,8 @@
-//! Queries inside queries: FROM's, IN's, EXISTS', single values, WITH, and the parts of UNION and the like.
+//! Subqueries: in FROM, IN and EXISTS, scalar ones, those of WITH, and the members of UNION, EXCEPT and INTERSECT.
 //!
-//! Each is resolved by itself, with the parameters of the whole text and what it is told of the queries around it
-//! (`outer.rs`). UNION, EXCEPT and INTERSECT become a query over the rows of their parts, so their ORDER BY and LIMIT are those
-//! of any query.
+//! Each is resolved by itself, with the parameters of the whole text and the values that it takes from enclosing queries
+//! (`outer.rs`). UNION, EXCEPT and INTERSECT become a query over the rows of their members, so their ORDER BY and LIMIT are
+//! those of any query.
 
 use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier, Spanned};
 use sqlparser::tokenizer::Location;
@@ -17,11 +17,11 @@ use crate::sql::expr::{Affinity, Asked, Expr};
 use crate::sql::sets::Combine;
 
 impl<'c> Resolver<'c> {
-    /// Resolves a whole query. `texts` name its unnamed result columns.
-    /// The parameters that it knows then are those of the result.
+    /// Resolves a whole query. `texts` are the names of its unnamed result columns. The parameters known so far become those of
+    /// the result.
     pub(super) fn query(mut self, mut query: &'c ast::Query, texts: &[&str]) -> Resolved<Logical> {
         refuse_query_clauses(query)?;
-        // In a second pair of parentheses it is the same.
+        // Additional parentheses change nothing.
         while let SetExpr::Query(inside) = &*query.body
             && query.with.is_none()
             && query.order_by.is_none()
@@ -75,8 +75,8 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// The parts of UNION, EXCEPT and INTERSECT, in the order written. As in SQLite none binds more than another: whatever
-    /// tree the parser makes of what has no parentheses, its leaves and operators stand in the order of the text.
+    /// The members of UNION, EXCEPT and INTERSECT, in the order of the text. As in SQLite all have the same precedence:
+    /// whatever tree the parser makes, its leaves and operators without parentheses are in the order of the text.
     fn parts(&mut self, body: &'c SetExpr, texts: &[&str]) -> Resolved<Inner> {
         let (mut parts, mut open) = (Inner::default(), vec![(Combine::Append, body)]);
         while let Some((combine, body)) = open.pop() {
@@ -134,7 +134,7 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// Runs `resolve` on a resolver of a query inside this one.
+    /// Runs `resolve` on a resolver of a subquery.
     fn inside(&mut self, resolve: impl FnOnce(&mut Resolver<'c>) -> Resolved<()>) -> Resolved<Logical> {
         let mut inner = self.inner_resolver(Stands::From);
         let result = resolve(&mut inner);
@@ -155,7 +155,7 @@ impl<'c> Resolver<'c> {
         inner
     }
 
-    /// A query inside this one, resolved: its number, and what it is told.
+    /// Resolves a subquery; returns its number and its outer values.
     pub(super) fn inner(&mut self, query: &'c ast::Query, sought: bool, stands: Stands) -> Resolved<Asked> {
         let at = query.span().start;
         let mut inner = self.inner_resolver(stands);
@@ -176,7 +176,7 @@ impl<'c> Resolver<'c> {
         Ok(self.logical.inner.len() - 1)
     }
 
-    /// The rows of an inner query as a table of FROM.
+    /// Adds the rows of a subquery as a table of FROM.
     pub(super) fn add_derived(
         &mut self,
         (number, outer): (usize, Vec<Expr>),
@@ -215,7 +215,7 @@ impl<'c> Resolver<'c> {
         Ok(Expr::InInner(pairs.collect(), asked))
     }
 
-    /// The one value of a query's first row.
+    /// A scalar subquery: the one value of its first row.
     pub(super) fn scalar_query(&mut self, query: &'c ast::Query, clause: Clause) -> Resolved<Expr> {
         match <[Expr; 1]>::try_from(self.row_query(query, clause)?) {
             Ok([value]) => Ok(value),
@@ -242,14 +242,14 @@ impl<'c> Resolver<'c> {
         Ok(Expr::ExistsInner(asked))
     }
 
-    /// The query that WITH gives a name.
+    /// The query of WITH with this name.
     pub(super) fn named_query(&self, name: &str) -> Option<&'c ast::Query> {
         let found = self.named.iter().rev().find(|table| table.alias.name.value.eq_ignore_ascii_case(name));
         found.map(|table| &*table.query)
     }
 }
 
-/// What an operator between two SELECTs does.
+/// The effect of an operator between two SELECTs.
 fn combine_of(op: SetOperator, quantifier: SetQuantifier, at: Location) -> Resolved<Combine> {
     match (op, quantifier) {
         (SetOperator::Union, SetQuantifier::All) => Ok(Combine::Append),
@@ -261,12 +261,12 @@ fn combine_of(op: SetOperator, quantifier: SetQuantifier, at: Location) -> Resol
     }
 }
 
-/// What names the columns of a table that is no collection.
+/// A description of a table that is no collection, with its columns.
 pub(super) fn unstored(name: &str, fields: Vec<FieldInfo>) -> CollectionInfo {
     CollectionInfo {
         name: name.to_owned(),
         tree: TreeId(u32::MAX),
-        // No name in a query has this character.
+        // No name in a query contains this character.
         key: KeyInfo { field: "\0".to_owned(), kind: KeyType::I64, generate: None },
         schema: None,
         fields,

@@ -1,7 +1,7 @@
-//! Row values: `(a, b) < (c, d)`, BETWEEN and IN of rows, put into comparisons of their parts.
+//! Row values: `(a, b) < (c, d)`, BETWEEN and IN of rows, rewritten as comparisons of their parts.
 //!
-//! The order of two rows is that of their first parts that differ; a NULL before that makes it unknown. What the parts
-//! become has just that outcome: `a < c OR (a = c AND b < d)`.
+//! The order of two rows is that of their first different parts; a NULL before that makes the result unknown. The rewritten
+//! form has the same result: `a < c OR (a = c AND b < d)`.
 
 use sqlparser::ast::{self, Spanned};
 
@@ -9,7 +9,7 @@ use super::syntax::{parts, query};
 use super::{Clause, Logical, Resolved, Resolver, invalid};
 use crate::sql::expr::{Affinity, Comparison, Expr};
 
-/// Most values of a row: an order of rows nests as deep as they are long.
+/// Most values of a row: an order comparison nests as deep as the rows are long.
 const PARTS_MAX: usize = 32;
 
 impl<'c> Resolver<'c> {
@@ -24,7 +24,7 @@ impl<'c> Resolver<'c> {
         Ok(left.into_iter().zip(right).collect())
     }
 
-    /// The values of a row: what stands in its parentheses, or the first row of a query.
+    /// The values of a row: those in its parentheses, or the first row of a query.
     fn row(&mut self, row: &'c ast::Expr, place: &ast::Expr, clause: Clause) -> Resolved<Vec<Expr>> {
         match (parts(row), query(row)) {
             (Some(parts), _) if parts.len() > PARTS_MAX => {
@@ -76,7 +76,7 @@ fn all_equal(pairs: &[(Expr, Expr)], logical: &Logical) -> Expr {
     Expr::And(pairs.iter().map(|(a, b)| compare(Comparison::Equal, a, b, logical)).collect())
 }
 
-/// The order of rows: before the last parts only a strict difference decides.
+/// An order comparison: before the last parts only a strict difference decides.
 fn ordered(pairs: &[(Expr, Expr)], comparison: Comparison, logical: &Logical) -> Expr {
     let strict = match comparison {
         Comparison::LessOrEqual => Comparison::Less,

@@ -1,11 +1,11 @@
-//! What is asked of the syntax tree alone, before any name is resolved: clauses that are refused, and forms that have parts.
+//! Checks of the syntax tree before names are resolved: rejected clauses, and the forms of expressions that have parts.
 
 use sqlparser::ast::{self, Distinct, Ident, ObjectName, Spanned};
 use sqlparser::tokenizer::Location;
 
 use super::{Resolved, not_yet};
 
-/// Clauses around SELECT of other dialects.
+/// Rejects clauses around SELECT of other dialects.
 pub(super) fn refuse_query_clauses(query: &ast::Query) -> Resolved<()> {
     let present = [
         (query.fetch.is_some(), "FETCH"),
@@ -25,7 +25,7 @@ fn refuse(present: &[(bool, &str)], at: Location) -> Resolved<()> {
     }
 }
 
-/// Clauses of other dialects, and those of SQLite that wait.
+/// Rejects clauses of other dialects, and those of SQLite that are not implemented.
 pub(super) fn refuse_clauses(select: &ast::Select) -> Resolved<()> {
     let present = [
         (select.top.is_some(), "TOP"),
@@ -47,7 +47,7 @@ pub(super) fn refuse_clauses(select: &ast::Select) -> Resolved<()> {
     refuse(&present, select.span().start)
 }
 
-/// A name of one part.
+/// A name without qualifier.
 pub(super) fn single(name: &ObjectName) -> Option<&Ident> {
     match &name.0[..] {
         [part] => part.as_ident(),
@@ -55,7 +55,7 @@ pub(super) fn single(name: &ObjectName) -> Option<&Ident> {
     }
 }
 
-/// An argument that has no name and is no `*`.
+/// An argument that is neither named nor `*`.
 pub(super) fn plain_argument(argument: &ast::FunctionArg, at: Location) -> Resolved<&ast::Expr> {
     match argument {
         ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Ok(expr),
@@ -63,7 +63,7 @@ pub(super) fn plain_argument(argument: &ast::FunctionArg, at: Location) -> Resol
     }
 }
 
-/// The query that stands for a value or a row.
+/// The query of a scalar or row subquery.
 pub(super) fn query(expr: &ast::Expr) -> Option<&ast::Query> {
     match expr {
         ast::Expr::Subquery(query) => Some(query),
