@@ -1,4 +1,4 @@
-//! Compiles plans of the common shape (`compiled.rs` names it).
+//! Compiles plans of the shape that `compiled.rs` describes.
 
 use super::access::Access;
 use super::compiled::{Compiled, Field, Form, KNOWN_MAX, Lookup, Ordered, SLOTS_MAX, Term, Test};
@@ -7,7 +7,7 @@ use super::plan::{Level, Plan};
 use super::row::Place;
 use crate::key::KeyType;
 
-/// Compiles a plan, if it is of the shape.
+/// Compiles a plan, if it has that shape.
 pub(crate) fn compile(plan: &Plan) -> Option<Compiled> {
     let sorted = !plan.order.is_empty() || plan.distinct;
     let first = plan.levels.first().filter(|_| !sorted && plan.group.is_empty())?;
@@ -27,7 +27,7 @@ pub(crate) fn compile(plan: &Plan) -> Option<Compiled> {
 struct Compiler<'p> {
     plan: &'p Plan,
     slots: usize,
-    /// By column: where it is, once its level was compiled.
+    /// By column: its term, once its level was compiled.
     terms: Vec<Option<Term>>,
     compiled: Compiled,
 }
@@ -38,7 +38,7 @@ impl Compiler<'_> {
         (self.slots <= SLOTS_MAX).then_some(self.slots - 1)
     }
 
-    /// The columns of a level that some expression reads, with their places.
+    /// The columns of a level that some expression uses, with their places.
     fn columns(&self, level: usize) -> Vec<(usize, Place)> {
         let mut used = vec![false; self.plan.sources.len()];
         for expr in self.plan.expressions() {
@@ -133,7 +133,7 @@ impl Compiler<'_> {
         Some(())
     }
 
-    /// Slots for the fields that a level's document gives.
+    /// Assigns slots to the fields that are read from a level's document.
     fn documents(&mut self, level: usize) -> Option<Vec<Field>> {
         let mut fields = Vec::new();
         for (column, place) in self.columns(level) {
@@ -164,7 +164,7 @@ impl Compiler<'_> {
             match condition {
                 Expr::Compare(comparison, Affinity::None, a, b) => {
                     let (a, b) = (self.term(a)?, self.term(b)?);
-                    // What is known ahead stands on the right, where the quick ways look for it.
+                    // A constant is put on the right, where the quick comparisons expect it.
                     let swap = a.form == Form::Known;
                     let (comparison, a, b) = if swap { (comparison.mirrored(), b, a) } else { (*comparison, a, b) };
                     tests.push(Test::Compare(comparison, a, b));
@@ -185,7 +185,7 @@ impl Compiler<'_> {
     fn results(&mut self) -> Option<()> {
         let plan = self.plan;
         if !plan.grouped {
-            // As a value known ahead it would no longer be what is stored.
+            // As a constant it would lose its stored form.
             if plan.outputs.iter().any(|output| matches!(output, Expr::Outer(_))) {
                 return None;
             }

@@ -1,15 +1,15 @@
-//! A plan of the common shape, compiled: a row is found by one range and then by keys, and each field has a slot.
+//! A compiled plan of a common shape: rows are found by one range and then by keys, and each field has a slot.
 //!
-//! The general way asks for a field by walking the frames to its level and looking what kind of place it has there, for
-//! each row and each use. Where a plan has
+//! The interpreter finds a field by walking the frames to its level and examining its place there, for each row and each use.
+//! All that is decided here, once per plan, if the plan has
 //!
-//! - one outermost range of an index, or of documents, or one key, and inside it only lookups by key (inner joins),
-//! - conditions that compare a field with a field or with a value known ahead, or test it for NULL,
-//! - outputs, or arguments of aggregates without GROUP BY, that are fields or values known ahead,
-//! - and neither a sort nor DISTINCT,
+//! - one outermost range of an index or of documents, or one key, and inside it only lookups by key (inner joins),
+//! - predicates that compare a field with a field or a constant, or test it for NULL,
+//! - outputs, or arguments of aggregates without GROUP BY, that are fields or constants,
+//! - and neither a sort nor DISTINCT.
 //!
-//! all that is decided here, once for a plan: an entry is laid out into a row of slots, and what is done with a slot is
-//! known before the first row. Any other plan runs the general way (`nest.rs`), with equal answers; the tests run both.
+//! An entry is decoded into a row of slots, whose uses are known before the first row. Any other plan is interpreted
+//! (`nest.rs`). The results are equal; the tests run both.
 
 use binjson::FieldName;
 
@@ -18,47 +18,47 @@ use super::expr::{Comparison, Expr};
 use crate::engine::TreeId;
 use crate::key::KeyType;
 
-/// Most fields of a row. A row of slots is made for each entry, so it is kept short.
+/// Most fields of a row. It is small because a row of slots is made for each entry.
 pub(crate) const SLOTS_MAX: usize = 8;
-/// Most values known ahead.
+/// Most constants.
 pub(crate) const KNOWN_MAX: usize = 16;
 
-/// How the bytes of a slot, or a known value, are read.
+/// The encoding of a slot or of a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// JSON text as stored; empty where the field is missing.
+    /// JSON text as stored; empty if the field is missing.
     Json,
-    /// The rest of an index entry's key, which begins with the value.
+    /// The rest of an index entry's key, beginning with the value.
     Ordered,
     /// A document's key.
     Key(KeyType),
-    /// A value known ahead, by its number.
+    /// A value that is constant during the execution, by its number.
     Known,
 }
 
-/// What an operand is read from.
+/// An operand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
     pub(crate) number: usize,
     pub(crate) form: Form,
-    /// It is an integer key that was found by this value, which may be a real: 5.0 finds 5.
+    /// It is an integer key, given by the value that found it; that may be a real, because 5.0 finds 5.
     pub(crate) whole: bool,
 }
 
-/// A condition of a row.
+/// A predicate of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Test {
     /// NULL on either side fails it.
     Compare(Comparison, Term, Term),
-    /// The term is NULL, or is not.
+    /// The term is NULL (true), or is not (false).
     Null(Term, bool),
 }
 
-/// A field taken out of a document.
+/// A field that is read from a document.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) name: FieldName,
-    /// The number of its column, which is that of its cache.
+    /// The number of its column, and of its cache.
     pub(crate) column: usize,
     pub(crate) slot: usize,
 }
@@ -66,12 +66,12 @@ pub(crate) struct Field {
 /// A value of an index entry's key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ordered {
-    /// Values between the one before (or the key's start) and it.
+    /// Values between the previous one (or the key's start) and this one.
     pub(crate) skipped: usize,
     pub(crate) slot: usize,
 }
 
-/// One document looked up by its key.
+/// A lookup of one document by its key.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookup {
     pub(crate) tree: TreeId,
@@ -79,34 +79,34 @@ pub(crate) struct Lookup {
     pub(crate) key: Term,
     pub(crate) fields: Vec<Field>,
     pub(crate) tests: Vec<Test>,
-    /// It is an index entry's own document: there, and counted with the entry.
+    /// It is an index entry's own document: it must exist, and is counted with the entry.
     pub(crate) own: bool,
 }
 
-/// A plan of the shape that the module's text names.
+/// A plan of the shape that the module documentation describes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Compiled {
-    /// Included fields that an index entry's first slots are.
+    /// Number of included fields of an index entry, which are the first slots.
     pub(crate) included: usize,
     pub(crate) ordered: Vec<Ordered>,
     /// The slot of the document's key, in a range of documents.
     pub(crate) key: Option<usize>,
     /// Fields of the document, in a range of documents.
     pub(crate) fields: Vec<Field>,
-    /// Conditions on what the range gives.
+    /// Predicates on the entries of the range.
     pub(crate) tests: Vec<Test>,
     pub(crate) lookups: Vec<Lookup>,
     pub(crate) outputs: Vec<Term>,
     pub(crate) aggregates: Vec<(AggregateKind, Option<Term>)>,
     pub(crate) known: Vec<Expr>,
-    /// What an index entry's tests, and its first lookup, take of its key.
+    /// The entry's tests, or the key of the first lookup, use values of the entry's key.
     pub(crate) tests_key: bool,
-    /// Nothing between the first lookup's key and the results takes any field of the entry.
+    /// From the first lookup to the results, no test and no lookup key uses a field of the entry.
     pub(crate) skips_entry: bool,
 }
 
 impl Compiled {
-    /// About how many bytes it has in memory, its known values apart.
+    /// Estimate of its bytes in memory, without its constants.
     pub(super) fn bytes(&self) -> usize {
         let of = |fields: &[Field], tests: &[Test]| {
             let names: usize = fields.iter().map(|field| size_of::<Field>() + field.name.stored().len()).sum();
@@ -121,7 +121,7 @@ impl Compiled {
             + size_of_val(&self.aggregates[..])
     }
 
-    /// Notes what of the entry is taken, once all else is there.
+    /// Records which fields of the entry are used, when all else is compiled.
     pub(super) fn note_uses(&mut self) {
         let Some((first, inner)) = self.lookups.split_first() else { return };
         let entry = self.included + self.ordered.len();

@@ -1,6 +1,6 @@
 //! `json_each(JSON[, PATH])`: the elements of an array, the fields of an object, or a single value, as rows.
 //!
-//! The columns are SQLite's but for `id` and `parent`, which number places in a format of its own.
+//! The columns are SQLite's, except `id` and `parent`, which number the places in SQLite's own format.
 
 use super::budget::ROW_UNITS;
 use super::error::{Fault, OF_JSON_EACH, QueryError};
@@ -11,13 +11,14 @@ use super::sort::push_field;
 use super::value::{self, Value};
 use super::workspace::Workspace;
 
-/// The columns, in the order in which a row has them.
+/// The columns, in the order of a row.
 pub(crate) const COLUMNS: [&str; 6] = ["key", "value", "type", "atom", "fullkey", "path"];
 
 /// Bytes of a row beside its texts.
 const ROW_OVERHEAD_BYTES: usize = 64;
 
-/// Puts the rows one behind the other, and where each ends. With those that stand `around`, of other tables, they have so many bytes.
+/// Puts the rows one after the other into `rows`, and their ends into `ends`. Together with those of outer tables, `around`
+/// bytes, they may have at most `bytes_max`.
 pub(super) fn rows<'a>(
     json: &'a Expr,
     path: Option<&'a Expr>,
@@ -44,7 +45,7 @@ pub(super) fn rows<'a>(
     let Some(found) = json::at_path(json::trimmed(text), root, workspace.meter)? else { return Ok(()) };
     let mut row = |key: Value<'_>, full: &[u8], value: &[u8]| {
         workspace.meter.tick(ROW_UNITS)?;
-        // Its value stands there twice at most, and both paths.
+        // The row has its value at most twice, and both paths.
         let bytes = 2 * value.len() + full.len() + root.len() + ROW_OVERHEAD_BYTES;
         if around + rows.len() + bytes > bytes_max.saturating_sub(ends.len() * size_of::<usize>()) {
             return Err(QueryError::Limit { what: OF_JSON_EACH, limit: bytes_max as u64 });
@@ -75,7 +76,7 @@ pub(super) fn rows<'a>(
     }
 }
 
-/// Names that a path shows without quotes.
+/// Whether a path shows this name without quotes.
 fn is_plain(name: &[u8]) -> bool {
     name.first().is_some_and(u8::is_ascii_alphabetic) && name.iter().all(u8::is_ascii_alphanumeric)
 }

@@ -1,4 +1,4 @@
-//! What an expression's value is on a row, as in SQLite.
+//! Evaluates expressions on a row, with SQLite's semantics.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::value::{self, Field, OuterValue, Value, compare};
 use super::workspace::{RowArena, Workspace};
 
 impl Expr {
-    /// The same as [`Self::evaluate`], where most often a column or a value known ahead stands: these without a call.
+    /// The same as [`Self::evaluate`], inlined for columns and parameters.
     #[inline(always)]
     pub(crate) fn operand<'a>(&'a self, scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
         match self {
@@ -25,7 +25,7 @@ impl Expr {
         }
     }
 
-    /// The value of an expression that is known before any row.
+    /// The value of an expression that is constant during the execution.
     pub(crate) fn evaluate_known<'a>(&'a self, fixed: &Fixed<'a>) -> Result<Value<'a>, Fault> {
         match self {
             Expr::Literal(literal) => Ok(literal.value()),
@@ -51,7 +51,7 @@ impl Expr {
         }
     }
 
-    /// A field as it is stored, of anything else its value.
+    /// A field as it is stored; any other expression as its value.
     #[inline]
     pub(crate) fn field<'a>(&'a self, scope: &Scope<'a>) -> Result<Field<'a>, Fault> {
         match self {
@@ -111,7 +111,7 @@ impl Expr {
             }
             Expr::ScalarInner(asked, place) => {
                 let relation = ask(asked.number, &asked.outer, scope)?;
-                // The rows may be forgotten before the value is.
+                // The cached rows may be dropped before the value is used.
                 Ok(match first_value(&relation, *place, scope.workspace())? {
                     Value::Null => Value::Null,
                     Value::Integer(integer) => Value::Integer(integer),
@@ -184,8 +184,8 @@ impl Expr {
         self.decides(scope, true)
     }
 
-    /// Whether it is known to be true, or to be false. Terms behind the one that decides are not evaluated, as in SQLite's
-    /// conditions; the value of AND and OR needs all of them, so an error in any of them is one of the whole.
+    /// Whether it is known to be true, or to be false (`wanted`). Terms after the deciding one are not evaluated, as in
+    /// SQLite's WHERE. The value of AND and OR, in contrast, needs all terms, so an error in any of them is the whole's.
     fn decides<'a>(&'a self, scope: &Scope<'a>, wanted: bool) -> Result<bool, Fault> {
         let (list, all) = match self {
             Expr::Not(inner) => return inner.decides(scope, !wanted),
@@ -202,7 +202,7 @@ impl Expr {
         Ok(all)
     }
 
-    /// The arm of `CASE operand WHEN …` whose value it has.
+    /// The arm of `CASE operand WHEN …` that is chosen.
     pub(crate) fn arm_of<'a>(
         operand: &'a Expr,
         arms: &'a [(Affinity, Expr, Expr)],
@@ -235,7 +235,7 @@ fn truth<'a>(e: &'a Expr, scope: &Scope<'a>) -> Result<Option<bool>, Fault> {
     Ok(value.truth())
 }
 
-/// Counts a comparison: of two texts it may come to the end of the shorter.
+/// Counts a comparison: of two texts, up to the length of the shorter.
 #[inline]
 fn weigh_both(a: Value<'_>, b: Value<'_>, scope: &Scope<'_>) -> Result<(), Fault> {
     match (a, b) {
@@ -353,7 +353,7 @@ fn within_inner<'a>(
     if values.iter().all(|(affinity, _)| *affinity == Affinity::None) {
         return Ok(Value::of_truth(relation.contains(&sought, scope.fixed.meter)?));
     }
-    // A conversion of both sides is not what the hash was made by.
+    // The hash cannot be used, because its keys are not converted by affinity.
     let (mut unknown, mut arena) = (false, RowArena::new(scope.fixed.meter));
     for row in 0..relation.len() {
         scope.fixed.meter.tick(values.len() as u64)?;
@@ -366,7 +366,7 @@ fn within_inner<'a>(
     Ok(if unknown { Value::Null } else { Value::Integer(0) })
 }
 
-/// Whether the values equal those of a row, each as its affinity says.
+/// Whether the values equal those of a row, each compared with its affinity.
 fn equals_row<'a>(
     sought: &[Value<'a>],
     values: &[(Affinity, Expr)],
@@ -431,7 +431,7 @@ fn cast<'a>(to: CastType, value: Value<'a>, scope: &Scope<'a>) -> Result<Value<'
     })
 }
 
-/// Arithmetic as rule 4 says: integers stay so unless the result does not fit.
+/// Integer arithmetic has an integer result if it fits, otherwise a real.
 pub(crate) fn arithmetic<'a>(op: Arithmetic, a: Value<'a>, b: Value<'a>) -> Value<'a> {
     if a.is_null() || b.is_null() {
         return Value::Null;

@@ -1,9 +1,8 @@
-//! Runs a plan: nested loops over the view, rows pushed outwards as they are found.
+//! Executes a plan: nested loops over the view, rows pushed to the sink as they are found.
 //!
-//! Nothing is allocated for a row in steady state: frames live on the stack, keys are built in kept buffers, computed
-//! texts in an arena that is emptied between rows. An execution stops at its budget with an error that names it. The
-//! outermost scan is one call of the view with a callback: to yield, it can end after any row and begin again behind
-//! that row's key.
+//! In steady state nothing is allocated for a row: frames live on the stack, keys are built in kept buffers, computed texts in
+//! an arena that is emptied between rows. An execution stops at its budget with an error that names the limit. The outermost
+//! scan is one call of the view with a callback; it can stop after any row and continue after that row's key.
 
 use std::cell::Cell;
 
@@ -25,24 +24,24 @@ use super::workers::Workers;
 use super::workspace;
 use crate::engine::View;
 
-/// Queries whose field caches one [`Scratch`] keeps apart.
+/// Number of queries whose field caches one [`Scratch`] keeps apart.
 const CACHE_SLOTS: usize = 64;
 
-/// What an execution is part of.
+/// The context of an execution.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) view: &'a dyn View,
     /// Runs its inner queries.
     pub(super) relations: Option<&'a dyn Relations>,
-    /// What it is told of the row that asks.
+    /// Fields of the outer row.
     pub(super) outer: &'a [OuterValue<'a>],
-    /// Where the rows of the whole are counted, if it has more than one query.
+    /// The counter of rows of the whole execution, if it has more than one query.
     pub(super) tally: Option<&'a Tally>,
-    /// What its work and memory are counted with.
+    /// The meter of its work and memory.
     pub(super) meter: &'a Meter<'a>,
 }
 
-/// Runs a plan once. `query` numbers the query, so that its field caches are found again.
+/// Executes a plan once. `query` is the number of the query, by which its field caches are found.
 pub(super) fn execute<S: RowSink + ?Sized>(
     plan: &Plan,
     query: usize,
@@ -62,7 +61,7 @@ pub(super) fn execute<S: RowSink + ?Sized>(
     outcome
 }
 
-/// The same, which leaves what was computed in its arenas.
+/// The same, without emptying the arenas.
 fn execute_within<S: RowSink + ?Sized>(
     plan: &Plan,
     query: usize,
@@ -132,7 +131,7 @@ fn execute_within<S: RowSink + ?Sized>(
     ran.map(|()| outcome)
 }
 
-/// OFFSET and LIMIT. A negative limit is none, a negative offset is 0; anything but an integer is refused.
+/// OFFSET and LIMIT. A negative limit means none, a negative offset 0; any value but an integer is an error.
 fn window(plan: &Plan, fixed: &Fixed<'_>, arena: &Bump) -> Result<(u64, u64), QueryError> {
     if plan.limit.is_none() && plan.offset.is_none() {
         return Ok((0, u64::MAX));

@@ -1,7 +1,7 @@
-//! Expressions: resolved, compiled once, walked for each row.
+//! Expressions: resolved, planned, and walked for each row.
 //!
-//! The tree is what resolving a query's text gives and what a plan specialises; evaluating it never changes it. A
-//! column is a number; where its value comes from in a given plan tells [`super::row::Source`].
+//! The resolver makes the tree and a plan specialises it; evaluation never changes it. A column is a number;
+//! [`super::row::Source`] says where a plan reads its value.
 
 use std::cmp::Ordering;
 
@@ -78,7 +78,7 @@ impl Comparison {
         }
     }
 
-    /// The same, of equal sides too.
+    /// The same comparison, but true for equal sides.
     pub(crate) fn or_equal(self) -> Self {
         match self {
             Comparison::Less => Comparison::LessOrEqual,
@@ -87,7 +87,7 @@ impl Comparison {
         }
     }
 
-    /// The same with its sides exchanged.
+    /// The same comparison with its sides exchanged.
     pub(crate) fn mirrored(self) -> Self {
         match self {
             Comparison::Less => Comparison::Greater,
@@ -99,19 +99,20 @@ impl Comparison {
     }
 }
 
-/// What a CAST beside a comparison does to the other side. Fields and all else convert nothing (rule 5).
+/// The conversion that a CAST on one side of a comparison causes on the other. Fields and all other expressions cause none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Affinity {
     None,
     Numeric,
-    /// As `Numeric`, but that IN with an inner query makes reals of both sides.
+    /// Like `Numeric`, except that IN with a subquery converts both sides to reals.
     Real,
     Text,
 }
 
 impl Affinity {
-    /// What a comparison converts to, by the affinities of its sides and whether they are computed values: a number beside a
-    /// CAST to one, text where a CAST to it meets no field. A field alone converts nothing and is not made text.
+    /// The conversion of a comparison, from the affinities of its sides and whether they are computed values: to a number
+    /// beside a CAST to one; to text if a CAST to text meets a computed value. A field alone causes no conversion and is not
+    /// converted to text.
     pub(crate) fn between(a: (Affinity, bool), b: (Affinity, bool)) -> Affinity {
         use Affinity::{Numeric, Real};
         match (a, b) {
@@ -133,7 +134,7 @@ pub(crate) enum CastType {
     Numeric,
 }
 
-/// An inner query, by its number, and what of the row it is told: nothing, unless it is correlated.
+/// A use of an inner query: its number, and the values of the outer row that it takes, none if it is not correlated.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) number: usize,
@@ -149,9 +150,9 @@ pub(crate) enum Expr {
     Constant(usize),
     /// A field of a collection, by its number in the query.
     Column(usize),
-    /// What lies inside a field.
+    /// A path into a field.
     Path(usize, Vec<Step>),
-    /// What an inner query is told of a row of the query around, by its number.
+    /// A value of the outer row that an inner query takes, by its number.
     Outer(usize),
     /// A finished aggregate, by its number.
     Aggregate(usize),
@@ -166,12 +167,12 @@ pub(crate) enum Expr {
     Is(bool, Affinity, Box<Expr>, Box<Expr>),
     IsNull(Box<Expr>),
     NotNull(Box<Expr>),
-    /// `IS [NOT] TRUE` and `FALSE`: the value wanted, and what comes out when it is that.
+    /// `IS [NOT] TRUE` and `FALSE`: the wanted truth value, and the result if the operand has it.
     IsTruth(Box<Expr>, bool, bool),
     And(Vec<Expr>),
     Or(Vec<Expr>),
     In(Box<Expr>, Affinity, Vec<Expr>),
-    /// Whether the rows of an inner query have one that equals these values.
+    /// Whether an inner query has a row that equals these values.
     InInner(Vec<(Affinity, Expr)>, Asked),
     /// A value of an inner query's first row, by its place.
     ScalarInner(Asked, usize),
@@ -181,7 +182,7 @@ pub(crate) enum Expr {
     Glob(Box<Expr>, Box<Expr>),
     /// Conditions with their results, then ELSE.
     Case(Vec<(Expr, Expr)>, Box<Expr>),
-    /// The same with an operand that each condition is compared to.
+    /// The same with an operand with which each condition is compared.
     CaseOf(Box<Expr>, Vec<(Affinity, Expr, Expr)>, Box<Expr>),
     Coalesce(Vec<Expr>),
     Cast(CastType, Box<Expr>),
@@ -200,7 +201,7 @@ impl Expr {
         Expr::Literal(Literal::Integer(integer))
     }
 
-    /// The affinity it brings to a comparison.
+    /// Its affinity in comparisons.
     pub(crate) fn affinity(&self) -> Affinity {
         match self {
             Expr::Cast(CastType::Text, _) => Affinity::Text,
@@ -210,14 +211,14 @@ impl Expr {
         }
     }
 
-    /// Whether `test` holds of one of its parts.
+    /// Whether `test` is true for one of its direct parts.
     pub(crate) fn any_part(&self, test: impl Fn(&Expr) -> bool) -> bool {
         let mut holds = false;
         self.each_part(&mut |part| holds |= test(part));
         holds
     }
 
-    /// Calls `visit` on its parts, in the order written.
+    /// Calls `visit` on its direct parts, in the order of the text.
     fn each_part(&self, visit: &mut dyn FnMut(&Expr)) {
         match self {
             Expr::Literal(_)
@@ -267,7 +268,7 @@ impl Expr {
         }
     }
 
-    /// The same expression with each part changed by `change`.
+    /// The same expression with each direct part replaced by `change`.
     pub(crate) fn map_children(self, change: &mut dyn FnMut(Expr) -> Expr) -> Expr {
         let mut boxed = |e: Box<Expr>| Box::new(change(*e));
         match self {
@@ -312,7 +313,7 @@ impl Expr {
         }
     }
 
-    /// The same over columns that have other numbers: `number` gives the new one.
+    /// The same expression with the columns' numbers replaced by `number`.
     pub(crate) fn renumbered(self, number: &dyn Fn(usize) -> usize) -> Expr {
         match self {
             Expr::Column(column) => Expr::Column(number(column)),
@@ -321,21 +322,21 @@ impl Expr {
         }
     }
 
-    /// Whether it asks an inner query.
+    /// Whether it uses an inner query.
     pub(crate) fn has_inner(&self) -> bool {
         let mut has = false;
         self.walk(&mut |part| has |= matches!(part, Expr::InInner(..) | Expr::ScalarInner(..) | Expr::ExistsInner(_)));
         has
     }
 
-    /// Whether it takes anything of the query around.
+    /// Whether it uses a value of an enclosing query.
     pub(crate) fn has_outer(&self) -> bool {
         let mut has = false;
         self.walk(&mut |part| has |= matches!(part, Expr::Outer(_)));
         has
     }
 
-    /// About how many bytes it has in memory, with its parts.
+    /// Estimate of its bytes in memory, with its parts.
     pub(crate) fn bytes(&self) -> usize {
         let mut bytes = 0;
         self.walk(&mut |part| {
@@ -349,14 +350,14 @@ impl Expr {
         bytes
     }
 
-    /// Calls `visit` on it and all its parts.
+    /// Calls `visit` on it and on all its parts.
     pub(crate) fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
         visit(self);
         self.each_part(&mut |part| part.walk(visit));
     }
 }
 
-/// Takes a condition apart into terms that must all hold.
+/// Splits a predicate into terms that must all be true.
 pub(crate) fn flatten(condition: Expr, into: &mut Vec<Expr>) {
     match condition {
         Expr::And(terms) => terms.into_iter().for_each(|term| flatten(term, into)),

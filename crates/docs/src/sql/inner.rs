@@ -1,10 +1,10 @@
-//! Runs a plan with inner queries: each runs when its rows are first asked for, once for an execution, and they are kept.
+//! Executes a plan with inner queries: each runs when its rows are first requested, once per execution, and its rows are kept.
 //!
-//! A correlated one runs for each row that asks, and its rows are remembered by what it was told of the row. What inside it is
-//! told nothing is kept for the whole execution: it runs once, however often the query around it does.
+//! A correlated query runs for each outer row, and its results are cached by the values that it uses of that row. An uncorrelated
+//! query inside it runs once per execution, however often the correlated one runs.
 //!
-//! What the inner ones read and keep counts against the same budget. An inner query whose rows nobody asks for, because
-//! the outer one has none, never runs. One that fails ends the execution with its own error.
+//! Rows that inner queries read and keep count against the same budget. An inner query whose rows are never requested, because
+//! the outer one has no rows, never runs. If one fails, the execution ends with its error.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use super::sink::RowSink;
 use super::value::{OuterValue, Value};
 use crate::engine::View;
 
-/// Runs a plan once. `query` numbers the query, so that its field caches are found again.
+/// Executes a plan once. `query` is the number of the query, by which its field caches are found.
 pub(crate) fn execute<S: RowSink + ?Sized>(
     plan: &Plan,
     query: usize,
@@ -53,22 +53,22 @@ struct Whole<'a> {
     used: Used,
 }
 
-/// What has been used of the budget: of its rows by all queries, else by the inner ones.
+/// What the budget has been charged: rows of all queries, and memory of the inner ones.
 #[derive(Default)]
 struct Used {
     tally: Tally,
     kept_bytes: Cell<usize>,
-    /// Of what is kept, answers of correlated queries: bounded by a part of the memory.
+    /// Part of the kept bytes: cached results of correlated queries, limited to a share of the memory.
     answer_bytes: Cell<usize>,
 }
 
-/// What the queries inside a plan have kept, by number.
+/// The kept results of the queries inside a plan, by number.
 struct Kept(Vec<KeptQuery>);
 
 struct KeptQuery {
-    /// The rows of one that is told nothing.
+    /// The rows of an uncorrelated query.
     relation: OnceCell<Relation>,
-    /// Those of a correlated one, and what the queries inside its members have kept.
+    /// The cached results of a correlated query, and the kept results of the queries inside its members.
     answers: RefCell<Answers>,
     members: Vec<Kept>,
 }
@@ -85,7 +85,7 @@ impl Kept {
 }
 
 impl Whole<'_> {
-    /// Runs a plan, its inner queries with what they have kept. Rows that these read are not in the outcome.
+    /// Executes a plan whose inner queries keep their results in `kept`. Rows that these read are not in the outcome.
     fn execute<S: RowSink + ?Sized>(
         &self,
         (plan, kept): (&Plan, &Kept),
@@ -121,7 +121,7 @@ impl Whole<'_> {
 struct InnerQueries<'a> {
     whole: &'a Whole<'a>,
     plans: &'a [InnerPlan],
-    /// Those of the plan.
+    /// The levels of the plan.
     levels: &'a [Level],
     kept: &'a Kept,
     scratch: RefCell<Option<Box<Scratch>>>,
@@ -163,20 +163,21 @@ impl InnerQueries<'_> {
         Fault::Inner
     }
 
-    /// `kept`: what the queries inside a correlated one keep, by member.
+    /// `kept`: the kept results of the queries inside a correlated one, by member.
     fn run(&self, number: usize, kept: Option<&[Kept]>, outer: &[OuterValue<'_>]) -> Result<Relation, QueryError> {
         let plan = &self.plans[number];
-        // What expressions ask for stays in memory: the rows of IN, EXISTS, and a value; and what a correlated query gives.
+        // Only rows of joins may spill. The rows of IN, EXISTS and scalar subqueries stay in memory, and so do results of
+        // correlated queries.
         let is_joined = |level: &Level| matches!(&level.access, Access::Kept { inner, .. } if *inner == number);
         let spills = kept.is_none() && self.whole.budget.spill.is_some() && self.levels.iter().any(is_joined);
         let mut scratch = self.scratch.take().unwrap_or_default();
-        // For one row of the query around other threads are not worth their while.
+        // For one outer row it is not worth using other threads.
         let workers = kept.is_some().then(|| std::mem::take(&mut scratch.workers));
         let meter = self.whole.meter;
         let around = meter.gathered();
         let mut rows = Combined::new(meter);
         let compared = plan.combine.iter().rposition(|combine| *combine != Combine::Append);
-        // Rows that are compared stay, too.
+        // Rows that are compared stay in memory too.
         let spills = spills && compared.is_none();
         let members = plan.members.iter().zip(&plan.combine).enumerate();
         let result = members.into_iter().try_for_each(|(place, (member, combine))| {
@@ -214,7 +215,7 @@ impl InnerQueries<'_> {
     ) -> Result<(), QueryError> {
         let (own, used) = (self.whole.budget, &self.whole.used);
         self.whole.meter.tick(RUN_UNITS)?;
-        // What the queries around it hold is not there for it.
+        // Memory that the enclosing queries hold is not available to it.
         let taken = used.kept_bytes.get() + used.answer_bytes.get() + around;
         let memory = own.memory_bytes_max.saturating_sub(taken);
         let budget = Budget {
@@ -237,19 +238,19 @@ impl InnerQueries<'_> {
             }
             other => other,
         })?;
-        // Fewer than are counted together.
+        // The remaining rows, fewer than [`TICK_ROWS`].
         Ok(self.whole.meter.tick(outcome.rows_read % TICK_ROWS * ROW_UNITS)?)
     }
 }
 
-/// Takes rows, and has them go to disk.
+/// Collects rows, and spills them.
 struct KeptRows<'r, 'm> {
     rows: &'r mut Combined<'m>,
-    /// Where the rows may go to disk.
+    /// The budget, if the rows may spill.
     spills: Option<&'r Budget<'r>>,
     failure: Option<QueryError>,
     meter: &'r Meter<'r>,
-    /// Bytes of the rows that the meter knows of.
+    /// Bytes of the rows that the meter has counted.
     counted: usize,
 }
 

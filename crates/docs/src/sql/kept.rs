@@ -1,25 +1,24 @@
-//! Rows kept for a join on disk: all of them one behind the other, and for each way in which they are found, sorted by what
-//! they are found by.
+//! Rows kept for a join on disk: all of them in sequence, and for each hash a copy sorted by its key.
 //!
-//! A sorted run is looked up through marks in memory: the key and the place of an entry now and then. Where these would take too much,
-//! every second one goes, and a look-up reads twice as far. So the rows of one key come in the order in which they were
-//! kept, as from a hash in memory, for a read of about [`MARK_BYTES`] each time.
+//! A sorted run is looked up through marks in memory: the key and the place of an entry at intervals. If the marks take too
+//! much memory, every second one is dropped, and a lookup reads twice as far. The rows of a key come in the order in which they
+//! were kept, as from a hash in memory; a lookup reads about [`MARK_BYTES`].
 
 use super::budget::{Budget, Meter};
 use super::error::QueryError;
 use super::runs::Runs;
 use super::sort::SortBuffer;
 
-/// Of the memory, rows that wait to be written, and rows that are being sorted.
+/// Part of the memory for rows that wait to be written, and for rows that are being sorted.
 const WAITING_PARTS: usize = 2;
-/// And the marks of all sorted runs of one query's rows.
+/// Part of the memory for the marks of a sorted run.
 const MARKS_PARTS: usize = 8;
-/// Bytes of entries between two marks, where there is room for so many.
+/// Bytes of entries between two marks, if there is memory for so many marks.
 const MARK_BYTES: u64 = 16 << 10;
-/// Bytes that a mark costs beside its key.
+/// Estimate of a mark's bytes beside its key.
 const MARK_OVERHEAD_BYTES: usize = 48;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct OnDisk {
     rows: Runs,
@@ -27,7 +26,7 @@ pub(crate) struct OnDisk {
     sorted: Vec<Sorted>,
 }
 
-/// Rows by a key.
+/// Rows sorted by a key.
 #[derive(Debug, Default)]
 struct Sorted {
     run: Runs,
@@ -35,14 +34,14 @@ struct Sorted {
     marks_bytes: usize,
 }
 
-/// Rows on their way there.
+/// Rows that are being sorted.
 #[derive(Debug, Default)]
 pub(super) struct Sorting {
     buffer: SortBuffer,
     runs: Runs,
 }
 
-/// Whether rows in memory are to go to disk.
+/// Whether rows in memory must be spilled.
 pub(super) fn is_full(bytes: usize, budget: &Budget<'_>) -> bool {
     bytes > budget.memory_bytes_max / WAITING_PARTS
 }
@@ -57,7 +56,7 @@ impl OnDisk {
         self.sorted.iter().map(|sorted| sorted.marks_bytes).sum()
     }
 
-    /// Adds rows.
+    /// Appends rows.
     pub(super) fn write<'r>(
         &mut self,
         mut rows: impl ExactSizeIterator<Item = &'r [u8]>,
@@ -69,7 +68,7 @@ impl OnDisk {
         run.end()
     }
 
-    /// Visits all rows in their order. `block` is what they are read into.
+    /// Visits all rows in their order. `block` is the read buffer.
     pub(super) fn each<E: From<QueryError>>(
         &self,
         block: &mut Vec<u8>,
@@ -89,7 +88,7 @@ impl OnDisk {
         })
     }
 
-    /// Visits the rows of a key, by one of the ways in which they are sorted.
+    /// Visits the rows with a key in one of the sorted runs.
     pub(super) fn each_with<E: From<QueryError>>(
         &self,
         (way, key): (usize, &[u8]),
@@ -97,7 +96,7 @@ impl OnDisk {
         mut visit: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(sorted) = self.sorted.get(way) else { return Err(QueryError::Damaged("a plan").into()) };
-        // The first entry of the key may stand before the first mark that has it.
+        // The first entry with the key may precede the first mark with it.
         let mark = sorted.marks.partition_point(|(marked, _)| **marked < *key).saturating_sub(1);
         let place = sorted.marks.get(mark).map_or(0, |(_, place)| *place);
         let Some(mut reader) = sorted.run.readers().next() else { return Ok(()) };
@@ -116,7 +115,7 @@ impl OnDisk {
         visited
     }
 
-    /// Has the rows found in one more way.
+    /// Adds a sorted run.
     pub(super) fn add(&mut self, mut sorting: Sorting, budget: &Budget<'_>) -> Result<(), QueryError> {
         let marks_max = budget.memory_bytes_max / MARKS_PARTS;
         sorting.runs.write(&mut sorting.buffer, None, budget)?;
@@ -149,7 +148,7 @@ impl OnDisk {
 }
 
 impl Sorting {
-    /// Adds a row and what it is found by.
+    /// Adds a row with its key.
     pub(super) fn push(&mut self, key: &[u8], row: &[u8], budget: &Budget<'_>) -> Result<(), QueryError> {
         self.buffer.begin();
         self.buffer.bytes().extend_from_slice(key);
@@ -167,7 +166,8 @@ mod tests {
     use super::*;
     use crate::sql::SpillSpace;
 
-    /// Rows of each key are found, in their order, however few marks there is room for; gives the marks' bytes.
+    /// Checks that the rows of each key are found, in their order, with however little memory for marks; returns the marks'
+    /// bytes.
     fn check(keys: u32, rows: u32, memory: usize) -> usize {
         let folder = tempfile::tempdir().unwrap();
         let space = Arc::new(SpillSpace::new(folder.path(), 1 << 30));
@@ -187,7 +187,7 @@ mod tests {
         });
         visited.unwrap();
         assert!(found == all && disk.len() == all.len(), "{} of {} rows", found.len(), all.len());
-        // Between two keys, below all and above there are none.
+        // No rows are found between two keys, below the first and above the last.
         for key in 0..2 * keys + 1 {
             let (mut found, sought) = (Vec::new(), key.to_be_bytes());
             let visited = disk.each_with((0, &sought), &mut block, |row| -> Result<(), QueryError> {

@@ -1,12 +1,12 @@
-//! A statement that writes more than one transaction holds, run in a large one ([`store::LargeTx`]).
+//! A statement that writes more than one transaction can hold, run in a large transaction ([`store::LargeTx`]).
 //!
-//! Each document is written as soon as the source has found it, by the snapshot that the source reads. What others write meanwhile is
-//! told by key. Of each such document first what the statement has made of it is taken back, then the statement is run for it alone,
-//! by a newer snapshot. So the statement stands behind all writes of its collection that come before its commit, as if it had
-//! waited for them. What it reads of other collections it reads as of its beginning.
+//! Each document is written as soon as the source finds it, based on the snapshot that the source reads. The store reports the
+//! keys that other transactions write meanwhile. For each such document, the statement's changes are undone, and the statement
+//! runs again for it alone, on a newer snapshot. So the statement takes effect after all writes of its collection that precede
+//! its commit, as if it had waited for them. Other collections it reads as of its beginning.
 //!
-//! What cannot be set right by one document ends the attempt: two documents have met in one key, or others have written what
-//! references rest on. Then the statement is begun anew.
+//! Conflicts that cannot be resolved for one document end the attempt: two documents got the same key, or others have changed
+//! documents on which references depend. Then the statement starts again.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,20 +34,20 @@ use crate::scratch;
 use crate::statement::{Share, ShareOf, is_in_share};
 use crate::views::operand;
 
-/// Memory for what the statement adds to the groups of views.
+/// Memory for the statement's deltas to groups of views.
 const FOLDS_BYTES_MAX: usize = 8 << 20;
-/// Memory for what the statement has made of documents that others have written.
+/// Memory for the statement's changes to documents that others have written.
 const KNOWN_BYTES_MAX: usize = 8 << 20;
-/// What an entry of a map takes beside its bytes.
+/// Estimate of a map entry's bytes beside its key and value.
 const ENTRY_BYTES: usize = 64;
 
-/// A key with what a transaction has put there; `None` where it has deleted it.
+/// A key and the value that a transaction has put; `None` if it has deleted the key.
 type Put = ((TreeId, Vec<u8>), Option<Vec<u8>>);
 
 /// The same by key, for one document.
 type Puts = BTreeMap<(TreeId, Vec<u8>), Option<Vec<u8>>>;
 
-/// What operands for the same keys come to.
+/// Operands of the same key, added up.
 #[derive(Default)]
 struct FoldSum {
     operands: HashMap<(TreeId, Vec<u8>), Vec<u8>>,
@@ -92,7 +92,7 @@ impl FoldSum {
 struct Over<'o> {
     tx: &'o mut LargeTx,
     base: &'o Snapshot<'o>,
-    /// What was put of the document under way, where that is to be known.
+    /// The puts of the current document, if they must be recorded.
     puts: Option<&'o mut Puts>,
     folds: &'o mut Vec<Operand>,
     failure: Option<store::Error>,
@@ -111,7 +111,7 @@ impl Over<'_> {
     }
 }
 
-/// The number that a document gets which is written by what a snapshot shows: above all that were before.
+/// The write number of a document that is computed from this snapshot: above all previous ones.
 fn stamp_of(base: &Snapshot<'_>) -> u64 {
     base.version().0 + 1
 }
@@ -155,7 +155,7 @@ impl Change for Over<'_> {
     }
 }
 
-/// What the statement does to one document, found out once more and put nowhere.
+/// The statement's changes to one document, computed again without writing them.
 struct Draft<'d> {
     base: &'d Snapshot<'d>,
     puts: Puts,
@@ -176,7 +176,7 @@ impl Change for Draft<'_> {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), store::Error> {
-        // What one document puts is in its own entries, which no check of it looks for by a scan.
+        // A document's puts concern only its own entries, which none of its checks looks up by a scan.
         self.base.scan(tree, range, direction, &mut |key, value| match self.puts.get(&(tree, key.to_vec())) {
             None => visit(key, value),
             Some(None) => ControlFlow::Continue(()),
@@ -197,7 +197,7 @@ impl Change for Draft<'_> {
     }
 }
 
-/// What the statement has made of a document that others have written since.
+/// The statement's changes to a document that others have written since.
 struct Known {
     puts: Vec<Put>,
     folds: Vec<Operand>,
@@ -218,7 +218,7 @@ pub(crate) struct LargeRun<'r> {
     collection: &'r Collection,
     parameters: &'r [Value<'r>],
     budget: &'r Budget<'r>,
-    /// Finds one document by its key; of UPDATE and DELETE.
+    /// Finds one document by its key; for UPDATE and DELETE.
     sought: Option<Query>,
     names: Vec<Vec<u8>>,
     at: AtWrite,
@@ -233,7 +233,7 @@ pub(crate) struct LargeRun<'r> {
 }
 
 impl<'r> LargeRun<'r> {
-    /// Reads as of `began`, and what is written meanwhile through `later`.
+    /// Reads as of `began`, and later writes through `later`.
     pub(crate) fn new(
         (statement, parameters): (&'r Modification, &'r [Value<'r>]),
         (collection, catalog): (&'r Collection, &Catalog),
@@ -261,7 +261,8 @@ impl<'r> LargeRun<'r> {
         }
     }
 
-    /// Trees in which others' writes are to be told: of the collection, of those that it refers to and of those that refer to it.
+    /// Trees in which the store must report others' writes: of the collection, and of the collections that it references (for
+    /// DELETE: that reference it).
     pub(crate) fn watched(statement: &Modification, collection: &Collection) -> Vec<TreeId> {
         let mut trees = vec![collection.info.tree];
         match statement.action() {
@@ -271,7 +272,7 @@ impl<'r> LargeRun<'r> {
         trees
     }
 
-    /// Writes all documents that the source finds; gives how many rows it has read.
+    /// Writes all documents that the source finds; returns the number of rows read.
     pub(crate) fn run(&mut self, tx: &mut LargeTx) -> Result<u64, ModifyError> {
         let (statement, began) = (self.statement, self.began);
         let source = &statement.sources[0];
@@ -285,12 +286,12 @@ impl<'r> LargeRun<'r> {
         }
     }
 
-    /// Documents written.
+    /// The number of documents written.
     pub(crate) fn documents(&self) -> u64 {
         self.documents
     }
 
-    /// Why it refused itself while it was committed.
+    /// The error with which it ended its own commit.
     pub(crate) fn take_failure(&mut self) -> Option<ModifyError> {
         self.failure.take()
     }
@@ -299,7 +300,7 @@ impl<'r> LargeRun<'r> {
         self.budget.deadline.is_some_and(|over| over())
     }
 
-    /// Writes one document that was found.
+    /// Writes one document.
     fn one<C: Change>(&mut self, row: &[u8], change: &mut C) -> Result<bool, ModifyError> {
         let (keys, mut returned) = (Bump::new(), KeptRows::default());
         let (parameters, budget) = (Vec::new(), self.budget);
@@ -319,7 +320,7 @@ impl<'r> LargeRun<'r> {
         one.write(row, &mut tell, &mut self.scratch)
     }
 
-    /// Writes one document into the transaction, and adds what it folds.
+    /// Writes one document into the transaction, and adds its deltas.
     fn put(
         &mut self,
         row: &[u8],
@@ -340,7 +341,7 @@ impl<'r> LargeRun<'r> {
         }
     }
 
-    /// The row of one document, as of a snapshot; none where the statement does not find it.
+    /// The row of one document in a snapshot; `None` if the statement does not find it.
     fn found(&mut self, key: &[u8], base: &Snapshot<'_>, budget: &Budget<'_>) -> Result<Option<Vec<u8>>, ModifyError> {
         let Some(sought) = &self.sought else { return Ok(None) };
         let key = self.collection.info.key.kind.of_bytes(key).ok_or(QueryError::Damaged("a key"))?;
@@ -351,8 +352,8 @@ impl<'r> LargeRun<'r> {
         Ok(rows.rows().next().map(<[u8]>::to_vec))
     }
 
-    /// Sets right what others have changed; false where that takes longer than writers may wait, or needs the check of a long document:
-    /// it is done again while they do not wait. [`store::LargeTx::commit`] bounds how often.
+    /// Redoes the documents that others have changed. Returns false if that takes longer than writers may wait, or needs to
+    /// check a long document: then it is repeated while writers do not wait. [`store::LargeTx::commit`] limits the repetitions.
     fn set_right(&mut self, tx: &mut LargeTx, changed: &[Changed], writers_wait: bool) -> Result<bool, ModifyError> {
         let (later, budget, share) = (self.later, self.budget, writers_wait.then(|| Share::begin(ShareOf::Commits)));
         let now = later.snapshot();
@@ -376,11 +377,11 @@ impl<'r> LargeRun<'r> {
         Ok(true)
     }
 
-    /// Whether the write of a document in another collection changes no reference that the statement rests on.
+    /// Whether a write in another collection leaves all references of the statement valid.
     fn is_of_no_consequence(&self, tree: TreeId, key: &[u8], now: &Snapshot<'_>) -> Result<bool, ModifyError> {
         let is_there = now.get(tree, key)?.is_some();
         Ok(match self.statement.action() {
-            // It may refer to a document that goes.
+            // It may refer to a document that the statement deletes.
             Action::Delete => !is_there,
             Action::Insert | Action::Update => {
                 is_there && self.collection.references.iter().all(|place| place.target_expires.is_none())
@@ -395,7 +396,7 @@ impl<'r> LargeRun<'r> {
         now: &Snapshot<'_>,
         budget: &Budget<'_>,
     ) -> Result<(), ModifyError> {
-        // All that may take long comes before the first change.
+        // Everything that may take long comes before the first change.
         let before = match self.known.get(key) {
             Some(_) => None,
             None => Some(self.made_at_first(tx, key, budget)?),
@@ -406,7 +407,7 @@ impl<'r> LargeRun<'r> {
             return Ok(());
         };
         for ((tree, at), put) in &before.puts {
-            // Another document has come to this key, or was there: which of them stays, this one alone cannot tell.
+            // Another document uses this key now, or did before. This document alone cannot decide which of them remains.
             if tx.get(*tree, at) != Some(put.as_deref()) {
                 return Err(WriteError::Busy.into());
             }
@@ -420,7 +421,7 @@ impl<'r> LargeRun<'r> {
         let (mut puts, mut folds, documents) = (BTreeMap::new(), Vec::new(), self.documents);
         if let Some(row) = row {
             folds = match self.put(&row, (&mut *tx, now), Some(&mut puts)) {
-                // Nothing of it is written yet. Until it is, the transaction has what the snapshot shows.
+                // Nothing of it is written yet. Until then the transaction has what the snapshot shows.
                 Err(error) if is_refused_in_share(&error) && puts.is_empty() => {
                     let keys = before.puts.into_iter().map(|(at, _)| at);
                     self.know(tx, key, keys, (Vec::new(), false))?;
@@ -430,12 +431,12 @@ impl<'r> LargeRun<'r> {
             };
         }
         self.set_unique(tx, key, now)?;
-        // Keys of before that are not put again have what the snapshot shows, until somebody changes that.
+        // Keys that are not put again have the snapshot's value, until they are changed again.
         let keys: BTreeSet<_> = before.puts.into_iter().map(|(at, _)| at).chain(puts.into_keys()).collect();
         self.know(tx, key, keys.into_iter(), (folds, self.documents > documents))
     }
 
-    /// Remembers what the transaction has now of a document that others have written.
+    /// Records what the transaction now holds of a document that others have written.
     fn know(
         &mut self,
         tx: &LargeTx,
@@ -456,7 +457,7 @@ impl<'r> LargeRun<'r> {
         Ok(())
     }
 
-    /// What the first pass made of a document.
+    /// The changes that the first pass made to a document.
     fn made_at_first(&mut self, tx: &LargeTx, key: &[u8], budget: &Budget<'_>) -> Result<Known, ModifyError> {
         let nothing = Known { puts: Vec::new(), folds: Vec::new(), is_written: false };
         if self.sought.is_none() {
@@ -470,7 +471,7 @@ impl<'r> LargeRun<'r> {
         let began = self.began;
         let Some(row) = self.found(key, began, budget)? else { return Ok(nothing) };
         let mut draft = Draft { base: began, puts: BTreeMap::new(), folds: Vec::new() };
-        // Alone it may be refused, where others of the statement had made room for it.
+        // Alone it may be rejected, although other documents of the statement had made room for it.
         let is_written = match self.one(&row, &mut draft) {
             Err(error) if is_refused_in_share(&error) => return Err(QueryError::Deadline.into()),
             made => made.map_err(|_| WriteError::Busy)?,
@@ -478,8 +479,8 @@ impl<'r> LargeRun<'r> {
         Ok(Known { puts: draft.puts.into_iter().collect(), folds: draft.folds, is_written })
     }
 
-    /// A value that others have given to their document must not be one that the statement gives to another; and where the statement
-    /// had made it free, it is taken again.
+    /// A unique value that others gave their document must not be one that the statement gives to another. If the statement had
+    /// freed the value, it is taken again.
     fn set_unique(&self, tx: &mut LargeTx, key: &[u8], now: &Snapshot<'_>) -> Result<(), ModifyError> {
         let info = &self.collection.info;
         if self.collection.unique.is_empty() {
@@ -515,7 +516,7 @@ impl<'r> LargeRun<'r> {
     }
 }
 
-/// Whether a document was refused for its length, or for its check, while writers wait.
+/// Whether a document was rejected for its length, or for its check, because writers wait.
 fn is_refused_in_share(error: &ModifyError) -> bool {
     is_in_share() && matches!(error, ModifyError::Write(WriteError::Busy))
 }
@@ -534,7 +535,7 @@ impl Revise for LargeRun<'_> {
     }
 }
 
-/// Takes the source's rows and writes their documents.
+/// Receives the source's rows and writes their documents.
 struct Rows<'w, 'r> {
     run: &'w mut LargeRun<'r>,
     tx: &'w mut LargeTx,

@@ -1,14 +1,14 @@
-//! Runs a range of an index, a leaf's entries at a time: alone, or with its first join.
+//! Runs an index range one leaf at a time: alone, or with its first join.
 //!
-//! Where the entries have all that is asked for, they are tested and given out as they lie.
+//! If the entries have all needed fields, they are tested and delivered in place.
 //!
-//! A joined document lies anywhere: looking it up waits for memory twice, for its place and for itself. So the entries of a
-//! leaf are laid out and tested first, then all partners of those that passed are looked up together, and only then are the
-//! rows put together: what each would have waited for comes while the others are asked for.
+//! A join partner may lie anywhere in memory: a lookup has two cache misses, for its place and for the document. So a leaf's
+//! entries are decoded and tested first, then all partners of those that passed are looked up together, and only then are the
+//! rows completed: the misses overlap.
 //!
-//! Nothing is copied meanwhile, for an entry's value and its partner lie still as long as the view is borrowed. That is so
-//! where the range lies in the tree as it is; where some of its entries have changed since the last checkpoint, the range
-//! goes the way of `pipeline.rs`, through copies (`batch.rs`).
+//! Nothing is copied meanwhile, because an entry's value and its partner stay in place as long as the view is borrowed. That
+//! requires that the range is in the tree as it is. If some of its entries have changed since the last checkpoint,
+//! `pipeline.rs` runs the range, with copies (`batch.rs`).
 
 use std::ops::ControlFlow;
 
@@ -21,7 +21,7 @@ use super::sink::RowSink;
 use super::workspace::empty;
 use crate::engine::{Direction, Entries, TreeId};
 
-/// Entries that are joined together: about as many as a core asks memory for at the same time, and as `odd` has bits.
+/// Entries that are joined together: about as many as a core has cache misses in flight, and as `odd` has bits.
 const ROWS_MAX: usize = u16::BITS as usize;
 
 /// Entries that passed, with their partners' keys, and then their partners.
@@ -32,27 +32,27 @@ struct Rows<'e> {
     keys: [[u8; 4]; ROWS_MAX],
     partners: [Option<&'e [u8]>; ROWS_MAX],
     len: usize,
-    /// Bits of those whose key is no number of the usual kind: they are looked up one by one.
+    /// Bits of those whose key is not a u32: they are looked up one by one.
     odd: u16,
 }
 
-/// A row's partner: looked up already, or not.
+/// A row's partner: looked up already, or not yet.
 enum Partner<'e> {
     Asked(Option<&'e [u8]>),
     Unasked,
 }
 
-/// What one range asks of each leaf.
+/// The work for each leaf of a range.
 #[derive(Clone, Copy)]
 struct Join<'s, 'e> {
     same: &'s Same<'e>,
     lookup: &'e Lookup,
-    /// The lookups inside the first.
+    /// The lookups after the first.
     inner: &'e [Lookup],
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
-    /// Runs a range of an index whose first lookup is this one. False: nothing was done, the range cannot be had so.
+    /// Runs an index range with its first lookup. False: nothing was done, because the range is not available by leaves.
     pub(super) fn leaves(
         &mut self,
         same: &Same<'e>,
@@ -73,7 +73,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         flow.map(|()| scanned)
     }
 
-    /// Runs a range of an index with nothing to join. False: nothing was done, the range cannot be had so.
+    /// Runs an index range without joins. False: nothing was done, because the range is not available by leaves.
     pub(super) fn covered(
         &mut self,
         same: &Same<'e>,
@@ -96,7 +96,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         flow.map(|()| scanned)
     }
 
-    /// Tests an entry, and gives it out if it passes.
+    /// Tests an entry, and delivers it if it passes.
     #[inline(always)]
     fn covered_entry(
         &mut self,
@@ -162,13 +162,13 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             Some(integer) => rows.keys[at] = integer.to_be_bytes(),
             None => rows.odd |= 1 << at,
         }
-        // A leaf of 4 KB has fewer entries than 2^16.
+        // A leaf of 4 KB has fewer than 2^16 entries.
         (rows.numbers[at], rows.values[at]) = (number as u16, value);
         rows.len = at + 1;
         Ok(())
     }
 
-    /// Joins the rows, and empties them.
+    /// Joins the rows, and empties the batch.
     fn join_rows(
         &mut self,
         join: Join<'_, 'e>,
@@ -189,7 +189,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 empty(arena, join.same.meter);
                 continue;
             }
-            // Most rows of a selective join are dropped before anything of their entries is asked for.
+            // A selective join drops most rows before their entries are needed.
             let Some(partner) = lookup.found(rows.partners[at])? else { continue };
             let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
             if self.join_one(lookup, partner, same, arena, &mut slots)? {
@@ -202,7 +202,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         Ok(())
     }
 
-    /// Joins a row of which all is laid out first.
+    /// Joins a row whose fields are all decoded first.
     #[inline(never)]
     fn join_whole(
         &mut self,
@@ -229,7 +229,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 }
 
-/// An entry's fields, each into its slot.
+/// Decodes an entry's fields into their slots.
 #[inline(always)]
 fn lay_out_entry<'r, 'e: 'r>(
     compiled: &Compiled,

@@ -1,17 +1,18 @@
-//! Rows that several threads find, given in the order in which one thread finds them: plain lists, and those of which
-//! DISTINCT keeps the first of each kind.
+//! A parallel scan whose rows are delivered in the order of one thread: plain lists, and DISTINCT, which keeps the first of
+//! equal rows.
 //!
-//! The range is cut into parts (`cut.rs`). Whoever finds rows of one puts them by (`ordered.rs`); the thread of the query
-//! takes them in the order of the parts and gives them to its sink, while others find more, and finds rows itself when
-//! there are none to give. So what leaves is what one thread gives, to the last byte: rows before an error leave before
-//! it, and behind the last row of LIMIT nothing is looked at.
+//! The range is cut into parts (`cut.rs`). A thread that scans a part stores its rows (`ordered.rs`). The query's own thread is
+//! the consumer: it takes the rows in the order of the parts and passes them to its sink while others scan on, and scans a part
+//! itself when no rows are ready. So the output is identical to that of one thread, to the last byte: rows before an error are
+//! delivered before it, and nothing after the last row of LIMIT matters.
 //!
-//! - With LIMIT the first part is read alone: mostly it is enough. Later parts are read ahead by few.
-//! - Of DISTINCT a part drops what it has seen itself, as far as there is room to know it; the thread of the query decides.
+//! - With LIMIT the first part is read by the consumer alone: it is mostly enough. Only few later parts are read ahead.
+//! - With DISTINCT a part drops rows that it has seen itself, as far as there is memory for that; the consumer decides about
+//!   the rest.
 //!
 //! ```text
-//!  row: length (u32) | rows of the part that were read (u64) | fields (sort.rs)
-//!  row of DISTINCT: length (u32) | rows read (u64) | its values as a key | length (u32), sort key, fields, or the number of the fault in them
+//! row: length (u32) | rows of the part read so far (u64) | fields (sort.rs)
+//!  row of DISTINCT: length (u32) | rows read (u64) | its values as a key | length (u32), sort key, fields; or the number of a fault
 //! ```
 
 use std::cell::RefCell;
@@ -32,15 +33,15 @@ use super::value::Value;
 use super::workers::{Taken, Workers};
 use crate::engine::View;
 
-/// Of the memory, rows that wait for those before them.
+/// The share of the memory for rows that wait for earlier ones.
 const WAITING: (usize, usize) = (1, 4);
-/// And what parts know of the rows that they have seen.
+/// The share of the memory for the rows that parts have seen.
 const SEEN: (usize, usize) = (1, 8);
-/// Rows are handed on when they have as many bytes.
+/// Rows are handed to the consumer in batches of about so many bytes.
 const BATCH_BYTES: usize = 16 << 10;
-/// Parts that each thread may be ahead where LIMIT may end it all.
+/// Parts that each thread may be ahead of the consumer if LIMIT may end the scan.
 const AHEAD_PER_THREAD: usize = 2;
-/// Faults that a row of DISTINCT only has if it is the first of its kind, by number.
+/// Faults, by number, that a row of DISTINCT has only if it is the first of its kind.
 fn faults(meter: &Meter<'_>) -> [Fault; 10] {
     [
         Fault::IntegerOverflow,
@@ -57,14 +58,14 @@ fn faults(meter: &Meter<'_>) -> [Fault; 10] {
 }
 
 const LENGTH_BYTES: usize = size_of::<u32>();
-/// What a row begins with.
+/// The bytes before a row's fields.
 const HEAD_BYTES: usize = LENGTH_BYTES + size_of::<u64>();
 const DAMAGED: Fault = Fault::Damaged("a row of a part");
 
-/// Whether a plan's rows, of which `keep` are wanted, are found in parts and given one by one, and that is worth it.
+/// Whether a plan's rows, of which `keep` are wanted, are scanned in parts and delivered one by one, and whether that pays.
 pub(super) fn is_listed(plan: &Plan, keep: Option<usize>, workers: &Workers) -> bool {
     let is_list = !plan.grouped && (plan.distinct || plan.order.is_empty());
-    // Where each entry is a row, as many are read as are wanted.
+    // If each entry is a row, only as many are read as are wanted.
     let is_each = matches!(&plan.levels[..], [level] if level.before.is_empty() && level.after.is_empty());
     let is_short = keep.is_some_and(|keep| {
         let few = (keep as u64) < workers.entries_min();
@@ -73,21 +74,21 @@ pub(super) fn is_listed(plan: &Plan, keep: Option<usize>, workers: &Workers) -> 
     is_list && !is_short
 }
 
-/// What the threads of one execution work on.
+/// What the threads of one execution share.
 struct List<'j> {
     plan: &'j Plan,
     fixed: Common<'j>,
     view: &'j (dyn View + Sync),
     budget: &'j Budget<'j>,
     cuts: &'j Cuts,
-    /// Rows that are wanted, with those skipped.
+    /// Rows that are wanted, including those that OFFSET skips.
     keep: Option<usize>,
     takes_infinite: bool,
     shared: Shared,
     ordered: Ordered,
 }
 
-/// Ends the others' work when who takes their rows is done, in whatever way, or one of them is lost.
+/// Stops the other threads when the consumer ends in any way, or when a helper panics.
 struct Stops<'o> {
     ordered: &'o Ordered,
     is_helper: bool,
@@ -106,12 +107,12 @@ struct PartRows<'p> {
     ordered: &'p Ordered,
     number: usize,
     rows: Vec<u8>,
-    /// Of which so much is whole rows: an error may come inside one.
+    /// The bytes of complete rows: an error may occur within one.
     whole: usize,
-    /// Rows until these are handed on, whatever their bytes.
+    /// Rows until these are handed on, whatever their size.
     wanted: usize,
     takes_infinite: bool,
-    /// The part is not this thread's any more.
+    /// The part no longer belongs to this thread.
     is_stopped: bool,
     turn: Option<&'p dyn Fn() -> bool>,
 }
@@ -179,14 +180,14 @@ impl RowSink for PartRows<'_> {
     }
 }
 
-/// The thread of the query while it gives rows.
+/// The consumer: the query's thread while it delivers rows.
 struct Giver<'g, 'e, S: RowSink + ?Sized> {
     run: &'g mut Run<'e, S>,
     end: Option<End>,
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
-    /// Has the rows found by several threads and gives them. False: nothing was done.
+    /// Scans with several threads and delivers the rows. False: nothing was done.
     pub(super) fn list(&mut self, cuts: &Cuts, taken: &Taken<'_>, view: &(dyn View + Sync)) -> Result<bool, End> {
         let Some(fixed) = Common::of(self.plan, self.fixed) else { return Ok(false) };
         let (keep, before) = (self.keep(), self.tally.map_or(0, Tally::rows));
@@ -207,13 +208,13 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             let _stops = Stops { ordered: &list.ordered, is_helper: false };
             self.give_parts(list, keep.is_some(), || taken.spawn(scope, cuts.parts() - 1, move || list.help()))
         });
-        // Those that were read ahead in vain are no reason for an error.
+        // Rows that were read ahead in vain must not exceed the limit.
         let left = self.budget.rows_max.saturating_sub(before);
         self.outcome.rows_read = (self.outcome.rows_read + list.shared.rows()).min(left);
         flow.map(|()| true)
     }
 
-    /// Gives the rows of all parts. `help` has others find rows too.
+    /// Delivers the rows of all parts. `help` starts the other threads.
     fn give_parts(&mut self, list: &List<'_>, is_limited: bool, help: impl FnOnce()) -> Flow {
         let budget = self.budget;
         let giver = RefCell::new(Giver { run: self, end: None });
@@ -236,7 +237,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         }
     }
 
-    /// Gives a row of a part.
+    /// Delivers a row of a part.
     fn give_found(&mut self, mut row: &[u8]) -> Flow {
         if !self.plan.distinct {
             return self.give_kept(row);
@@ -268,7 +269,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         Ok(self.check_sort()?)
     }
 
-    /// Hands a row of DISTINCT, found in a part, to who decides, unless it is known here.
+    /// Hands a row of DISTINCT to the consumer, unless this part has seen an equal one.
     pub(super) fn hand_over(&mut self, frame: Option<&Frame<'_>>) -> Flow {
         let mut key = std::mem::take(self.key);
         key.clear();
@@ -306,7 +307,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
 }
 
 impl<S: RowSink + ?Sized> Giver<'_, '_, S> {
-    /// Gives what there is. False: that was the end.
+    /// Delivers the rows that are ready. False: that was the end.
     fn turn(&mut self, list: &List<'_>) -> bool {
         if self.end.is_none() {
             self.end = self.give_all(list).err();
@@ -338,7 +339,7 @@ impl<S: RowSink + ?Sized> Giver<'_, '_, S> {
 }
 
 impl List<'_> {
-    /// Finds rows of parts until none is left.
+    /// Scans parts until none is left.
     fn help(&self) {
         let _stops = Stops { ordered: &self.ordered, is_helper: true };
         let mut scratch = Scratch::default();
@@ -354,7 +355,7 @@ impl List<'_> {
         work(&self.fixed.fixed(&caches, &meter));
     }
 
-    /// Finds the rows of one part. Who gives the rows takes its `turn` meanwhile.
+    /// Scans one part. Meanwhile the consumer's thread calls `turn` to deliver rows.
     fn find(&self, number: usize, fixed: &Fixed<'_>, scratch: &mut Scratch, turn: Option<&dyn Fn() -> bool>) {
         scratch.levels.resize_with(self.plan.levels.len(), LevelKeys::default);
         let mut sink = PartRows {
@@ -387,12 +388,12 @@ impl List<'_> {
         }
     }
 
-    /// Whether a row is given for which so many of its part were read.
+    /// Checks the row limit for a delivered row, `read` rows into its part.
     fn check_read(&self, read: u64) -> Result<(), QueryError> {
         if self.shared.is_late(read, self.budget.rows_max) { Err(self.too_many()) } else { Ok(()) }
     }
 
-    /// Counts rows read of a part that is given.
+    /// Counts the rows of a delivered part.
     fn count_given(&self, read: u64) -> Result<(), QueryError> {
         if self.shared.add_given(read) > self.budget.rows_max { Err(self.too_many()) } else { Ok(()) }
     }

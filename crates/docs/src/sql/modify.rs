@@ -1,8 +1,8 @@
-//! INSERT, UPDATE and DELETE, run inside one transaction through the checks that any write passes (`crate::write`).
+//! INSERT, UPDATE and DELETE, run in one transaction through the checks of any write (`crate::write`).
 //!
-//! First all documents and new values are read and kept, then they are written one by one, each followed by its RETURNING
-//! (of DELETE: preceded). The first write that is refused ends the transaction, so nothing of the statement stays. A value
-//! that is NULL removes its field: a missing field and NULL are one (rule 1), and most schemas allow only the former.
+//! First all documents and new values are read and kept. Then they are written one by one, and RETURNING runs after each
+//! (before it for DELETE). The first rejected write ends the transaction, so nothing of the statement remains. Assigning NULL
+//! removes the field: a missing field and NULL are the same, and most schemas allow only a missing one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,32 +45,32 @@ pub struct Modification {
     parameters: Vec<String>,
 }
 
-/// What DO UPDATE makes of a stored document, prepared.
+/// DO UPDATE, prepared.
 #[derive(Debug)]
 pub(super) struct Upsert {
     fields: Vec<String>,
-    /// The same, quoted.
+    /// The same names, quoted.
     names: Vec<Vec<u8>>,
     values: Vec<Given>,
     query: Query,
 }
 
-/// A document written counts as so many rows read: about as much work.
+/// A written document counts as this many rows read: about as much work.
 const ROWS_PER_WRITE: u64 = 16;
 
-/// What a statement did.
+/// The counts of a statement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Applied {
     /// Documents inserted, changed or deleted.
     pub(crate) documents: u64,
-    /// Rows read for that, each document written counted as [`ROWS_PER_WRITE`].
+    /// Rows read, where each written document counts as [`ROWS_PER_WRITE`].
     pub(crate) rows_read: u64,
-    /// The same without those.
+    /// Rows read, without the written documents.
     pub(crate) looked_at: u64,
 }
 
 impl Applied {
-    /// Runs one of the statement's queries within the rows that the others have left of the budget.
+    /// Runs one of the statement's queries within the remaining row budget.
     fn execute(
         &mut self,
         (query, view): (&Query, &dyn View),
@@ -82,7 +82,7 @@ impl Applied {
         let left = Budget { rows_max: budget.rows_max.saturating_sub(self.rows_read), ..*budget };
         let looked_at = match query.execute(view, parameters, scratch, &left, rows) {
             Ok(outcome) => outcome.rows_read,
-            // The limit is the statement's, not what was left of it.
+            // The reported limit is the statement's, not the remainder.
             Err(QueryError::Limit { what: ROWS_READ, .. }) => {
                 return Err(QueryError::Limit { what: ROWS_READ, limit: budget.rows_max });
             }
@@ -94,13 +94,13 @@ impl Applied {
     }
 }
 
-/// Why a statement changed nothing.
+/// Why a statement had no effect.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ModifyError {
-    /// It could not be computed what to write.
+    /// Computing the writes failed.
     Query(QueryError),
-    /// A write was refused, or the transaction failed.
+    /// A write was rejected, or the transaction failed.
     Write(WriteError),
 }
 
@@ -133,7 +133,7 @@ impl fmt::Display for ModifyError {
 
 impl std::error::Error for ModifyError {}
 
-/// Rows kept one behind the other.
+/// Rows kept one after the other.
 #[derive(Default)]
 pub(crate) struct KeptRows {
     bytes: Vec<u8>,
@@ -163,7 +163,7 @@ impl KeptRows {
         self.ends.len()
     }
 
-    /// So many columns of the first row, NULL for those that are not wanted.
+    /// The first `columns` columns of the first row; NULL for those that `is_wanted` excludes.
     pub(crate) fn first(
         &self,
         columns: usize,
@@ -184,12 +184,12 @@ impl KeptRows {
         self.ends.clear();
     }
 
-    /// Gives the rows, each of so many columns, to a sink.
+    /// Passes the rows, each of `columns` columns, to a sink.
     pub(crate) fn give<S: RowSink + ?Sized>(&self, columns: usize, sink: &mut S) {
         KeptRows::give_of(self.rows(), columns, sink);
     }
 
-    /// The same for some of the rows.
+    /// The same for the given rows.
     pub(crate) fn give_of<'r, S: RowSink + ?Sized>(rows: impl Iterator<Item = &'r [u8]>, columns: usize, sink: &mut S) {
         for mut row in rows {
             sink.begin_row();
@@ -200,7 +200,7 @@ impl KeptRows {
 }
 
 impl Modification {
-    /// About how many bytes it has in memory, but for its plans.
+    /// Estimate of its bytes in memory, without its plans.
     pub(crate) fn bytes(&self) -> usize {
         let upsert = self.upsert.iter().map(|upsert| &upsert.query);
         let prepared = self.sources.iter().chain(&self.returning).chain(upsert).map(Query::bytes);
@@ -209,7 +209,7 @@ impl Modification {
         size_of::<Modification>() + prepared.sum::<usize>() + names
     }
 
-    /// Whether a text is a statement that writes, as far as its form tells.
+    /// Whether a text is an INSERT, UPDATE or DELETE, by its syntax.
     pub fn is_one(sql: &str) -> Result<bool, SqlError> {
         let (statement, _) = parse::statement(sql)?;
         Ok(matches!(statement, Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)))
@@ -240,10 +240,10 @@ impl Modification {
         &self.parameters
     }
 
-    /// What a parameter is compared with, or the value of.
+    /// Which fields a parameter is compared with or assigned to.
     pub fn compared(&self, name: &str) -> Compared {
         let Some(slot) = self.parameters.iter().position(|known| known == name) else { return Compared::default() };
-        // The key of the document comes first, where there is one already.
+        // For UPDATE and DELETE the first column is the document's key.
         let keys = usize::from(self.changing.action != Action::Insert);
         let field = |column: usize| self.changing.fields.get(column.checked_sub(keys)?);
         let sources = self.sources.iter().map(|source| {
@@ -262,11 +262,11 @@ impl Modification {
         sources.chain(returning).chain(upsert).fold(Compared::default(), Compared::and)
     }
 
-    /// How its documents are found, in one line of ASCII, and whether a collection is read whole for that.
+    /// How its documents are found, in one line of ASCII, and whether a whole collection is scanned for that.
     pub fn plan_line(&self, parameters: &[Value<'_>]) -> (String, bool) {
         let mut lines: Vec<Arc<str>> = Vec::new();
         let mut scans = false;
-        // Values that are written out are found nowhere.
+        // VALUES read no table.
         for source in self.sources.iter().filter(|source| source.reads_any()) {
             let (line, scans_too) = source.plan_line(&parameters[..source.parameters().len()]);
             scans |= scans_too;
@@ -277,40 +277,40 @@ impl Modification {
         (lines.join("; "), scans)
     }
 
-    /// Whether a collection is read whole for it.
+    /// Whether it scans a whole collection.
     pub(crate) fn scans(&self, parameters: &[Value<'_>]) -> bool {
         let mut sources = self.sources.iter().filter(|source| source.reads_any());
         sources.any(|source| source.plan_line(&parameters[..source.parameters().len()]).1)
     }
 
-    /// The query that RETURNING is.
+    /// The query of RETURNING.
     pub(super) fn returned(&self) -> Option<&Query> {
         self.returning.as_ref()
     }
 
-    /// The names of the columns that RETURNING gives; none without it.
+    /// The names of the columns of RETURNING; none without it.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.returning.iter().flat_map(Query::columns)
     }
 
-    /// A sink that appends what RETURNING gives as JSON objects, with a byte between them; none without RETURNING.
+    /// A sink that appends the rows of RETURNING as JSON objects, with a byte between them; `None` without RETURNING.
     pub fn json_rows<'o>(&'o self, out: &'o mut Vec<u8>, separator: u8) -> Option<JsonRows<'o>> {
         self.returning.as_ref().map(|returning| returning.json_rows(out, separator))
     }
 
-    /// Whether it may be run in a large transaction, as far as it tells itself: what it does to a document does not depend on
-    /// what it does to others, nor on counters, and nothing is told of each.
+    /// Whether it may run in a large transaction, by its form: its effect on a document must not depend on other documents or
+    /// on counters, and there is no RETURNING.
     pub(crate) fn may_be_large(&self) -> bool {
         let is_plain = self.returning.is_none() && self.upsert.is_none() && !self.changing.joined;
         is_plain && self.changing.on_conflict == OnConflict::Refuse && self.sources.len() == 1
     }
 
-    /// Whether it is about all documents of its collection and gives none of them.
+    /// Whether it is a DELETE of all documents of its collection, without RETURNING.
     pub(crate) fn is_whole(&self) -> bool {
         self.changing.is_whole && self.returning.is_none()
     }
 
-    /// How many documents its source finds.
+    /// The number of documents that its source finds.
     pub(crate) fn count(
         &self,
         view: &impl View,
@@ -322,7 +322,7 @@ impl Modification {
         Ok(source.execute(view, known, &mut Scratch::new(), budget, &mut NoRows)?.rows)
     }
 
-    /// What it does.
+    /// The kind of change.
     pub(crate) fn action(&self) -> Action {
         self.changing.action
     }
@@ -332,7 +332,7 @@ impl Modification {
         self.changing.collection
     }
 
-    /// Runs it inside a transaction. What RETURNING gives is in `returned`.
+    /// Runs it in a transaction. The rows of RETURNING are in `returned`.
     pub(crate) fn apply<C: Change>(
         &self,
         collection: &Collection,
@@ -352,10 +352,10 @@ impl Modification {
         let (returning, done) = (self.returning.as_ref(), Applied::default());
         let mut tell = Tell { returning, parameters: with_key, keys: &keys, budget, returned, done };
         let names: Vec<Vec<u8>> = self.changing.fields.iter().map(|name| quoted(name)).collect();
-        // While these rows grow, what sorted them is there too.
+        // Half of the memory: while these rows are collected, the sort that delivers them holds memory too.
         let kept_max = Budget { output_bytes_max: budget.memory_bytes_max / 2, ..*budget };
         let mut rows = KeptRows::default();
-        // The source of each row: of VALUES there are as many as rows, and all are read before anything is written.
+        // Where each source's rows end: VALUES has one source per row, and all are read before anything is written.
         let mut source_ends = Vec::new();
         for source in &self.sources {
             let view = Within::new(&mut *change);
@@ -385,16 +385,16 @@ impl Modification {
     }
 }
 
-/// What RETURNING gives of documents that are written.
+/// The RETURNING of written documents.
 pub(super) struct Tell<'t> {
     pub(super) returning: Option<&'t Query>,
-    /// Those of the statement, and the key of a document.
+    /// Parameters of the statement, and the key of a document.
     pub(super) parameters: Vec<Value<'t>>,
-    /// The texts of keys.
+    /// Memory for the texts of keys.
     pub(super) keys: &'t Bump,
     pub(super) budget: &'t Budget<'t>,
     pub(super) returned: &'t mut KeptRows,
-    /// What the statement has done so far: RETURNING and DO UPDATE read within the rows that are left.
+    /// The statement's counts so far: RETURNING and DO UPDATE read within the remaining rows.
     pub(super) done: Applied,
 }
 
@@ -410,7 +410,7 @@ impl Tell<'_> {
     }
 }
 
-/// What a statement finds is no result of it.
+/// Renames the limit: the rows to write are no result.
 fn of_what_is_found(error: QueryError) -> QueryError {
     match error {
         QueryError::Limit { what: RESULT, limit } => QueryError::Limit { what: TO_WRITE, limit },
@@ -432,18 +432,18 @@ fn first_field(row: &[u8]) -> &[u8] {
     &row[..row.len() - rest.len()]
 }
 
-/// A field's name as documents hold it.
+/// A field's name in the form in which documents store it.
 pub(super) fn quoted(name: &str) -> Vec<u8> {
     let mut quoted = Vec::new();
     write_field(Field::Value(Value::text(name)), &mut quoted);
     quoted
 }
 
-/// One document on its way.
+/// The write of one document.
 pub(super) struct One<'o, C> {
     pub(super) changing: &'o Changing,
     pub(super) upsert: Option<&'o Upsert>,
-    /// Of the statement.
+    /// Parameters of the statement.
     pub(super) parameters: &'o [Value<'o>],
     pub(super) collection: &'o Collection,
     pub(super) change: &'o mut C,
@@ -454,7 +454,7 @@ pub(super) struct One<'o, C> {
 }
 
 impl<C: Change> One<'_, C> {
-    /// Gives whether a document was written: a new one may be left out.
+    /// Returns whether a document was written: a new one may be skipped.
     pub(super) fn write(
         &mut self,
         mut row: &[u8],
@@ -473,7 +473,7 @@ impl<C: Change> One<'_, C> {
         let meter = Meter::unbounded();
         let key = match sort::take_field(&mut row) {
             Field::Value(key) => key,
-            // An inner query needs it as it is stored.
+            // An inner query may have needed the key as stored JSON.
             Field::Json(json) => of_json(json, Workspace::new(tell.keys, &meter)).map_err(QueryError::from)?,
         };
         let stored = as_key(key, self.collection.info.key.kind).ok_or(QueryError::Damaged("a key"))?;
@@ -489,7 +489,7 @@ impl<C: Change> One<'_, C> {
         Ok(true)
     }
 
-    /// Stores a new document, as [`OnConflict`] says where it stands against others; gives its key, none where it is left out.
+    /// Stores a new document, resolving conflicts as [`OnConflict`] says. Returns its key, or `None` if it is skipped.
     fn insert(
         &mut self,
         row: &mut &[u8],
@@ -521,20 +521,20 @@ impl<C: Change> One<'_, C> {
         let own = in_the_way.iter().find(|other| other.is_key).map(|other| other.key.clone());
         let mut gone: Vec<&[u8]> = Vec::new();
         for other in in_the_way.iter().filter(|other| own.as_ref() != Some(&other.key)) {
-            // Two unique values may be of one document.
+            // Two unique values may belong to one document.
             if !gone.contains(&&*other.key) {
                 self.apply(&Op::Delete { key: other.key.clone() }, budget)?;
                 gone.push(&other.key);
             }
         }
         match (own, op) {
-            // In its place, so that what refers to it stays.
+            // It is replaced in place, so that references to it remain valid.
             (Some(key), Op::Insert { body }) => self.apply(&Op::Replace { key, body }, budget).map(Some),
             (_, op) => self.apply(&op, budget).map(Some),
         }
     }
 
-    /// Changes a stored document as DO UPDATE says; gives its key, none where its WHERE does not hold.
+    /// Updates a stored document by DO UPDATE. Returns its key, or `None` if WHERE is not true.
     fn change_stored(
         &mut self,
         stored: &[u8],
@@ -585,7 +585,7 @@ impl<C: Change> One<'_, C> {
         self.apply(&op, budget).map(Some)
     }
 
-    /// The text of the stored document of this key; refused where others wait and it is too long for them.
+    /// The text of the stored document with this key. Rejected if other writers wait and the document is too long for that.
     fn text_of(&mut self, key: &[u8]) -> Result<Vec<u8>, ModifyError> {
         let old = self.change.get(self.collection.info.tree, key)?;
         let old = old.ok_or(QueryError::Damaged("a document"))?;
@@ -602,7 +602,7 @@ impl<C: Change> One<'_, C> {
         });
         match prepared {
             Ok(prepared) => Ok(prepared.key),
-            // Its check may have been ended: see `schema::asking`.
+            // The deadline may have ended the schema check: see `schema::asking`.
             Err(WriteError::Invalid { .. }) if budget.deadline.is_some_and(|over| over()) => {
                 Err(QueryError::Deadline.into())
             }
@@ -610,7 +610,7 @@ impl<C: Change> One<'_, C> {
         }
     }
 
-    /// The values of a row, each as JSON; none where it is NULL.
+    /// The values of a row, each as JSON; `None` for NULL.
     fn values(&self, row: &mut &[u8]) -> Vec<Option<Vec<u8>>> {
         self.changing.fields.iter().zip(self.forms).map(|(name, form)| self.value(name, *form, row)).collect()
     }
@@ -637,7 +637,7 @@ impl<C: Change> One<'_, C> {
     }
 }
 
-/// A document's text with new values: each in its field's old place, or behind all; without those that are NULL.
+/// A document's text with new values: each at its field's old place, or at the end. Fields whose new value is NULL are removed.
 fn laid_out(old: &[u8], names: &[Vec<u8>], values: &[Option<Vec<u8>>]) -> Vec<u8> {
     let mut out = vec![b'{'];
     let mut push = |name: &[u8], value: &[u8]| {

@@ -1,6 +1,7 @@
-//! The nested loops: each level finds its entries for the row of the levels outside, checks them, and goes inwards.
+//! The nested loops: each level finds its entries for the row of the outer levels, evaluates its predicates, and calls the next
+//! level.
 //!
-//! Invariant: what a row hands inwards are borrowed bytes and one [`Frame`] on the stack, so a level costs no copy.
+//! Invariant: a row is passed to inner levels as borrowed bytes and one [`Frame`] on the stack, so a level copies nothing.
 
 use std::ops::ControlFlow;
 
@@ -24,7 +25,7 @@ use crate::key::{Key, KeyType};
 use crate::order::{self, Scalar};
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
-    /// Finds the level's entries for the row outside, and goes inwards with each.
+    /// Finds the level's entries for the outer row, and calls the next level for each.
     pub(super) fn level(&mut self, number: usize, outer: Option<&Frame<'_>>) -> Flow {
         let plan = self.plan;
         let Some(level) = plan.levels.get(number) else { return self.emit(outer) };
@@ -47,7 +48,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
 
     fn entries_or_absent(&mut self, number: usize, level: &Level, outer: Option<&Frame<'_>>) -> Flow {
         let mut found = false;
-        // The buffers are taken out while the level runs, for deeper levels use the run too.
+        // The buffers are moved out while the level runs, because deeper levels use the run too.
         let mut keys = std::mem::take(&mut self.levels[number]);
         let flow = self.entries(number, level, outer, &mut keys, &mut found);
         self.levels[number] = keys;
@@ -125,7 +126,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         }
     }
 
-    /// A level's range: of the outermost one only the part that is read here.
+    /// A level's range; for the outermost level only the part of this thread.
     #[inline(always)]
     pub(super) fn within<'k>(&self, number: usize, range: KeyRange<'k>) -> KeyRange<'k>
     where
@@ -137,7 +138,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         }
     }
 
-    /// The rows of an inner query: all, or those with certain values.
+    /// The kept rows of an inner query: all of them, or those that match by a hash.
     fn kept_rows(
         &mut self,
         number: usize,
@@ -174,7 +175,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         }
     }
 
-    /// What rows with these values are found by; false where one is NULL, which equals nothing.
+    /// Makes the hash key of these values. False if one is NULL, which equals nothing.
     fn hash_key(&self, sought: &[Expr], outer: Option<&Frame<'_>>, key: &mut Vec<u8>) -> Result<bool, QueryError> {
         key.clear();
         let mut room = self.fixed.meter.row_room();
@@ -216,7 +217,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         flow
     }
 
-    /// Visits a range; an end inside ends the visit and is given on.
+    /// Visits a range. If `visit` returns an end, the scan ends and returns it.
     #[inline]
     pub(super) fn scan(
         &mut self,
@@ -236,7 +237,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         flow
     }
 
-    /// The key that a value is, put into `out`; false where it is none.
+    /// Puts the key for a value into `out`. False if the value is no key.
     #[inline]
     fn key_bytes(
         &self,
@@ -296,8 +297,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.row(number, level, &frame, found)
     }
 
-    /// A candidate row of the level. No value that was made for it is looked at again, whether it passed or not: those that are
-    /// kept were copied.
+    /// A candidate row of the level. Afterwards no value computed for it is used again, whether it passed or not: kept values
+    /// were copied.
     #[inline(always)]
     fn row(&mut self, number: usize, level: &Level, frame: &Frame<'_>, found: &mut bool) -> Flow {
         let flow = self.candidate(number, level, frame, found);
@@ -305,7 +306,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         flow
     }
 
-    /// Checks the row's conditions and goes inwards.
+    /// Evaluates the row's predicates and calls the next level.
     #[inline(always)]
     fn candidate(&mut self, number: usize, level: &Level, frame: &Frame<'_>, found: &mut bool) -> Flow {
         self.count_row()?;
@@ -324,7 +325,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.level(number + 1, Some(frame))
     }
 
-    /// The bounds of an index range, empty for none; false where nothing can match.
+    /// Makes the bounds of an index range; empty means unbounded. False if nothing can match.
     pub(super) fn index_bounds(
         &self,
         equal: &[Expr],
@@ -353,7 +354,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         let may_match = match (from, to) {
             (Some(limit), _) => push_limit(limit, false, &scope, &mut room, low)?,
             (None, Some(_)) => {
-                // NULL is below every bound, yet fulfils none.
+                // NULL sorts below every bound, but satisfies none.
                 order::upper(Scalar::Null, low);
                 true
             }
@@ -362,7 +363,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         Ok(may_match && (high.is_empty() || low.as_slice() < high.as_slice()))
     }
 
-    /// One bound of a scan in key order; false for none. A value that is no key does not narrow.
+    /// Makes one bound of a scan in key order. False if there is none: a value that is no key does not narrow the scan.
     pub(super) fn scan_bound(
         &self,
         value: Option<&Expr>,
@@ -377,8 +378,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 }
 
-/// Appends the bytes of a bound to `out`. They sort behind all entries with the bound's values if `inclusive` equals `upper_if`, and before
-/// all of them otherwise. False: a value is NULL, so no entry matches.
+/// Appends the bytes of a bound to `out`. They sort after all entries with the bound's values if `inclusive` equals `upper_if`,
+/// and before all of them otherwise. False: a value is NULL, so no entry matches.
 pub(super) fn push_limit<'a>(
     limit: &'a Limit,
     upper_if: bool,
@@ -390,7 +391,8 @@ pub(super) fn push_limit<'a>(
     let mut inclusive = limit.inclusive;
     for value in &limit.more {
         let Some(value) = bound_value(value, scope, room)? else {
-            // What equals the values so far may match by nothing or all: the condition tells.
+            // Whether entries equal to the values so far match depends on NULL: they stay in the range, and the predicate
+            // decides.
             inclusive = true;
             break;
         };
@@ -417,7 +419,7 @@ fn bound_value<'a>(expr: &'a Expr, scope: &Scope<'a>, room: &mut RowRoom<'_>) ->
     }
 }
 
-/// Inlined, the view of the document is made where the frame holds it.
+/// Inlined so that the document is built in place in the frame.
 #[inline(always)]
 pub(super) fn parse_document(stored: &[u8]) -> Result<Document<'_>, Fault> {
     match stored.get(STAMP_BYTES..).map(Document::from_bytes) {
@@ -426,7 +428,7 @@ pub(super) fn parse_document(stored: &[u8]) -> Result<Document<'_>, Fault> {
     }
 }
 
-/// The key of the document that an index entry belongs to.
+/// The document key in an index entry.
 #[inline]
 fn primary_key<'k>(entry: &'k [u8], level: &Level, unescaped: &'k mut Vec<u8>) -> Result<Key<'k>, QueryError> {
     const ENTRY: QueryError = QueryError::Damaged("an index entry");

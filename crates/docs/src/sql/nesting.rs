@@ -1,14 +1,14 @@
-//! How deep a statement nests, found from its tokens before anything recurses over it, and where the parser shall begin so that
-//! it never recurses deep.
+//! The nesting depth of a statement, measured on its tokens before any recursion, and the places at which the parser must start
+//! so that it never recurses deep.
 //!
-//! The parser calls itself for each parenthesis, each prefix, and each operator that waits for its right operand, and takes up to
-//! 45 KiB of stack for a level. [`measure`] keeps the same list as the parser has calls. Where it has grown by [`REGION_MOST`],
-//! the next operand that opens a level is noted as a start: such operands are read before what they stand in, the last first, and
-//! what is around them takes the finished ones (`parse.rs`). So the stack holds one region between two starts, however deep the
-//! statement is.
+//! The parser calls itself for each parenthesis, each prefix, and each operator that waits for its right operand, and takes up
+//! to 45 KiB of stack for a level. [`measure`] keeps a list that corresponds to the parser's calls. Where it has grown by
+//! [`REGION_MOST`], the next operand that opens a level is recorded as a start. Such operands are parsed before their
+//! surroundings, the last one first, and the surrounding expression takes the finished ones (`parse.rs`). So the stack holds
+//! only one region between two starts, however deep the statement is.
 //!
-//! What begins with no operand (queries and parentheses in FROM, what stands behind IN) has no start, and nests up to
-//! [`REGION_MAX`].
+//! Constructs that do not begin with an operand (queries and parentheses in FROM, and lists after IN) have no start, and may
+//! nest up to [`REGION_MAX`].
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -16,29 +16,29 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::error::{SqlError, SqlErrorKind};
 use super::parse::{error, precedence};
 
-/// How deep parentheses, brackets, calls and CASE may nest: as deep as the JSON of a document.
+/// Deepest nesting of parentheses, brackets, calls and CASE: the same as for the JSON of a document.
 pub const NESTING_MAX: usize = 128;
-/// A query inside another counts as so many parentheses, and so does a parenthesis in FROM.
+/// A subquery counts as so many parentheses, and so does a parenthesis in FROM.
 const QUERY_LEVELS: usize = 5;
-/// Most parentheses and operators that are open at one place: behind each parenthesis one operator may wait for what is in the next.
+/// Most parentheses and operators open at one place: after each parenthesis, one operator may wait for the next one.
 pub(in crate::sql) const OPEN_MAX: usize = 2 * NESTING_MAX + 8;
-/// Levels of a region at which an operand becomes a start.
+/// Levels of a region after which an operand becomes a start.
 const REGION_MOST: usize = 16;
 /// Most levels between two starts: 23 queries in FROM.
 const REGION_MAX: usize = 115;
-/// How deep lists behind IN may nest by themselves: a parenthesis counts as two operators.
+/// Deepest nesting of lists after IN, without other levels: a parenthesis counts as two operators.
 const LISTS_MAX: usize = REGION_MAX / 2;
 
-/// What there is to know before parsing.
+/// The result of the measurement.
 #[derive(Debug, Default)]
 pub(super) struct Nesting {
-    /// The places of the operands that are to be read first, in the order of the text.
+    /// The places of the operands that are parsed first, in the order of the text.
     pub(super) starts: Vec<usize>,
-    /// Most levels that are open at one place.
+    /// Most levels open at one place.
     pub(super) levels_max: usize,
 }
 
-/// Looks at a statement's tokens, among which is no white space.
+/// Measures a statement's tokens, which include no white space.
 pub(super) fn measure(tokens: &[TokenWithSpan]) -> Result<Nesting, SqlError> {
     let mut walk = Walk::default();
     for (place, token) in tokens.iter().enumerate() {
@@ -62,40 +62,40 @@ pub(super) fn measure(tokens: &[TokenWithSpan]) -> Result<Nesting, SqlError> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// An operator that waits for its operand on the right, by its precedence.
+    /// An operator that waits for its right operand, by its precedence.
     Operator(u8),
     Parenthesis,
-    /// One in FROM.
+    /// A parenthesis in FROM.
     TableParenthesis,
     Case,
 }
 
 struct Open {
     kind: Kind,
-    /// What it adds to the stack, in operators.
+    /// Its stack use, in operators.
     levels: usize,
-    /// Of parentheses and CASE, what counts for [`NESTING_MAX`].
+    /// The part of a parenthesis or CASE that counts for [`NESTING_MAX`].
     nesting: usize,
-    /// Where the region around began, of what begins with a start.
+    /// For a start: where the surrounding region began.
     region_before: Option<usize>,
 }
 
-/// What is open at a token.
+/// The state at a token.
 #[derive(Default)]
 struct Walk {
     found: Nesting,
     open: Vec<Open>,
-    /// Of parentheses and CASE.
+    /// The nesting of parentheses and CASE.
     nesting: usize,
     levels: usize,
-    /// How many levels were open where the region began.
+    /// Levels open where the region began.
     region_start: usize,
     /// The next parenthesis is that of a call that is a start.
     is_start: bool,
     is_behind_operand: bool,
-    /// The token before says that a table follows.
+    /// After the previous token a table follows.
     is_before_table: bool,
-    /// The token before is IS: NOT belongs to it.
+    /// The previous token is IS: NOT belongs to it.
     is_behind_is: bool,
 }
 
@@ -146,17 +146,17 @@ impl Walk {
             K::END => self.end_case(),
             K::OR => self.operator(precedence::OR),
             K::AND => self.operator(precedence::AND),
-            // Behind an operand it belongs to IN, LIKE and the like.
+            // After an operand it belongs to IN, LIKE and the like.
             K::NOT if !self.is_behind_operand => self.prefix(place, precedence::NOT),
             K::NOT => {}
-            // What stands behind it may begin with another. A field of that name waits for nothing, and is counted for a moment.
+            // Its operand may begin with another INTERVAL. A field of that name is counted too, for a moment.
             K::INTERVAL if !self.is_behind_operand => self.prefix(place, precedence::SIGN),
             K::IS => {
                 self.operator(precedence::EQUALITY);
                 self.is_behind_is = true;
             }
             K::LIKE | K::GLOB | K::BETWEEN => self.operator(precedence::EQUALITY),
-            // Its list is no operand of the parser's.
+            // Its list is not an operand for the parser.
             K::IN => self.end_operators(precedence::EQUALITY),
             K::FROM | K::JOIN => {
                 self.end_operand();
@@ -169,7 +169,7 @@ impl Walk {
                 self.end_operand();
             }
             K::SET | K::RETURNING => self.end_operand(),
-            // The parentheses behind them are no operand.
+            // The parentheses after them are not an operand.
             K::ALL | K::ANY | K::SOME => self.is_behind_operand = true,
             _ => {
                 if is_call && !self.is_behind_operand {
@@ -214,7 +214,7 @@ impl Walk {
         self.begin(Kind::Operator(precedence), 0);
     }
 
-    /// Those before it that bind at least as tightly have their operands.
+    /// Ends the previous operators that bind at least as tightly: they have their operands.
     fn operator(&mut self, precedence: u8) {
         self.end_operators(precedence);
         self.begin(Kind::Operator(precedence), 0);
@@ -255,7 +255,7 @@ fn begins_query(token: &Token) -> bool {
     word.quote_style.is_none() && matches!(word.keyword, Keyword::SELECT | Keyword::WITH | Keyword::VALUES)
 }
 
-/// Of an operator between two operands that is no word.
+/// The precedence of a binary operator that is not a word.
 fn precedence_of(token: &Token) -> Option<u8> {
     Some(match token {
         Token::Eq | Token::DoubleEq | Token::Neq => precedence::EQUALITY,

@@ -1,12 +1,13 @@
-//! Pages of a query by keyset: where a page ended is told by values, so that a page can begin behind them while writes go on.
+//! Pages of a query by keyset: the end of a page is given by values, so that the next page can begin after them while writes go
+//! on.
 //!
-//! A query's ORDER BY is completed so that it tells all rows apart (`keyset.rs`). What the last row of a page has there is
-//! its place ([`Paged::write`] gives it); the next page is the same query with the condition that a row lies behind
-//! that place. A row that was there all the time and whose values in ORDER BY did not change comes exactly once, whatever
-//! was written in between.
+//! A query's ORDER BY is completed to a total order (`keyset.rs`). The values of a page's last row in that order are its
+//! position ([`Paged::write`] returns it); the next page is the same query with the predicate that a row comes after that
+//! position. A row that exists all the time, and whose ORDER BY values do not change, is returned exactly once, whatever is
+//! written in between.
 //!
-//! Values that are not among the results are selected behind those of the text, and no sink sees them. Where the first of
-//! them is in the order of an index, or of the keys, the condition is a bound of that range.
+//! Order values that are not among the result columns are selected after those of the text, and no sink sees them. If the first
+//! of them is in the order of an index or of the keys, the predicate is a bound of that range.
 
 use std::sync::Arc;
 
@@ -30,25 +31,25 @@ use crate::engine::View;
 /// Most rows of a page.
 pub const PAGE_ROWS_MAX: u64 = 10_000;
 
-/// A query that gives pages, prepared once for all of them. See the module's text.
+/// A query that is read in pages, prepared once for all of them. See the module documentation.
 #[derive(Debug)]
 pub struct Paged {
     first: Query,
     next: Query,
-    /// Result columns of the text.
+    /// Number of result columns of the text.
     columns: usize,
-    /// Parameters of the text: behind them those of the place, then the limit.
+    /// Number of parameters of the text; after them come those of the position, then the limit.
     parameters: usize,
-    /// For each term of the order, the column that has its value.
+    /// For each term of the order, the column with its value.
     places: Vec<usize>,
 }
 
-/// Which page is wanted.
+/// The requested page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageAt<'w> {
     /// Most rows: at least one, at most [`PAGE_ROWS_MAX`].
     pub rows_max: u64,
-    /// Where the page before ended; without it the first page is wanted.
+    /// The position of the previous page's end; `None` for the first page.
     pub after: Option<&'w [OwnedValue]>,
 }
 
@@ -59,12 +60,12 @@ impl PageAt<'_> {
 }
 
 impl Paged {
-    /// About how many bytes it has in memory, but for its plans.
+    /// Estimate of its bytes in memory, without its plans.
     pub fn bytes(&self) -> usize {
         self.first.bytes() + self.next.bytes() + self.places.len() * size_of::<usize>()
     }
 
-    /// Prepares a query whose rows something tells apart; any other is refused with its place.
+    /// Prepares a query whose rows can be totally ordered; any other is rejected with a position.
     pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Paged, SqlError> {
         let parsed = parse::parse(sql)?;
         let catalog = catalog.with_views();
@@ -82,7 +83,7 @@ impl Paged {
         let mut next = logical.clone();
         keyset::behind(&mut next, &catalog);
         let [first, next] = [logical, next].map(|mut logical| {
-            // One row more tells whether there is another page.
+            // One more row shows whether there is another page.
             logical.limit = Some(Expr::Parameter(logical.parameters.len()));
             logical.parameters.push("rows max".to_owned());
             Query::of(logical, catalog.clone())
@@ -90,7 +91,7 @@ impl Paged {
         Ok(Paged { first, next, columns, parameters, places })
     }
 
-    /// The query of the first page, or of those behind it.
+    /// The query of the first page, or of later ones.
     pub fn query(&self, is_first: bool) -> &Query {
         if is_first { &self.first } else { &self.next }
     }
@@ -105,14 +106,14 @@ impl Paged {
         self.first.columns().take(self.columns)
     }
 
-    /// What the plan for these values does, in one line of ASCII, and whether it reads a collection whole.
+    /// The plan for these values in one line of ASCII, and whether it scans a whole collection.
     pub fn plan_line(&self, parameters: &[Value<'_>], wanted: PageAt<'_>) -> (Arc<str>, bool) {
         let values = self.values(parameters, wanted).unwrap_or_default();
         self.query(wanted.after.is_none()).plan_line(&values)
     }
 
-    /// Runs it and appends its rows as JSON objects, with commas between them. Gives the place of the last one, where more
-    /// follow. `parameters` are the values of the text's, by slot.
+    /// Runs it and appends its rows as JSON objects, separated by commas. Returns the position of the last one if more follow.
+    /// `parameters` are the values of the text's parameters, by slot.
     pub fn write(
         &self,
         (view, wanted): (&dyn View, PageAt<'_>),
@@ -158,23 +159,23 @@ impl Paged {
     }
 }
 
-/// Takes a page's rows, and the place of its last one.
+/// Writes a page's rows, and records the position of the last one.
 struct Page<'p> {
     rows: JsonRows<'p>,
     paged: &'p Paged,
     rows_max: u64,
-    /// Of the row, from 1.
+    /// The number of the current row, from 1.
     number: u64,
     place: Vec<OwnedValue>,
     arena: Bump,
     is_damaged: bool,
-    /// A result that is shown is no number in JSON.
+    /// A visible result is infinite, which JSON cannot represent.
     is_infinite: bool,
 }
 
 impl Page<'_> {
     fn note(&mut self, column: usize, field: Field<'_>) {
-        // Of one row.
+        // The values of only one row.
         let meter = Meter::unbounded();
         let workspace = Workspace::new(&self.arena, &meter);
         let value = match field {
@@ -217,18 +218,18 @@ impl RowSink for Page<'_> {
         self.rows.bytes()
     }
 
-    /// What rows are ordered by may be infinite, for it is not shown: one stored 1e400 ends no page.
+    /// Order values may be infinite if they are not shown: a stored 1e400 does not end the pages.
     fn takes_infinite(&self) -> bool {
         true
     }
 }
 
-/// Appends a place, for whoever hands it out.
+/// Appends the encoding of a position.
 pub fn encode_place(place: &[OwnedValue], out: &mut Vec<u8>) {
     place.iter().for_each(|value| super::sort::push_field(Field::Value(value.value()), out));
 }
 
-/// Reads what [`encode_place`] wrote. `None`: these bytes are no place.
+/// Decodes what [`encode_place`] wrote. `None` if these bytes are no position.
 pub fn decode_place(mut bytes: &[u8]) -> Option<Vec<OwnedValue>> {
     let whole = bytes;
     let mut place = Vec::new();
@@ -240,7 +241,7 @@ pub fn decode_place(mut bytes: &[u8]) -> Option<Vec<OwnedValue>> {
             Field::Json(_) => return None,
         }
     }
-    // Bytes that are cut short, or not as they would be written, are none of ours.
+    // Rejects bytes that are truncated, or differ from their canonical encoding.
     let mut again = Vec::with_capacity(whole.len());
     encode_place(&place, &mut again);
     (again == whole).then_some(place)

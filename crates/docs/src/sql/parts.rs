@@ -1,11 +1,12 @@
-//! A range that several threads read: cut into parts, each gathered by itself, and put together in the order of their keys.
+//! A parallel scan into groups or a sort: the range is cut into parts, each is processed by itself, and the results are
+//! combined in the order of the parts.
 //!
-//! What comes out is what one thread gives, to the last bit: groups stand in the order in which they were first seen, each
-//! with the fields of its first row; rows that sort equally keep their order; sums are exact; where a part ends with an
-//! error, one thread does all of it again and ends where it would have ended alone.
+//! The result is identical to that of one thread, to the last bit. Groups are in the order in which they were first seen, each
+//! with the fields of its first row; equal rows of a sort keep their order; sums are exact. If a part ends with an error, one
+//! thread repeats the whole scan and ends where it would have ended alone.
 //!
-//! Parts are taken in order and put together as soon as all before them are, so that few wait. All of them count their rows
-//! and bytes against the one budget.
+//! Parts are taken in order, and combined as soon as all before them are, so that few wait. All parts count their rows and
+//! bytes against one budget.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,63 +28,63 @@ use super::spilling::{share, write_groups};
 use super::workers::{Taken, Workers};
 use crate::engine::View;
 
-/// Of the memory, what parts that are done may take, and what they take together.
+/// The share of the memory for finished parts that wait, and for the combined result.
 const WAITING: (usize, usize) = (1, 4);
 
-/// What one part gathers, and what all do.
+/// The rows and groups of one part, or of all combined parts.
 #[derive(Default)]
 struct Gathered {
     groups: Groups,
     states: Vec<State>,
     sort: SortBuffer,
-    /// What of them is on disk, from the rows before.
+    /// Spilled runs of earlier rows.
     spilled: Spilled,
     rows_read: u64,
-    /// Bytes counted for them among those of all parts.
+    /// The bytes of these that the shared counter includes.
     counted: usize,
 }
 
-/// The parts that are put together, and those that wait for one before them.
+/// The combined parts, and those that wait for an earlier one.
 #[derive(Default)]
 struct Together {
     next: usize,
     whole: Gathered,
     waiting: BTreeMap<usize, Gathered>,
     failed: Option<(usize, QueryError)>,
-    /// Lends its files to the whole.
+    /// Its spill files are used for the combined result.
     lent: Spilled,
 }
 
-/// What the threads of one execution work on.
+/// What the threads of one execution share.
 struct Job<'j> {
     plan: &'j Plan,
     fixed: Common<'j>,
     view: &'j (dyn View + Sync),
     budget: &'j Budget<'j>,
     cuts: &'j Cuts,
-    /// Sorted rows that are wanted, with those skipped.
+    /// Sorted rows that are wanted, including those that OFFSET skips.
     keep: Option<usize>,
     shared: Shared,
     next: AtomicUsize,
     together: Mutex<Together>,
 }
 
-/// Whether a plan's rows can be gathered in parts: into groups or for a sort, nothing of which depends on another part.
+/// Whether a plan's rows are collected into groups or a sort that can be computed in independent parts.
 fn is_gathered(plan: &Plan) -> bool {
     let gathers = plan.grouped || (!plan.order.is_empty() && !plan.distinct);
     let joins = plan.aggregates.iter().any(|call| call.kind.joins_texts());
     gathers && !joins
 }
 
-/// Whether a plan's rows, of which `keep` are wanted, are found in parts, if there are enough.
+/// Whether a plan's rows, of which `keep` are wanted, are scanned in parts if there are enough.
 pub(super) fn is_partible(plan: &Plan, keep: Option<usize>, workers: &Workers) -> bool {
-    // Where the rows that are wanted come first, other threads would read what nobody wants.
+    // If the wanted rows come first, other threads would scan rows in vain.
     let comes_first = keep.is_some() && plan.sorted_by > 0;
     plan.is_ranged() && !comes_first && (is_gathered(plan) || lists::is_listed(plan, keep, workers))
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
-    /// Has the rows found by several threads. False: nothing was done, one thread does it.
+    /// Scans with several threads. False: nothing was done, and one thread must do it.
     pub(super) fn rows_in_parts(&mut self, workers: &Workers) -> Result<bool, End> {
         if !is_partible(self.plan, self.keep(), workers) {
             return Ok(false);
@@ -126,9 +127,9 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             job.work();
         });
         let together = job.together.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // Several threads hold more at once than one, and which limit or error comes first only one thread tells that reads row by
-        // row: it begins anew, and ends where it would have ended alone. Where no row fails by itself, too many of them are the
-        // first error.
+        // Several threads hold more memory at once than one, and which limit or error comes first is known only to a thread
+        // that reads row by row: so one thread starts again, and ends where it would have ended alone. If rows cannot fail,
+        // exceeding the row limit is the first error in any case.
         match together.failed {
             Some((_, error @ QueryError::Deadline)) => return Err(error.into()),
             Some((_, error @ QueryError::Limit { what: ROWS_READ, .. })) if !self.plan.rows_may_fail() => {
@@ -152,7 +153,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
 }
 
 impl Job<'_> {
-    /// Gathers parts until none is left.
+    /// Processes parts until none is left.
     fn work(&self) {
         let (mut scratch, mut spilled) = (Scratch::default(), Spilled::default());
         scratch.levels.resize_with(self.plan.levels.len(), LevelKeys::default);
@@ -170,7 +171,7 @@ impl Job<'_> {
         }
     }
 
-    /// Gathers one part. `spilled` lends its files to the parts of one thread.
+    /// Processes one part. `spilled` has the spill files of this thread.
     fn part(
         &self,
         number: usize,
@@ -188,7 +189,7 @@ impl Job<'_> {
         *spilled = run.spilled.take().map_or_else(Spilled::default, |spilled| *spilled);
         let (states, sort) = (std::mem::take(&mut scratch.states), std::mem::take(&mut scratch.sort));
         let mut gathered = Gathered { groups, states, sort, spilled: spilled.take(), rows_read, counted };
-        // It may have to wait for parts before it.
+        // It may have to wait for earlier parts.
         if self.shared.bytes.load(Ordering::Relaxed) > share(self.budget, WAITING) {
             self.spill(&mut gathered, spilled)?;
         }
@@ -196,7 +197,7 @@ impl Job<'_> {
         Ok(gathered)
     }
 
-    /// Writes to disk what was gathered, if that is allowed, into files that another lends.
+    /// Spills the rows and groups, if allowed, into the files of `lent`.
     fn spill(&self, gathered: &mut Gathered, lent: &mut Spilled) -> Result<(), QueryError> {
         if self.budget.spill.is_none() {
             return Ok(());
@@ -212,7 +213,7 @@ impl Job<'_> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Together> {
-        // A panic while parts are put together goes on to the caller, who looks at nothing here.
+        // A panic while parts are combined is propagated to the caller, which uses nothing of this.
         self.together.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -231,7 +232,7 @@ impl Job<'_> {
         while let Some(part) = waiting.remove(next) {
             *next += 1;
             if !part.spilled.is_empty() {
-                // What is there came before it, also on disk.
+                // The combined rows precede those of the part, so they must precede them on disk too.
                 self.spill(whole, lent)?;
             }
             let counted = whole.counted + part.counted;
@@ -247,7 +248,7 @@ impl Job<'_> {
 }
 
 impl Gathered {
-    /// Puts a part behind what there is.
+    /// Appends a part.
     fn add(&mut self, part: Gathered, plan: &Plan, keep: Option<usize>, meter: &Meter<'_>) -> Result<(), QueryError> {
         self.rows_read += part.rows_read;
         self.spilled.append(part.spilled);
@@ -258,7 +259,7 @@ impl Gathered {
             self.groups.bytes += add_states(&mut self.states, part.states, plan, meter)?;
             return Ok(());
         }
-        // In the order of their places, each of which one key has.
+        // Sorted by their places, each of which belongs to one key.
         let mut keys = vec![Box::default(); part.groups.places.len()];
         for (key, place) in part.groups.places {
             meter.tick(1)?;
@@ -289,7 +290,7 @@ impl Gathered {
     }
 }
 
-/// Gives how many bytes more they hold.
+/// Returns how many more bytes they hold.
 fn add_states(into: &mut [State], states: Vec<State>, plan: &Plan, meter: &Meter<'_>) -> Result<usize, QueryError> {
     let all = into.iter_mut().zip(states).zip(&plan.aggregates);
     let grown: Result<usize, _> = all.map(|((into, state), call)| into.add_part(state, call, meter)).sum();

@@ -1,8 +1,7 @@
-//! Runs a compiled plan: each entry of the range is laid out into slots, tested, joined by its keys, and given out.
+//! Runs a compiled plan: each entry of the range is decoded into slots, tested, joined by its keys, and delivered.
 //!
-//! Nothing is allocated for a row, and a field is decoded at most where a test or an output asks for it: integers are
-//! compared as the digits that are stored, texts by their bytes. Whatever is not so simple is read as a
-//! [`Value`], the same as in the general way.
+//! Nothing is allocated for a row, and a field is decoded only when a test or an output uses it: integers are compared in their
+//! stored digits, texts by their bytes. Everything else is decoded to a [`Value`], as in the interpreted execution.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -30,13 +29,13 @@ use crate::key::KeyType;
 use crate::order;
 
 const ENTRY: Fault = Fault::Damaged("an index entry");
-/// A row of no more fields is copied before the result's bound is looked at: each is one of a stored document.
+/// A row of at most so many fields is copied before the result's limit is checked: each is a field of a stored document.
 const FEW_OUTPUTS: usize = 4;
 
 /// The bytes of a row's fields, by slot.
 pub(super) type Slots<'r> = [&'r [u8]; SLOTS_MAX];
 
-/// What stays the same for all rows of an execution.
+/// The data that all rows of an execution share.
 pub(super) struct Same<'e> {
     pub(super) compiled: &'e Compiled,
     known: [Value<'e>; KNOWN_MAX],
@@ -44,8 +43,8 @@ pub(super) struct Same<'e> {
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
-    /// Runs the plan the compiled way. False: a value that is known ahead cannot be computed, which only the general way
-    /// reports where a row asks for it.
+    /// Runs the compiled plan. False: a constant cannot be computed. Only the interpreter reports that error, when a row uses
+    /// the constant.
     pub(super) fn pipeline(&mut self, compiled: &'e Compiled) -> Result<bool, End> {
         let mut same = Same { compiled, known: [Value::Null; KNOWN_MAX], meter: self.fixed.meter };
         for (expr, place) in compiled.known.iter().zip(&mut same.known) {
@@ -54,7 +53,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 Err(_) => return Ok(false),
             }
         }
-        // Both are taken out while the range is visited, for a visit uses the run too.
+        // Both are moved out while the range is scanned, because the callback uses the run too.
         let mut keys = self.levels.first_mut().map(std::mem::take).unwrap_or_default();
         let mut arena = std::mem::take(self.arena);
         let flow = self.range(&same, &mut keys, &mut arena);
@@ -115,7 +114,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         Ok(())
     }
 
-    /// Runs the range of an index between the bounds in `keys`.
+    /// Runs the index range between the bounds in `keys`.
     fn index_range(
         &mut self,
         same: &Same<'e>,
@@ -123,7 +122,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         keys: &mut LevelKeys,
         arena: &mut Bump,
     ) -> Flow {
-        // Only such keys are fetched ahead, and nothing is gathered that a LIMIT might not want.
+        // Only u32 keys are prefetched, and only if all rows are wanted: a LIMIT might not need a collected row.
         let all = self.wanted == u64::MAX && !self.plan.first_only;
         let gathers = |lookup: &&Lookup| lookup.kind == KeyType::U32 && all;
         let Some(lookup) = same.compiled.lookups.first().filter(gathers) else {
@@ -149,7 +148,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         flow
     }
 
-    /// An entry of an index, joined at once.
+    /// An index entry, joined at once.
     #[inline(always)]
     fn entry(&mut self, same: &Same<'e>, arena: &Bump, key: &[u8], value: &[u8]) -> Flow {
         let mut slots: Slots<'_> = [&[]; SLOTS_MAX];
@@ -159,7 +158,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.joined(same, arena, &mut slots)
     }
 
-    /// Counts an entry of an index, lays it out and tests it.
+    /// Counts an index entry, decodes it into slots and tests it.
     #[inline(always)]
     fn passes_entry<'r>(
         &mut self,
@@ -177,7 +176,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         Ok(same.pass(&same.compiled.tests, slots, arena)?)
     }
 
-    /// An entry of an index, to be joined with others.
+    /// An index entry, collected to be joined in a batch.
     #[inline(always)]
     fn gather(
         &mut self,
@@ -193,14 +192,14 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             return Ok(());
         }
         let partner = same.integer(lookup.key, &slots).and_then(|integer| u32::try_from(integer).ok());
-        // A key that is no number of the usual kind is looked up all the same, only without help.
+        // A key that is not a u32 is looked up too, but without a prefetch of its own.
         let partner = partner.unwrap_or_default();
         self.view.fetch_place(lookup.tree, &partner.to_be_bytes());
         batch.push(key, value, partner);
         if batch.is_full() { self.join(same, lookup, arena, batch) } else { Ok(()) }
     }
 
-    /// Joins the gathered entries.
+    /// Joins the collected entries.
     fn join(&mut self, same: &Same<'e>, lookup: &Lookup, arena: &mut Bump, batch: &mut Batch) -> Flow {
         for partner in batch.partners() {
             self.view.fetch_value(lookup.tree, &partner.to_be_bytes());
@@ -216,7 +215,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         Ok(())
     }
 
-    /// An entry of a range of documents.
+    /// An entry of a document range.
     fn document_entry(&mut self, same: &Same<'e>, arena: &Bump, key: &[u8], stored: &[u8]) -> Flow {
         self.count_row()?;
         let compiled = same.compiled;
@@ -224,7 +223,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if let Some(slot) = compiled.key {
             slots[slot] = key;
         }
-        // Of documents that are only counted nothing is touched.
+        // Documents that are only counted are not touched.
         if !compiled.fields.is_empty() {
             self.take_fields(&compiled.fields, parse_document(stored)?, &mut slots);
         }
@@ -234,7 +233,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.joined(same, arena, &mut slots)
     }
 
-    /// Looks up what is joined, tests it, and gives the row out.
+    /// Looks up and tests the join partners, and delivers the row.
     #[inline(always)]
     fn joined<'r>(&mut self, same: &Same<'e>, arena: &'r Bump, slots: &mut Slots<'r>) -> Flow
     where
@@ -243,7 +242,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.join_each(&same.compiled.lookups, same, arena, slots)
     }
 
-    /// Looks up what these lookups join, and gives the row out if all is there and passes.
+    /// Looks up the partners of these lookups, and delivers the row if all exist and pass.
     #[inline(always)]
     pub(super) fn join_each<'r>(
         &mut self,
@@ -264,7 +263,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if self.plan.grouped { self.fold_slots(same, slots, arena) } else { self.give(same, slots, arena) }
     }
 
-    /// Takes what is asked of a joined document into the row, and tells whether that passes.
+    /// Decodes the used fields of a partner into the row; returns whether they pass.
     #[inline(always)]
     pub(super) fn join_one<'r>(
         &mut self,
@@ -280,7 +279,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if !lookup.own {
             self.count_row()?;
         }
-        // Of a document that need only be there nothing is touched.
+        // A document that only has to exist is not touched.
         if !lookup.fields.is_empty() {
             self.take_fields(&lookup.fields, parse_document(stored)?, slots);
         }
@@ -326,7 +325,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         }
     }
 
-    /// Takes a row that passed into the aggregates.
+    /// Adds a row that passed to the aggregates.
     #[inline(always)]
     fn fold_slots<'r>(&mut self, same: &Same<'e>, slots: &Slots<'r>, arena: &'r Bump) -> Flow
     where
@@ -348,7 +347,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if self.plan.first_only { Err(End::Enough) } else { Ok(()) }
     }
 
-    /// Gives a row that passed to the sink.
+    /// Passes a row that passed to the sink.
     #[inline(always)]
     fn give<'r>(&mut self, same: &Same<'e>, slots: &Slots<'r>, arena: &'r Bump) -> Flow
     where
@@ -376,7 +375,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.end_row()
     }
 
-    /// A row of many fields that is larger than what is left for the result ends it before it is copied.
+    /// A row of many fields that exceeds the remaining room of the result is an error before it is copied.
     #[inline(never)]
     fn check_room(&self, same: &Same<'e>, slots: &Slots<'_>) -> Result<(), Fault> {
         let mut room = RowRoom::of_result(self.budget, (self.sink.bytes(), self.sink.takes_infinite()), same.meter);
@@ -394,7 +393,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
 }
 
 impl Lookup {
-    /// What was found; that an index entry's own document is not there is damage.
+    /// The document found. If an index entry's own document is missing, the data is damaged.
     #[inline(always)]
     pub(super) fn found<'r>(&self, found: Option<&'r [u8]>) -> Result<Option<&'r [u8]>, End> {
         if found.is_none() && self.own {
@@ -404,7 +403,7 @@ impl Lookup {
     }
 }
 
-/// The included fields of an index entry, each into its slot.
+/// Decodes the included fields of an index entry into their slots.
 #[inline(always)]
 pub(super) fn lay_out<'r>(compiled: &Compiled, value: &'r [u8], slots: &mut Slots<'r>) -> Result<(), Fault> {
     let mut included = Included::new(value);
@@ -414,7 +413,7 @@ pub(super) fn lay_out<'r>(compiled: &Compiled, value: &'r [u8], slots: &mut Slot
     Ok(())
 }
 
-/// The values of an index entry's key, each into its slot.
+/// Decodes the values of an index entry's key into their slots.
 #[inline(always)]
 pub(super) fn lay_out_key<'r>(compiled: &Compiled, key: &'r [u8], slots: &mut Slots<'r>) -> Result<(), Fault> {
     let mut rest = key;
@@ -449,7 +448,7 @@ impl<'e> Same<'e> {
         Ok(true)
     }
 
-    /// A comparison that no value need be made for: digits with an integer known ahead, a string with a text.
+    /// A comparison without decoding to values: stored digits with a constant integer, a stored string with a constant text.
     #[inline(always)]
     fn compare_quickly(&self, comparison: Comparison, left: Term, right: Term, slots: &Slots<'_>) -> Option<bool> {
         if right.form != Form::Known {
@@ -482,7 +481,7 @@ impl<'e> Same<'e> {
         }
     }
 
-    /// The integer that a term is, if that is told without a look at what else it may be.
+    /// The integer of a term, if a quick decoding succeeds.
     #[inline(always)]
     pub(super) fn integer(&self, term: Term, slots: &Slots<'_>) -> Option<i64> {
         match term.form {

@@ -1,9 +1,9 @@
-//! Rows kept for the rest of an execution: those of an inner query, or of a collection that is joined by a hash.
+//! Rows kept for the rest of an execution: those of an inner query, or of a collection that is read once for a join.
 //!
-//! A row is its fields one behind the other (`sort.rs`). A hash finds the rows whose columns have certain values: two rows
-//! are equal there where SQL's `=` holds, so no row with a NULL among these columns is found.
+//! A row is stored as its fields one after the other (`sort.rs`). A hash finds the rows with certain values in its columns.
+//! Equality is that of SQL's `=`, so rows with NULL in these columns are never found.
 //!
-//! Rows that are only joined may go to disk ([`Relation::make_room`]); then all of them are there once they are complete.
+//! Rows that are only joined may spill ([`Relation::make_room`]); then all of them are on disk once they are complete.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -17,16 +17,16 @@ use super::sort;
 use super::value::{self, Field, OuterValue, Value, compare};
 use super::workspace::{RowArena, Workspace};
 
-/// Bytes that a row costs beside its fields: its end, and its links in a hash.
+/// Estimate of a row's bytes beside its fields: its end, and its links in a hash.
 pub(crate) const ROW_OVERHEAD_BYTES: usize = 64;
 /// Ends a chain of rows.
 const NONE: u32 = u32::MAX;
 
-/// The rows. Bounded by the memory of the execution.
+/// The rows, limited by the execution's memory.
 #[derive(Debug, Default)]
 pub(crate) struct Relation {
     bytes: Vec<u8>,
-    /// Where each row ends.
+    /// The end of each row.
     ends: Vec<usize>,
     hashes: Vec<Hash>,
     disk: Option<Box<OnDisk>>,
@@ -42,13 +42,13 @@ struct Hash {
     unknown: Vec<u32>,
 }
 
-/// What gives the relations of an execution, each computed when it is first asked for.
+/// The relations of an execution, each computed when it is first requested.
 pub(crate) trait Relations {
-    /// The relation of that number.
+    /// The relation with this number.
     fn get(&self, number: usize) -> Result<&Relation, Fault>;
-    /// That of a correlated query for what it is told of a row.
+    /// The relation of a correlated query for these values of the outer row.
     fn ask(&self, number: usize, outer: &[OuterValue<'_>]) -> Result<Rc<Relation>, Fault>;
-    /// Whether what is asked may read rows yet.
+    /// Whether a later request may still read rows.
     fn may_read(&self) -> bool;
 }
 
@@ -57,7 +57,7 @@ impl Relation {
         &mut self.bytes
     }
 
-    /// The row whose fields were just appended is complete.
+    /// Ends the row whose fields were appended.
     pub(crate) fn end_row(&mut self) {
         self.ends.push(self.bytes.len());
     }
@@ -66,13 +66,13 @@ impl Relation {
         self.ends.len() + self.disk.as_ref().map_or(0, |disk| disk.len())
     }
 
-    /// Only the first rows stay. There is no hash yet.
+    /// Keeps only the first `rows` rows. Called before hashes are built.
     pub(crate) fn truncate(&mut self, rows: usize) {
         self.ends.truncate(rows);
         self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
     }
 
-    /// Only these rows stay. There is no hash yet.
+    /// Keeps only the rows for which `keep` returns true. Called before hashes are built.
     pub(crate) fn retain(&mut self, keep: impl Fn(usize) -> bool, meter: &Meter<'_>) -> Result<(), Fault> {
         let (mut start, mut kept, mut rows) = (0, 0, 0);
         for number in 0..self.ends.len() {
@@ -91,13 +91,13 @@ impl Relation {
         Ok(())
     }
 
-    /// Bytes that it takes in memory.
+    /// Bytes in memory.
     pub(crate) fn size(&self) -> usize {
         let disk = self.disk.as_ref().map_or(0, |disk| disk.size());
         self.bytes.len() + self.ends.len() * ROW_OVERHEAD_BYTES + disk
     }
 
-    /// Puts the rows on disk if they take too much.
+    /// Spills the rows if they take too much memory.
     pub(crate) fn make_room(&mut self, budget: &Budget<'_>) -> Result<(), QueryError> {
         if kept::is_full(self.size(), budget) { self.put_on_disk(budget) } else { Ok(()) }
     }
@@ -111,7 +111,7 @@ impl Relation {
         Ok(())
     }
 
-    /// All rows are there: has them found by these columns.
+    /// Called when all rows are added: builds hashes (on disk: sorted runs) over these columns.
     pub(crate) fn complete(
         &mut self,
         hashes: &[Vec<usize>],
@@ -136,7 +136,7 @@ impl Relation {
         Ok(())
     }
 
-    /// Its rows, where they are on disk.
+    /// The rows on disk, if they were spilled.
     pub(crate) fn on_disk(&self) -> Option<&OnDisk> {
         self.disk.as_deref()
     }
@@ -171,7 +171,7 @@ impl Relation {
         Ok(())
     }
 
-    /// The rows with a key, as [`sort::push_key`] makes it of the values, none of which is NULL.
+    /// The rows with this key, made of values other than NULL by [`sort::push_key`].
     pub(crate) fn matching(&self, hash: usize, key: &[u8]) -> impl Iterator<Item = &[u8]> {
         let hash = &self.hashes[hash];
         let mut next = hash.chains.get(key).map_or(NONE, |(first, _)| *first);
@@ -182,8 +182,8 @@ impl Relation {
         })
     }
 
-    /// `values IN` its rows, by the hash 0 over all their columns. Without a match it is unknown whether a row equals the
-    /// values where each part is equal or NULL on a side.
+    /// `values IN` its rows, by hash 0 over all their columns. Without a match the result is unknown if there is a row in which
+    /// each part is equal or NULL on either side.
     pub(crate) fn contains(&self, values: &[Value<'_>], meter: &Meter<'_>) -> Result<Option<bool>, Fault> {
         if self.len() == 0 {
             return Ok(Some(false));
@@ -226,7 +226,7 @@ impl Relation {
     }
 }
 
-/// What a row is found by; false where one of the columns is NULL.
+/// Makes a row's hash key. False if one of the columns is NULL.
 fn make_key(row: &[u8], columns: &[usize], key: &mut Vec<u8>, workspace: Workspace<'_>) -> Result<bool, Fault> {
     key.clear();
     let (mut known, mut room) = (true, workspace.meter.row_room());
@@ -248,7 +248,7 @@ pub(crate) fn field(mut row: &[u8], column: usize) -> Field<'_> {
     sort::take_field(&mut row)
 }
 
-/// The same as a value.
+/// The same field as a value.
 pub(crate) fn of_row<'a>(row: &'a [u8], column: usize, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
     of_field(field(row, column), workspace)
 }

@@ -1,8 +1,8 @@
-//! The row an expression is evaluated on: one frame for each joined collection, and where each field comes from.
+//! The row on which an expression is evaluated: one frame for each joined table, and the source of each field.
 //!
-//! Frames link to the frame of the level outside, on the stack of the nested loops, so a row costs no allocation and
-//! each entry's bytes stay where the engine has them. A field is decoded when it is asked for, from the cheapest place
-//! that has it: the index entry's key, its included fields, then the document.
+//! Frames link to the frame of the outer level, on the stack of the nested loops, so a row needs no allocation, and each
+//! entry's bytes stay where the engine has them. A field is decoded when it is used, from the cheapest source that has it: the
+//! index entry's key, its included fields, then the document.
 
 use std::cell::Cell;
 
@@ -20,7 +20,7 @@ use crate::index::Included;
 use crate::key::{Key, KeyType};
 use crate::order::{self, Scalar};
 
-/// Where a field comes from.
+/// Where a field is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A value of the index entry's key, by its place there.
@@ -35,7 +35,7 @@ pub(crate) enum Place {
     Row(usize),
 }
 
-/// Where a column's value comes from in one plan.
+/// Where one plan reads a column's value.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// The nesting level of its collection.
@@ -45,7 +45,7 @@ pub(crate) struct Source {
     pub(crate) name: FieldName,
 }
 
-/// One collection's part of the row.
+/// One table's part of the row.
 pub(crate) struct Frame<'a> {
     pub(crate) level: usize,
     /// The entry's key: of an index, or of the document's tree.
@@ -53,19 +53,19 @@ pub(crate) struct Frame<'a> {
     /// The index entry's value, or a kept row; empty for a document.
     pub(crate) value: &'a [u8],
     pub(crate) document: Option<Document<'a>>,
-    /// A left join found nothing: all its fields are NULL.
+    /// The padding row of a left join: all its fields are NULL.
     pub(crate) absent: bool,
     pub(crate) outer: Option<&'a Frame<'a>>,
 }
 
 impl<'a> Frame<'a> {
-    /// That of a row that was kept.
+    /// The frame of a kept row.
     pub(crate) fn kept(level: usize, row: &'a [u8], outer: Option<&'a Frame<'a>>) -> Frame<'a> {
         Frame { level, key: &[], value: row, document: None, absent: false, outer }
     }
 }
 
-/// What expressions see besides the row: the same for a whole execution, but for a group's results.
+/// The context of expressions beside the row: constant for an execution, except for a group's results.
 #[derive(Clone, Copy)]
 pub(crate) struct Fixed<'a> {
     pub(crate) sources: &'a [Source],
@@ -74,16 +74,16 @@ pub(crate) struct Fixed<'a> {
     pub(crate) constants: &'a [Result<Value<'a>, Fault>],
     pub(crate) aggregates: &'a [Value<'a>],
     pub(crate) group: &'a [Value<'a>],
-    /// What the query is told by the one around it.
+    /// Values of the enclosing query's row.
     pub(crate) outer: &'a [OuterValue<'a>],
-    /// The rows of the plan's inner queries, where it has any.
+    /// The rows of the plan's inner queries, if it has any.
     pub(crate) relations: Option<&'a dyn Relations>,
     pub(crate) now_ms: i64,
-    /// What work and memory are counted with.
+    /// The meter of work and memory.
     pub(crate) meter: &'a Meter<'a>,
 }
 
-/// All that an expression can see. Three words, for one is made for each row.
+/// The context of an expression. It has only three words, because one is made for each row.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
     pub(crate) frame: Option<&'a Frame<'a>>,
@@ -94,13 +94,13 @@ pub(crate) struct Scope<'a> {
 const INDEX: Fault = Fault::Damaged("an index entry");
 
 impl<'a> Scope<'a> {
-    /// Where computed values go.
+    /// Memory for computed values.
     #[inline(always)]
     pub(crate) fn workspace(&self) -> Workspace<'a> {
         Workspace::new(self.arena, self.fixed.meter)
     }
 
-    /// The same with values made elsewhere.
+    /// The same with other memory for computed values.
     pub(crate) fn within<'b>(&'b self, workspace: Workspace<'b>) -> Scope<'b> {
         Scope { arena: workspace.arena(), ..*self }
     }
@@ -114,7 +114,7 @@ impl<'a> Scope<'a> {
         Some(frame)
     }
 
-    /// A column where it lies.
+    /// A column in its stored form.
     #[inline]
     pub(crate) fn cell(&self, column: usize) -> Result<Field<'a>, Fault> {
         let source = &self.fixed.sources[column];
@@ -166,7 +166,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// What lies inside a column.
+    /// The JSON at a path in a column.
     pub(crate) fn stored_path(&self, column: usize, steps: &[Step]) -> Result<Option<&'a [u8]>, Fault> {
         match self.cell(column)? {
             Field::Json(json) => Ok(steps.iter().try_fold(json, |json, step| json::step(json, step))),
@@ -203,7 +203,7 @@ pub(crate) fn of_scalar(scalar: Scalar<'_>) -> Value<'_> {
     }
 }
 
-/// The value that an index key goes on with.
+/// The value at the beginning of an index key.
 #[inline]
 pub(crate) fn index_value<'a>(key: &'a [u8], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
     match order::decode_integer(key) {

@@ -1,6 +1,6 @@
-//! Looks points up: the values of each field in order, then one range or document for each combination of them.
+//! Looks up points: sorts the values of each field, then reads one range or document for each combination of values.
 //!
-//! A combination that finds nothing counts as a row read, so that a long list of such ones meets the budget too.
+//! A combination that finds nothing counts as a row read, so that a long list of misses exhausts the budget too.
 
 use super::budget::ROW_UNITS;
 use super::error::{Fault, LOOKED_UP, QueryError};
@@ -18,17 +18,17 @@ use crate::engine::TreeId;
 use crate::key::KeyType;
 use crate::order::{self, Scalar};
 
-/// How values are encoded where they are looked up.
+/// The encoding of looked-up values.
 #[derive(Clone, Copy)]
 enum Encoding {
-    /// As the keys of documents.
+    /// As document keys.
     Key(KeyType),
-    /// As in an index.
+    /// As index keys.
     Ordered,
 }
 
 impl<S: RowSink + ?Sized> Run<'_, S> {
-    /// Goes inwards with each entry that the points find.
+    /// Calls the next level for each entry that the points find.
     pub(super) fn points(
         &mut self,
         number: usize,
@@ -98,7 +98,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         flow
     }
 
-    /// Counts a combination that found nothing since so many rows were read.
+    /// Counts a combination as a row read if no row was read since `read`.
     pub(super) fn count_miss(&mut self, number: usize, read: u64) -> Flow {
         if self.outcome.rows_read > read {
             return Ok(());
@@ -107,7 +107,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         self.count_row()
     }
 
-    /// Puts the values in order. False: nothing can match.
+    /// Encodes and sorts the values. False if nothing can match.
     pub(super) fn gather_points(
         &self,
         points: &Points,
@@ -160,7 +160,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         Ok(())
     }
 
-    /// What the bounds behind the values add to both ends of each range. False: nothing can match.
+    /// Makes the suffixes of each range's ends from the bounds of the next field. False if nothing can match.
     fn gather_limits(
         &self,
         points: &Points,
@@ -176,7 +176,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             }
         }
         if points.from.is_none() && points.to.is_some() {
-            // NULL is below every bound, yet fulfils none.
+            // NULL sorts below every bound, but satisfies none.
             order::upper(Scalar::Null, low);
         }
         if points.to.is_none() {
@@ -186,7 +186,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     }
 }
 
-/// Appends a value; false for one that nothing equals.
+/// Appends a value; false if nothing equals it.
 fn encode(value: Value<'_>, encoding: Encoding, out: &mut Vec<u8>) -> Result<bool, Fault> {
     match encoding {
         Encoding::Key(kind) => Ok(as_key(value, kind).map(|key| out.extend_from_slice(key.as_bytes())).is_some()),

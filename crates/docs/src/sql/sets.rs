@@ -1,9 +1,9 @@
-//! UNION, EXCEPT and INTERSECT: the rows of several SELECTs put together, from left to right.
+//! UNION, EXCEPT and INTERSECT: the rows of several SELECTs, combined from left to right.
 //!
-//! Rows are equal as DISTINCT has it: values that compare as equal are, and NULL is NULL. Of equal rows on one side of an
-//! operator the first stays as it was selected, of equal rows on both sides of UNION that on the right: `SELECT 1 UNION
-//! SELECT 1.0` is 1.0, as in SQLite. What stands on the right of EXCEPT and INTERSECT is looked at row by row and not kept,
-//! and of what is on the left only rows that differ.
+//! Rows are equal as for DISTINCT: if their values compare as equal, and NULL equals NULL. Of equal rows on one side of an
+//! operator the first is kept as it was selected; of equal rows on both sides of UNION the right one: `SELECT 1 UNION SELECT
+//! 1.0` is 1.0, as in SQLite. Rows on the right of EXCEPT and INTERSECT are compared one by one and not kept; on the left only
+//! distinct rows are kept.
 
 use hashbrown::HashMap;
 
@@ -15,10 +15,10 @@ use super::sink::RowSink;
 use super::sort;
 use super::workspace::RowArena;
 
-/// What becomes of a SELECT's rows and of those before them.
+/// How a SELECT's rows are combined with those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Combine {
-    /// They follow: the first SELECT, and UNION ALL.
+    /// They are appended: the first SELECT, and UNION ALL.
     Append,
     Union,
     Except,
@@ -26,7 +26,7 @@ pub(crate) enum Combine {
 }
 
 impl Combine {
-    /// As it is written.
+    /// Its name in SQL.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Combine::Append => "UNION ALL",
@@ -37,17 +37,17 @@ impl Combine {
     }
 }
 
-/// The rows so far, as a sink of the next SELECT's.
+/// The rows so far; a sink for the rows of the next SELECT.
 pub(crate) struct Combined<'m> {
     relation: Relation,
-    /// How the SELECT whose rows come goes with those before, and where its rows begin; `None` where no operator from there
-    /// on asks which rows are equal.
+    /// How the current SELECT is combined with the rows before it, which end at `start`; `None` if neither this operator nor a
+    /// later one compares rows.
     combine: Option<Combine>,
     start: usize,
-    /// The rows by their keys.
+    /// The distinct rows by their keys.
     distinct: HashMap<Box<[u8]>, usize>,
     key_bytes: usize,
-    /// By row: whether the SELECT on the right has it; of UNION, whether one of there that looks different replaces it.
+    /// By row: whether the right SELECT has an equal one; for UNION, whether an equal but differently written one replaces it.
     met: Vec<bool>,
     key: Vec<u8>,
     arena: RowArena<'m>,
@@ -71,8 +71,7 @@ impl<'m> Combined<'m> {
         }
     }
 
-    /// The rows that follow are those of a SELECT that goes so with those before. `is_compared`: this operator or a later one
-    /// leaves of equal rows one.
+    /// Begins the rows of a SELECT. `is_compared`: this operator or a later one compares rows.
     pub(crate) fn begin(&mut self, combine: Combine, is_compared: bool) {
         self.combine = is_compared.then_some(combine);
         self.start = self.relation.len();
@@ -83,7 +82,7 @@ impl<'m> Combined<'m> {
         }
     }
 
-    /// All rows of that SELECT are there.
+    /// Ends the rows of that SELECT.
     pub(crate) fn end(&mut self) -> Result<(), Fault> {
         if let Some(fault) = self.failure.take() {
             return Err(fault);
@@ -96,12 +95,12 @@ impl<'m> Combined<'m> {
         Ok(())
     }
 
-    /// Puts the rows on disk if they take too much: only those that are not compared with others.
+    /// Spills the rows if they take too much memory; only rows that are not compared.
     pub(crate) fn make_room(&mut self, budget: &Budget<'_>) -> Result<(), QueryError> {
         self.relation.make_room(budget)
     }
 
-    /// Bytes that they take in memory.
+    /// Bytes in memory.
     pub(crate) fn size(&self) -> usize {
         self.relation.size() + self.key_bytes
     }
@@ -110,7 +109,7 @@ impl<'m> Combined<'m> {
         self.relation
     }
 
-    /// Only these rows stay.
+    /// Keeps only the rows for which `stays` returns true.
     fn keep(&mut self, stays: impl Fn(usize) -> bool) -> Result<(), Fault> {
         let (mut places, mut kept) = (Vec::with_capacity(self.relation.len()), 0);
         for row in 0..self.relation.len() {
@@ -132,7 +131,7 @@ impl<'m> Combined<'m> {
         self.relation.retain(stays, self.meter)
     }
 
-    /// What a row is compared by.
+    /// Makes the comparison key of a row.
     fn make_key(&mut self, row: usize) -> Result<(), Fault> {
         self.key.clear();
         let (workspace, mut fields) = (self.arena.next(), self.relation.row(row));
@@ -145,7 +144,7 @@ impl<'m> Combined<'m> {
         Ok(())
     }
 
-    /// Compares the row that came last with those before.
+    /// Compares the last row with those before.
     fn compare_last(&mut self, combine: Combine) -> Result<(), Fault> {
         let last = self.relation.len() - 1;
         self.make_key(last)?;

@@ -1,11 +1,11 @@
-//! Several statements as one transaction, each with what it expects of its rows.
+//! Several statements as one transaction, each with an optional expectation.
 //!
-//! Each step is a query or a statement that writes. It sees what the steps before it wrote, and the columns of the first
-//! row that each of them gave are parameters of those behind it, where nothing from outside has that name. The first step
-//! that fails, or whose expectation does not hold, ends the transaction: nothing of it stays.
+//! Each step is a query or a statement that writes. It sees the writes of the steps before it. The columns of a step's first
+//! row are parameters of later steps, unless a parameter from outside has that name. The first step that fails, or whose
+//! expectation is not true, ends the transaction: nothing of it remains.
 //!
-//! An expectation is an expression over `rows` (documents changed, or rows of a query) and the step's parameters; NULL
-//! does not hold. A view is read before anything is written: what a write does to it is known at the commit only.
+//! An expectation is an expression over `rows` (documents changed, or rows of a query) and the step's parameters; NULL is not
+//! true. A view can be read only before the first write: the effect of a write on views is known only at the commit.
 
 use std::fmt::Write as _;
 
@@ -30,28 +30,28 @@ use crate::views::table::WithViews;
 /// Most steps of one transaction.
 pub const STEPS_MAX: usize = 16;
 
-/// What an expectation stands in, so that its text begins a line. Nobody's parameter has such a name.
+/// The query around an expectation; the expectation begins on a line of its own. No other parameter has the name in [`ROWS`].
 const BEFORE: &str = "SELECT (\n";
 const BEHIND: &str = "\n) AS holds FROM (SELECT :rows_of_this_step AS rows)";
 const ROWS: &str = "rows_of_this_step";
 
-/// A step as it is written.
+/// The text of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepText<'t> {
     /// The statement.
     pub sql: &'t str,
-    /// What must hold behind it.
+    /// The expectation, evaluated after the statement.
     pub expect: Option<&'t str>,
 }
 
-/// Which text of which step is wrong.
+/// An error in the text of a step.
 #[derive(Clone, Debug)]
 pub struct StepMistake {
     /// The step, from 0.
     pub step: usize,
-    /// It is the expectation, not the statement.
+    /// The error is in the expectation, not in the statement.
     pub in_expect: bool,
-    /// What is wrong.
+    /// The error.
     pub error: SqlError,
 }
 
@@ -65,10 +65,10 @@ pub struct Steps {
 #[derive(Debug)]
 struct Step {
     work: Work,
-    /// What fills the slots of the statement, and those of the expectation.
+    /// The sources of the statement's parameters, and those of the expectation's.
     slots: Vec<Slot>,
     expect: Option<(Query, Vec<Slot>)>,
-    /// Columns that later steps use.
+    /// Columns of its first row that later steps use.
     handed_on: Vec<usize>,
 }
 
@@ -78,18 +78,18 @@ enum Work {
     Read(Box<Query>),
 }
 
-/// Where a parameter of a statement comes from.
+/// The source of a parameter.
 #[derive(Clone, Copy, Debug)]
 enum Slot {
-    /// From outside, by its place among the parameters.
+    /// A parameter from outside, by its place.
     Given(usize),
-    /// A column of the first row that an earlier step gave.
+    /// A column of an earlier step's first row.
     Handed { step: usize, column: usize },
-    /// The rows of the step itself.
+    /// The number of rows of the step itself.
     Rows,
 }
 
-/// Why nothing was done.
+/// Why the steps had no effect.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StepsError {
@@ -100,16 +100,16 @@ pub enum StepsError {
         /** Why. */
         error: ModifyError,
     },
-    /// What a step expects does not hold.
+    /// A step's expectation is not true.
     Unmet {
         /** Which, from 0. */
         step: usize,
         /** Its rows. */
         rows: u64,
     },
-    /// The document that is required is not there.
+    /// The required document does not exist.
     Missing,
-    /// One row is wanted of the last step, which gave none.
+    /// The last step must return a row, and returned none.
     NoRow,
     /// The transaction failed.
     Store(store::Error),
@@ -121,27 +121,27 @@ impl From<store::Error> for StepsError {
     }
 }
 
-/// What the last step gave.
+/// The result of the last step.
 #[derive(Default)]
 pub(crate) struct Given {
     rows: KeptRows,
-    /// Documents changed, or rows.
+    /// Documents changed, or rows returned.
     pub(crate) count: u64,
     pub(crate) did: StepsDid,
 }
 
-/// What steps did, for who tells of queries that scan or read much. Of those that failed what is known.
+/// What the steps did, for the reporting of expensive queries. After a failure, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepsDid {
-    /// Index entries and documents looked at, by what they expect, too.
+    /// Index entries and documents scanned, also for expectations.
     pub rows_read: u64,
-    /// A step reads a collection whole.
+    /// A step scans a whole collection.
     pub scans: bool,
-    /// How steps that scan, or that look at many rows, find theirs: `step 2: SCAN goods; step 3: …`.
+    /// The plans of steps that scan a collection or many rows: `step 2: SCAN goods; step 3: …`.
     pub plan: String,
 }
 
-/// A step that looks at so many rows has its plan told.
+/// The plan of a step that scans at least so many rows is reported.
 const PLAN_TOLD_ROWS: u64 = 1_000;
 
 impl StepsDid {
@@ -156,7 +156,7 @@ impl StepsDid {
 }
 
 impl Steps {
-    /// About how many bytes they have in memory, but for their plans.
+    /// Estimate of their bytes in memory, without their plans.
     pub fn bytes(&self) -> usize {
         let of_step = |step: &Step| {
             let work = match &step.work {
@@ -171,8 +171,8 @@ impl Steps {
         self.steps.iter().map(of_step).sum::<usize>() + names.sum::<usize>()
     }
 
-    /// Prepares steps; `outside` are the names of the parameters that they are given. Of each step its first mistake is told. Behind
-    /// one with a mistake nobody knows what it would have given: there parameters may have any name.
+    /// Prepares steps; `outside` are the names of the parameters from outside. The first mistake of each step is reported.
+    /// After a step with a mistake, parameters are not checked: the columns of that step are unknown.
     pub fn prepare(texts: &[StepText<'_>], outside: &[&str], catalog: &Catalog) -> Result<Steps, Vec<StepMistake>> {
         let parameters = outside.iter().map(|name| (*name).to_owned()).collect();
         let mut steps = Steps { parameters, steps: Vec::new() };
@@ -196,7 +196,7 @@ impl Steps {
         if mistakes.is_empty() { Ok(steps) } else { Err(mistakes) }
     }
 
-    /// The next step: finds what fills its parameters. An error is of its expectation, or of its statement.
+    /// The next step, with the sources of its parameters. An error is of its expectation (true) or of its statement (false).
     fn step(&mut self, work: Work, expect: Option<Query>, catalog: &Catalog) -> Result<Step, (bool, SqlError)> {
         if let Work::Read(query) = &work
             && self.writes()
@@ -210,23 +210,23 @@ impl Steps {
         Ok(Step { work, slots, expect, handed_on: Vec::new() })
     }
 
-    /// Whether a step may change something.
+    /// Whether a step writes.
     pub fn writes(&self) -> bool {
         self.steps.iter().any(|step| matches!(step.work, Work::Write(_)))
     }
 
-    /// The names of the columns that the last step gives; none where it writes without RETURNING.
+    /// The names of the last step's columns; none if it writes without RETURNING.
     pub fn columns(&self) -> Vec<&str> {
         self.steps.last().map_or_else(Vec::new, |step| step.work.columns())
     }
 
-    /// The types of the columns that the last step gives; `outside` tells those of a parameter that steps are given.
+    /// The types of the last step's columns; `outside` returns those of a parameter from outside.
     pub fn column_types(&self, outside: &dyn Fn(&str) -> JsonTypes) -> Vec<ColumnType> {
         let mut known: Vec<Vec<ColumnType>> = Vec::new();
         for step in &self.steps {
             let of_slot = |slot: usize| match step.slots.get(slot) {
                 Some(Slot::Given(place)) => outside(&self.parameters[*place]),
-                // An earlier step may have given no row.
+                // An earlier step may have returned no row.
                 Some(Slot::Handed { step, column }) => {
                     known[*step].get(*column).map_or(JsonTypes::VALUE, |column| column.types.or(JsonTypes::NULL))
                 }
@@ -239,7 +239,7 @@ impl Steps {
         known.pop().unwrap_or_default()
     }
 
-    /// What a parameter is compared with in all steps and what they expect, or the value of.
+    /// Which fields a parameter is compared with or assigned to, in all steps and expectations.
     pub fn compared(&self, name: &str) -> Compared {
         let all = self.steps.iter().map(|step| {
             let expected = step.expect.iter().map(|(query, _)| query.compared(name));
@@ -248,7 +248,7 @@ impl Steps {
         all.fold(Compared::default(), Compared::and)
     }
 
-    /// What fills the parameters of the next step.
+    /// The sources of the next step's parameters.
     fn slots(&mut self, names: &[String]) -> Result<Vec<Slot>, SqlError> {
         names.iter().map(|name| self.slot(name)).collect()
     }
@@ -281,7 +281,7 @@ impl Steps {
         self.parameters.iter().map(String::as_str).chain(handed).collect()
     }
 
-    /// Runs the steps inside a transaction; what the last one gives is in `given`.
+    /// Runs the steps in a transaction; the result of the last one is in `given`.
     pub(crate) fn apply<C: Change>(
         &self,
         database: &Database,
@@ -317,7 +317,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Appends the rows of the last step: all as an array, or the first.
+    /// Appends the rows of the last step: all as an array, or only the first.
     pub(crate) fn write(&self, given: &Given, one_row: bool, out: &mut Vec<u8>) -> Result<(), StepsError> {
         let Some(last) = self.steps.last() else { return Ok(()) };
         let columns = last.work.width();
@@ -340,11 +340,11 @@ impl Steps {
     }
 }
 
-/// What a step is run with.
+/// The context in which a step runs.
 struct Of<'o> {
     database: &'o Database,
     parameters: &'o [OwnedValue],
-    /// By step: the first row's columns, NULL for those that nobody uses.
+    /// By step: the first row's columns, NULL for unused ones.
     handed: &'o [Vec<OwnedValue>],
     budget: &'o Budget<'o>,
 }
@@ -364,7 +364,7 @@ impl Of<'_> {
 }
 
 impl Step {
-    /// Does what the step is; its rows are in `rows`.
+    /// Runs the step; its rows are in `rows`.
     fn work<C: Change>(
         &self,
         of: &Of<'_>,
@@ -388,7 +388,7 @@ impl Step {
         }
     }
 
-    /// Notes what it did.
+    /// Adds the step's counts and plan to `did`.
     fn tell(&self, values: &[Value<'_>], (number, looked_at): (usize, u64), did: &mut StepsDid) {
         match &self.work {
             Work::Write(statement) if statement.scans(values) || looked_at >= PLAN_TOLD_ROWS => {
@@ -403,14 +403,14 @@ impl Step {
         }
     }
 
-    /// Whether what it expects holds, and the rows that were looked at for that.
+    /// Whether its expectation is true, and the rows read for that.
     fn holds<C: Change>(&self, of: &Of<'_>, change: &mut C, rows: u64) -> Result<(bool, u64), ModifyError> {
         let Some((query, slots)) = &self.expect else { return Ok((true, 0)) };
         let mut found = KeptRows::default();
         let view = Within::new(change);
         let outcome = query.execute(&view, &of.values(slots, rows), &mut Scratch::new(), of.budget, &mut found)?;
         let mut first = found.rows().next().unwrap_or_default();
-        // A row that was kept.
+        // The value is part of a kept row, so it is bounded already.
         let (arena, meter) = (Bump::new(), Meter::unbounded());
         let holds = match sort::take_field(&mut first) {
             Field::Value(value) => value,
@@ -429,7 +429,7 @@ impl Step {
 }
 
 impl Work {
-    /// A step's statement and what it expects. An error is of the second, or of the first.
+    /// Prepares a step's statement and its expectation. An error is of the expectation (true) or of the statement (false).
     fn prepare_both(text: &StepText<'_>, catalog: &Catalog) -> Result<(Work, Option<Query>), (bool, SqlError)> {
         let work = Work::prepare(text.sql, catalog).map_err(|error| (false, error))?;
         let Some(written) = text.expect else { return Ok((work, None)) };
@@ -461,7 +461,7 @@ impl Work {
         }
     }
 
-    /// The query that gives its rows.
+    /// The query that returns its rows.
     fn query(&self) -> Option<&Query> {
         match self {
             Work::Write(statement) => statement.returned(),
@@ -491,8 +491,8 @@ impl Work {
     }
 }
 
-/// The place of an expectation's mistake in its own text. What the parser stumbles over in the words behind it is what the
-/// expectation lacks at its end.
+/// Moves an error to its place in the expectation's own text. An error in the words after the expectation means that its end is
+/// incomplete.
 fn moved_up(mut error: SqlError, expectation: &str) -> SqlError {
     if error.line > 1 {
         error.line -= 1;
