@@ -1,7 +1,7 @@
-//! Aggregates without and with groups: what each keeps, and its result.
+//! Aggregates, with and without groups: their states, and their results.
 //!
-//! SUM, AVG and TOTAL are exact and rounded once ([`RunningSum`]), as a view's are: the oracle's last digit may be another, and
-//! where its SUM of integers leaves 64 bits only in between, ours is the sum.
+//! SUM, AVG and TOTAL are exact and rounded once ([`RunningSum`]), as in a view: SQLite's last digit may differ. If an integer
+//! SUM leaves 64 bits only in between, SQLite returns an error, and this version the sum.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -27,50 +27,50 @@ pub(crate) enum AggregateKind {
     Min,
     Max,
     GroupConcat,
-    /// json_group_array: its argument is made JSON before it is taken in.
+    /// json_group_array: its argument is converted to JSON before it is added.
     JsonArray,
-    /// json_group_object: its argument is a name with its value, as an object has them.
+    /// json_group_object: its argument is a name with its value, as in an object's text.
     JsonObject,
 }
 
 impl AggregateKind {
-    /// Its result is one text of all its values, in the order of their rows.
+    /// Whether its result is one text of all values, in the order of their rows.
     pub(crate) fn joins_texts(self) -> bool {
         matches!(self, AggregateKind::GroupConcat | AggregateKind::JsonArray | AggregateKind::JsonObject)
     }
 
-    /// Its result is JSON.
+    /// Whether its result is JSON.
     pub(crate) fn is_json(self) -> bool {
         matches!(self, AggregateKind::JsonArray | AggregateKind::JsonObject)
     }
 }
 
-/// One aggregate as a query writes it.
+/// One aggregate call of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AggregateCall {
     pub(crate) kind: AggregateKind,
     /// COUNT(*) has none.
     pub(crate) argument: Option<Expr>,
-    /// Equal values count once.
+    /// Of equal values only the first is aggregated.
     pub(crate) distinct: bool,
-    /// Only rows that pass count.
+    /// Only rows that pass are aggregated.
     pub(crate) filter: Option<Expr>,
-    /// What GROUP_CONCAT puts between two values; a comma where there is none.
+    /// The separator of GROUP_CONCAT; a comma if there is none.
     pub(crate) separator: Option<Expr>,
 }
 
 impl AggregateCall {
-    /// It needs no more than [`State::step`] on each row.
+    /// Whether [`State::step`] is all that it needs for a row.
     pub(crate) fn is_plain(&self) -> bool {
         !self.distinct && self.filter.is_none() && !self.kind.joins_texts()
     }
 
-    /// Of DISTINCT values, which are all that it keeps: the extremes alone need none of them.
+    /// Whether it must keep its DISTINCT values: MIN and MAX need not.
     pub(crate) fn keeps_values(&self) -> bool {
         self.distinct && !matches!(self.kind, AggregateKind::Min | AggregateKind::Max)
     }
 
-    /// What is compared where it takes DISTINCT values, if that is not the argument: 1 and 1.0 are one value, and two as JSON.
+    /// The expression that DISTINCT compares, if it is not the argument: 1 and 1.0 are equal values, but different JSON.
     pub(crate) fn compared(&self) -> Option<&Expr> {
         match &self.argument {
             Some(Expr::Call(Function::Json(JsonFunction::Quote), values)) if self.kind.is_json() && self.distinct => {
@@ -88,7 +88,7 @@ impl AggregateCall {
         self.argument.iter_mut().chain(&mut self.filter).chain(&mut self.separator)
     }
 
-    /// The same with each expression changed.
+    /// The same call with each expression changed.
     pub(crate) fn map(&self, change: impl Fn(&Expr) -> Expr) -> AggregateCall {
         let mut call = self.clone();
         call.expressions_mut().for_each(|expr| *expr = change(expr));
@@ -110,7 +110,7 @@ pub(crate) const AGGREGATES: &[(&str, AggregateKind)] = &[
     ("json_group_object", AggregateKind::JsonObject),
 ];
 
-/// What an aggregate keeps between rows.
+/// The state of an aggregate between rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     count: i64,
@@ -119,29 +119,29 @@ pub(crate) struct State {
     rare: Option<Box<Rare>>,
 }
 
-/// A value that an aggregate takes in once, and as what.
+/// A distinct value, and the bytes that are aggregated for it.
 pub(crate) type Kept = (Box<[u8]>, Box<[u8]>);
 
-/// What few aggregates keep.
+/// The part of the state that few aggregates have.
 #[derive(Clone, Debug, Default)]
 struct Rare {
-    /// The values of a DISTINCT aggregate so far, where that is all that need be known of them.
+    /// The values of a DISTINCT aggregate so far, if nothing else is needed of them.
     seen: HashSet<Box<[u8]>>,
-    /// And where it is not, as what the first of those that are equal is taken in: a summand, or when it arrived (u64) and its
-    /// text.
+    /// Otherwise the values with the bytes that are aggregated for the first of equal values: a summand, or its arrival (u64)
+    /// and text.
     values: HashMap<Box<[u8]>, Box<[u8]>>,
-    /// Texts of GROUP_CONCAT(DISTINCT) and its like with their arrivals, not put together yet.
+    /// Texts of GROUP_CONCAT(DISTINCT) and the JSON aggregates with their arrivals, not joined yet.
     texts: Vec<(u64, Box<[u8]>)>,
-    /// The text of GROUP_CONCAT and its like so far, and what would have stood before it had there been any.
+    /// The text of GROUP_CONCAT or a JSON aggregate so far, and the separator that precedes it if other text comes before it.
     text: Vec<u8>,
     lead: Vec<u8>,
 }
 
-/// Bytes that a value of a DISTINCT aggregate costs beside its own.
+/// Estimate of the bytes of a DISTINCT value beside its own.
 const SEEN_OVERHEAD_BYTES: usize = 32;
-/// And if it is kept with what it is taken in as.
+/// The same for a value with bytes to aggregate.
 const VALUE_OVERHEAD_BYTES: usize = 80;
-/// Units of work of a value that goes from one state to another.
+/// Units of work for moving a value from one state to another.
 const KEPT_UNITS: u64 = 4;
 pub(super) const ARRIVAL_BYTES: usize = 8;
 const DAMAGED: Fault = Fault::Damaged("a group on disk");
@@ -180,13 +180,13 @@ impl Extreme {
 }
 
 impl State {
-    /// What one may take in memory, but for what is rare.
+    /// Estimate of the bytes of a state, without its rare part.
     pub(crate) fn bytes(kind: AggregateKind) -> usize {
         let is_sum = matches!(kind, AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total);
         std::mem::size_of::<State>() + if is_sum { RunningSum::FAR_BYTES } else { 0 }
     }
 
-    /// Takes one row's value in.
+    /// Adds one row's value.
     #[inline]
     pub(crate) fn step(&mut self, kind: AggregateKind, value: Value<'_>) {
         match kind {
@@ -206,8 +206,8 @@ impl State {
         }
     }
 
-    /// Takes one row's value into an aggregate that is not plain; gives how many bytes more it keeps now. `compared` is
-    /// what DISTINCT compares, `separator` GROUP_CONCAT's. `arrival` numbers the values that aggregates take in.
+    /// Adds one row's value to an aggregate that is not plain; returns how many more bytes it holds. DISTINCT compares
+    /// `compared`; `separator` is that of GROUP_CONCAT; `arrival` is the number of the value.
     pub(crate) fn step_rare(
         &mut self,
         call: &AggregateCall,
@@ -255,7 +255,7 @@ impl State {
         }
     }
 
-    /// Goes on with what another state has taken in of the rows behind its own; gives how many bytes more it keeps now.
+    /// Adds the state of later rows; returns how many more bytes it holds.
     pub(crate) fn add_part(&mut self, part: State, call: &AggregateCall, meter: &Meter<'_>) -> Result<usize, Fault> {
         let mut grown = 0;
         if part.count > 0 && matches!(call.kind, AggregateKind::Min | AggregateKind::Max) {
@@ -305,12 +305,12 @@ impl State {
         Ok(grown)
     }
 
-    /// Bytes of a text that is the least or the largest.
+    /// Bytes of a text that is the minimum or maximum.
     pub(crate) fn extreme_bytes(&self) -> usize {
         if let Extreme::Text(text) = &self.extreme { text.capacity() } else { 0 }
     }
 
-    /// Bytes that it holds beside itself.
+    /// Bytes that it holds on the heap, for texts and DISTINCT values.
     pub(crate) fn rare_bytes(&self) -> usize {
         let rare = self.rare.as_ref().map_or(0, |rare| {
             let seen: usize = rare.seen.iter().map(|key| key.len() + SEEN_OVERHEAD_BYTES).sum();
@@ -320,15 +320,15 @@ impl State {
         self.extreme_bytes() + rare
     }
 
-    /// Takes the values of a DISTINCT aggregate that keeps them out, and with them all that it has taken in: each as
-    /// [`sort::push_key`] makes it, and as what it is taken in.
+    /// Removes and returns the values of a DISTINCT aggregate that keeps them, each with the bytes that are aggregated for it;
+    /// the keys are made by [`sort::push_key`]. The state is empty afterwards.
     pub(crate) fn take_values(&mut self) -> Vec<Kept> {
         let rare = std::mem::take(self).rare.map_or_else(Rare::default, |rare| *rare);
         let seen = rare.seen.into_iter().map(|key| (key, Box::default()));
         rare.values.into_iter().chain(seen).collect()
     }
 
-    /// Takes one of them in, known to be another than those before. [`Self::end_values`] is to follow.
+    /// Adds a value that differs from all before. [`Self::end_values`] must follow.
     pub(crate) fn add_value(&mut self, call: &AggregateCall, value: &[u8]) -> Result<(), Fault> {
         match call.kind {
             AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total => {
@@ -337,7 +337,7 @@ impl State {
             AggregateKind::GroupConcat | AggregateKind::JsonArray | AggregateKind::JsonObject => {
                 let (arrival, text) = value.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
                 let rare = self.rare.get_or_insert_default();
-                // Counted here, the texts in memory are never more than one may have.
+                // Counting the bytes here limits the texts in memory to the length of one result.
                 self.count += text.len() as i64 + 1;
                 if self.count > TEXT_BYTES_MAX as i64 + 1 {
                     return Err(Fault::TextTooLong);
@@ -349,7 +349,7 @@ impl State {
         Ok(())
     }
 
-    /// All values are taken in.
+    /// Ends the values: joins their texts.
     pub(crate) fn end_values(&mut self, meter: &Meter<'_>) -> Result<(), Fault> {
         let Some(rare) = self.rare.as_mut().filter(|rare| !rare.texts.is_empty()) else { return Ok(()) };
         let texts = std::mem::take(&mut rare.texts);
@@ -364,7 +364,7 @@ impl State {
         Ok(())
     }
 
-    /// Appends what it has taken in, but for the values of a DISTINCT aggregate.
+    /// Appends its encoding, without the values of a DISTINCT aggregate.
     pub(crate) fn encode(&self, call: &AggregateCall, out: &mut Vec<u8>) {
         varint::push_signed(out, self.count);
         match call.kind {
@@ -378,7 +378,7 @@ impl State {
         }
     }
 
-    /// Takes it off the front.
+    /// Decodes a state from the front of `bytes`.
     pub(crate) fn decode(call: &AggregateCall, bytes: &mut &[u8]) -> Result<State, Fault> {
         let mut state = State { count: varint::take_signed(bytes).ok_or(DAMAGED)?, ..State::default() };
         match call.kind {
@@ -411,7 +411,7 @@ impl State {
         }
     }
 
-    /// The aggregate's value over the rows taken in.
+    /// The result over the rows added.
     pub(crate) fn finish<'a>(&'a self, kind: AggregateKind, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
         let text = || self.rare.as_ref().map_or(&[][..], |rare| &rare.text);
         Ok(match kind {
@@ -432,7 +432,7 @@ impl State {
 }
 
 impl AggregateCall {
-    /// What a value of a DISTINCT aggregate is taken in as, where that is more than its being there.
+    /// The bytes that are aggregated for a DISTINCT value; empty if its presence is enough.
     fn value_of(&self, value: Value<'_>, arrival: u64, workspace: Workspace<'_>) -> Result<Box<[u8]>, Fault> {
         let mut out = Vec::new();
         match self.kind {
@@ -450,7 +450,7 @@ impl AggregateCall {
 }
 
 impl Rare {
-    /// Keeps a value that is new; gives how many bytes more that are.
+    /// Keeps a new value; returns its bytes.
     fn keep(&mut self, key: Box<[u8]>, value: Box<[u8]>) -> usize {
         if value.is_empty() {
             let bytes = key.len() + SEEN_OVERHEAD_BYTES;
@@ -482,7 +482,7 @@ fn summand_of(mut value: &[u8]) -> Result<Value<'_>, Fault> {
     }
 }
 
-/// What SUM adds for a value that is not NULL.
+/// The summand of a value that is not NULL.
 #[inline]
 pub(crate) fn summand(value: Value<'_>) -> Value<'static> {
     match value {

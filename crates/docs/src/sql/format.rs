@@ -1,11 +1,11 @@
-//! PRINTF and FORMAT: SQLite's own conversions, with width, precision and flags. What this version lacks (`%j`, `%J`, and
-//! `%!f` and its like) is refused where the query is prepared, if the format stands in its text, else where it is run.
+//! PRINTF and FORMAT: SQLite's own conversions, with width, precision and flags. Unsupported conversions (`%j`, `%J`, and `%!f`
+//! and the like) are rejected when the query is prepared if the format is a literal, otherwise when it is executed.
 //!
-//! - `%!f` shows up to twenty digits of a real, where those behind the seventeenth are whatever SQLite's own arithmetic
-//!   leaves there: nobody can equal them who does not repeat its roundings.
-//! - A precision counts bytes, as in SQLite, and characters with `!`. Where it would end inside a character, that one is left
-//!   out: a text is UTF-8 always.
-//! - A conversion that there is none of ends the text.
+//! - `%!f` shows up to twenty digits of a real. Those after the seventeenth are artefacts of SQLite's arithmetic, and could be
+//!   equalled only by repeating its roundings.
+//! - A precision counts bytes, as in SQLite, and characters with `!`. If it would end within a character, that one is left out:
+//!   a text is always UTF-8.
+//! - An unknown conversion ends the output.
 
 use super::error::{Fault, TEXT_BYTES_MAX};
 use super::number::{Digits, Rounding};
@@ -13,13 +13,13 @@ use super::pattern;
 use super::value::Value;
 use super::workspace::{TextBuilder, Workspace};
 
-/// Widest field; more is refused as too long.
+/// Widest field; a wider one is rejected as too long.
 const WIDTH_MAX: usize = TEXT_BYTES_MAX;
-/// Digits of a real that mean something to printf.
+/// Significant digits of a real in printf.
 const REAL_DIGITS_MAX: usize = 16;
-/// Units of work of a conversion, beside what it writes.
+/// Units of work of a conversion, beside its output.
 const CONVERSION_UNITS: u64 = 8;
-/// Digits after the point where no precision is given.
+/// Digits after the point without a precision.
 const PRECISION: usize = 6;
 
 #[derive(Clone, Copy, Default)]
@@ -36,12 +36,12 @@ struct Spec {
 }
 
 impl Spec {
-    /// Whether SQLite has such a conversion.
+    /// Whether SQLite has this conversion.
     fn is_known(&self) -> bool {
         b"diuxXoprfeEgGszcqQwjJ%n".contains(&self.conversion)
     }
 
-    /// Whether this version has it.
+    /// Whether this version supports it.
     fn is_supported(&self) -> bool {
         match self.conversion {
             b'j' | b'J' => false,
@@ -51,14 +51,14 @@ impl Spec {
         }
     }
 
-    /// A width or precision that no text has room for. What is cut from a text is never longer than it was.
+    /// Whether a width or precision exceeds any text. A precision that truncates a text is never too long.
     fn is_too_long(&self) -> bool {
         let cuts = b"szqQwgG".contains(&self.conversion);
         self.width > WIDTH_MAX || (!cuts && self.precision.is_some_and(|precision| precision > WIDTH_MAX))
     }
 }
 
-/// Whether a format has a conversion that this version lacks: which.
+/// The first conversion in a format that this version does not support.
 pub(crate) fn unsupported(format: &[u8]) -> Option<String> {
     let mut rest = format;
     while let Some(at) = rest.iter().position(|&b| b == b'%') {
@@ -76,8 +76,8 @@ pub(crate) fn unsupported(format: &[u8]) -> Option<String> {
     None
 }
 
-/// One conversion behind its `%`, and what follows it; `*` takes a width or precision from the arguments. `None`: the text ends
-/// first.
+/// Parses one conversion after its `%`; returns it and the rest. `*` takes a width or precision from the arguments. `None`: the
+/// text ends before it is complete.
 fn parse<'f, 'a>(mut rest: &'f [u8], arguments: &mut dyn Iterator<Item = Value<'a>>) -> Option<(Spec, &'f [u8])> {
     let mut spec = Spec::default();
     let mut given = || arguments.next().unwrap_or(Value::Null).to_integer();
@@ -188,7 +188,7 @@ fn pad(text: &[u8], spec: &Spec, out: &mut TextBuilder<'_>) -> Result<(), Fault>
     if spec.left { out.fill(b' ', fill) } else { Ok(()) }
 }
 
-/// As much of a text as the precision takes, in whole characters.
+/// The prefix of a text that the precision allows, in whole characters.
 fn cut<'t>(text: &'t [u8], spec: &Spec) -> &'t [u8] {
     let Some(precision) = spec.precision else { return text };
     let mut end = 0;
@@ -207,7 +207,7 @@ fn text(text: &[u8], spec: &Spec, out: &mut TextBuilder<'_>) -> Result<(), Fault
     pad(cut(text, spec), spec, out)
 }
 
-/// `%c`: the first character, as often as the precision says. One of an empty text is NUL.
+/// `%c`: the first character, repeated by the precision. For an empty text it is NUL.
 fn character(text: &[u8], spec: &Spec, out: &mut TextBuilder<'_>, workspace: Workspace<'_>) -> Result<(), Fault> {
     let character = pattern::character(text).map_or(&b"\0"[..], |(character, _)| character);
     let count = spec.precision.unwrap_or(1).max(1);
@@ -216,7 +216,7 @@ fn character(text: &[u8], spec: &Spec, out: &mut TextBuilder<'_>, workspace: Wor
     pad(field.as_bytes(), &Spec { full: true, ..*spec }, out)
 }
 
-/// `%q` doubles quotes, `%Q` puts the text between them too, `%w` doubles those of names.
+/// `%q` doubles single quotes, `%Q` also encloses the text in them, `%w` doubles double quotes.
 fn escaped(text: Option<&[u8]>, spec: &Spec, out: &mut TextBuilder<'_>, workspace: Workspace<'_>) -> Result<(), Fault> {
     let quote = if spec.conversion == b'w' { b'"' } else { b'\'' };
     let encloses = spec.conversion == b'Q' && text.is_some();
@@ -257,7 +257,7 @@ fn integer(value: i64, spec: &Spec, out: &mut TextBuilder<'_>, workspace: Worksp
     pad(field.as_bytes(), spec, out)
 }
 
-/// What stands behind the digits of an ordinal number.
+/// The suffix of an ordinal number.
 fn ordinal(number: u64) -> &'static str {
     match number % 10 {
         _ if number / 10 % 10 == 1 => "th",
@@ -268,7 +268,7 @@ fn ordinal(number: u64) -> &'static str {
     }
 }
 
-/// Appends digits, with a comma before each three if wanted.
+/// Appends digits, grouped in threes by commas if wanted.
 fn grouped(
     digits: impl Iterator<Item = u8>,
     count: usize,
@@ -340,7 +340,7 @@ fn real(value: f64, spec: &Spec, out: &mut TextBuilder<'_>, workspace: Workspace
     pad(whole.as_bytes(), spec, out)
 }
 
-/// Takes zeros off the end of a number with a point, and the point with them if nothing stands behind it.
+/// Removes trailing zeros of a number with a point, and the point if nothing follows it.
 fn trim_zeros(field: &mut TextBuilder<'_>) {
     while field.as_bytes().last() == Some(&b'0') {
         field.pop();
@@ -376,7 +376,7 @@ fn fixed(
     field.fill(b'0', end - field.len())
 }
 
-/// `%.Ng` of a positive number in plain range, as strftime's `%J` needs it.
+/// `%.Ng` of a positive number without an exponent, for strftime's `%J`.
 pub(crate) fn general<'a>(value: f64, significant: usize, workspace: Workspace<'a>) -> Result<&'a [u8], Fault> {
     let digits = Digits::of(value, Rounding::Significant(significant as i32), REAL_DIGITS_MAX);
     let mut field = workspace.text();

@@ -1,4 +1,4 @@
-//! Scalar functions: one table of names, and what each does.
+//! Scalar functions: one table of names, and their implementations.
 
 use std::cmp::Ordering;
 
@@ -13,14 +13,14 @@ use super::value::{Value, compare};
 use super::workspace::Workspace;
 use super::{format, number, pattern};
 
-/// A scalar function. COALESCE, IFNULL and IIF are expressions of their own, for they evaluate only what they need.
+/// A scalar function. COALESCE, IFNULL and IIF are expressions of their own, because they evaluate only the arguments they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     Abs,
     Char,
     /// CONCAT: NULL counts as an empty text.
     Concat,
-    /// The same with a separator between those that are not NULL.
+    /// The same with a separator between the values that are not NULL.
     ConcatWith,
     Hex,
     Instr,
@@ -44,7 +44,7 @@ pub(crate) enum Function {
     Upper,
     Date(DateFunction),
     Mathematics(Mathematics),
-    /// Evaluated by [`super::json_calls`], which looks at its arguments' expressions.
+    /// Evaluated by [`super::json_calls`], which examines its arguments' expressions.
     Json(JsonFunction),
 }
 
@@ -53,19 +53,19 @@ pub(crate) enum Function {
 pub(crate) enum JsonFunction {
     Array,
     ArrayLength,
-    /// Its argument, given to a field of a document: what is stored or JSON stays so. Made of values alone.
+    /// The argument in its stored form or as JSON, for a field of a document. Only the resolver makes it.
     AsStored,
     Extract,
-    /// A name with its value, as an object has them; for json_group_object alone.
+    /// A name with its value, as in an object's text; only for json_group_object.
     Member,
     Minify,
     Object,
     /// A merge patch.
     Patch,
-    /// Values at paths.
+    /// Puts values at paths.
     Put(Edit),
     Quote,
-    /// A text of JSON as the value that it is. Made of `excluded` alone.
+    /// A text of JSON as the value that it denotes. Made only for `excluded`.
     Raw,
     Remove,
     Type,
@@ -150,12 +150,13 @@ pub(crate) const FUNCTIONS: &[(&str, Function, usize, usize)] = &[
     ("upper", Function::Upper, 1, 1),
 ];
 
-/// Units of work of a date, beside the length of its texts.
+/// Units of work of a date function, beside the length of its texts.
 const DATE_UNITS: u64 = 16;
 /// Most arguments of one call.
 pub(crate) const ARGUMENTS_MAX: usize = 32;
 
-/// Calls a function; the number of arguments was checked against the table. Long arguments are work whatever is done with them.
+/// Calls a function; the number of arguments was checked against the table. Long arguments count as work, whatever the function
+/// does with them.
 pub(crate) fn call<'a>(
     function: Function,
     arguments: &[Value<'a>],
@@ -175,7 +176,7 @@ pub(crate) fn call<'a>(
         },
         Function::Date(function) => return date(function, arguments, workspace, now_ms),
         Function::Hex => return hex(first, workspace),
-        // Its arguments' expressions were looked at where the call stands.
+        // JSON functions are evaluated by the caller, which needs their arguments' expressions.
         Function::Json(_) => Value::Null,
         Function::Mathematics(function) => mathematics::call(function, arguments),
         Function::OctetLength => text()?.map_or(Value::Null, |text| Value::Integer(text.len() as i64)),
@@ -212,7 +213,7 @@ pub(crate) fn call<'a>(
     })
 }
 
-/// The first character of a text that is UTF-8.
+/// The first character of a text that is valid UTF-8.
 fn first_character(text: &[u8]) -> Option<char> {
     std::str::from_utf8(text).ok()?.chars().next()
 }
@@ -228,7 +229,7 @@ fn abs(value: Value<'_>) -> Result<Value<'_>, Fault> {
     }
 }
 
-/// CHAR(code points…): what is no code point becomes U+FFFD.
+/// CHAR(code points…): an invalid code point becomes U+FFFD.
 fn characters<'a>(codes: &[Value<'a>], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
     let mut out = workspace.text();
     for code in codes {
@@ -263,7 +264,7 @@ fn hex<'a>(value: Value<'a>, workspace: Workspace<'a>) -> Result<Value<'a>, Faul
     Ok(out.value())
 }
 
-/// QUOTE: a literal that has the value.
+/// QUOTE: an SQL literal of the value.
 fn quote<'a>(value: Value<'a>, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
     Ok(match value {
         Value::Null => Value::Text(b"NULL"),
@@ -333,7 +334,7 @@ fn trim<'a>(arguments: &[Value<'a>], left: bool, right: bool, workspace: Workspa
             Some(set) => set,
         },
     };
-    // Sorted: texts and sets may both be long. A character's bytes are a number.
+    // The set is sorted, because both text and set may be long. A character's bytes are used as a number.
     let code = |character: &[u8]| character.iter().fold(0u32, |code, &byte| code << 8 | u32::from(byte));
     let mut characters = workspace.list(set.len())?;
     let mut rest = set;
@@ -341,7 +342,7 @@ fn trim<'a>(arguments: &[Value<'a>], left: bool, right: bool, workspace: Workspa
         characters.push(code(character));
         rest = &rest[length..];
     }
-    // While they are merged they are there twice.
+    // Merging needs a second copy.
     let merged = workspace.meter.take(size_of_val(&characters[..]), size_of_val(&characters[..]))?;
     sort_in_pieces(&mut characters, |character| *character, workspace.meter)?;
     workspace.meter.give_back(merged);
@@ -362,7 +363,7 @@ fn replace<'a>(arguments: &[Value<'a>], workspace: Workspace<'a>) -> Result<Valu
     let text = |place: usize| arguments[place].to_text(workspace);
     let texts = (text(0)?, text(1)?, text(2)?);
     let (Some(text), Some(from), Some(to)) = texts else {
-        // An empty text to look for changes nothing, whatever it would be replaced with.
+        // Replacing an empty text changes nothing, even if the replacement is NULL.
         return Ok(match texts {
             (Some(text), Some(b""), None) => Value::Text(text),
             _ => Value::Null,
@@ -385,7 +386,8 @@ fn replace<'a>(arguments: &[Value<'a>], workspace: Workspace<'a>) -> Result<Valu
     Ok(out.value())
 }
 
-/// SUBSTR(text, from[, count]): characters from 1, negative ones from the end; a negative count takes those before.
+/// SUBSTR(text, from[, count]): characters from 1, negative ones from the end; a negative count takes the characters before
+/// `from`.
 fn substr<'a>(arguments: &[Value<'a>], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
     let Some(text) = arguments[0].to_text(workspace)? else { return Ok(Value::Null) };
     if arguments[1..].iter().any(|value| value.is_null()) {
@@ -432,7 +434,7 @@ fn date<'a>(
 ) -> Result<Value<'a>, Fault> {
     let mut texts = workspace.list(arguments.len())?;
     for argument in arguments {
-        // A number as the moment itself is taken as a number, and as a format or modifier by its text.
+        // A number is a time value as a number, but a format or modifier by its text.
         match argument.to_text(workspace)? {
             Some(text) => texts.push(text),
             None => return Ok(Value::Null),

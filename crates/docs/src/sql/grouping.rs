@@ -1,7 +1,7 @@
-//! A grouped query over one table, taken apart for whoever keeps its groups up to date: a view.
+//! A grouped query over one table, compiled for the incremental maintenance of a view.
 //!
-//! The one place where views meet the insides of SQL: [`Grouping::compile`] turns text into expressions, [`Grouping::evaluate`]
-//! computes them on a document. What depends on anything but the document (the time, parameters) is refused.
+//! Views use the internals of SQL only here: [`Grouping::compile`] turns text into expressions, [`Grouping::evaluate`] computes
+//! them on a document. Anything that depends on more than the document (the time, parameters) is rejected.
 
 use std::cell::Cell;
 
@@ -30,11 +30,11 @@ pub(crate) const GROUP_MAX: usize = 16;
 pub(crate) const AGGREGATES_MAX: usize = 64;
 /// Bytes that a view's expressions may compute for a document.
 const COMPUTED_BYTES_MAX: usize = 4 << 20;
-/// What `now` is inside a stored text that says so: out of every calendar, for what a view computes must not change by
-/// itself.
+/// The value of `now` where a stored text contains it: outside every calendar, because the values of a view must not change
+/// without a write.
 const NO_TIME_MS: i64 = -(1 << 50);
 
-/// What an aggregate is of.
+/// The kinds of aggregates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Rows,
@@ -56,12 +56,12 @@ pub(crate) enum Output {
     Aggregate(Kind, Option<usize>),
 }
 
-/// What a grouped query reads.
+/// The source of a grouped query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reads {
     /// A collection, by its place in the catalog.
     Collection(usize),
-    /// The rows of a view, by the tree that the catalog says of it.
+    /// The rows of a view, by its tree in the catalog.
     View(TreeId),
 }
 
@@ -75,14 +75,14 @@ pub(crate) struct Grouping {
     sources: Vec<Source>,
     conditions: Vec<Expr>,
     group: Vec<Expr>,
-    /// Each beginning of the key is a group too, down to the empty one.
+    /// ROLLUP: each prefix of the key is a group too, down to the empty one.
     pub(crate) rolls_up: bool,
     arguments: Vec<Expr>,
     /// The types of each result column.
     pub(crate) types: Vec<JsonTypes>,
 }
 
-/// A value of a group's key: how it compares, and the JSON it was selected from, if that was a field by itself.
+/// A value of a group's key: the value that is compared, and its JSON if it is a plain field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupValue<'a> {
     pub(crate) value: Value<'a>,
@@ -131,7 +131,7 @@ impl Grouping {
             arguments: Vec::new(),
             types: Vec::new(),
         };
-        // A wildcard gives more outputs than items, but then they are no aggregates, and all are in GROUP BY.
+        // A wildcard gives more outputs than items, but these are no aggregates, and all are in GROUP BY.
         let direct = logical.outputs.len() == places.len();
         for (number, output) in logical.outputs.iter().enumerate() {
             let at = if direct { places[number] } else { at };
@@ -181,7 +181,7 @@ impl Grouping {
         Ok(Output::Aggregate(kind, argument))
     }
 
-    /// The types of a result. A value of the key that is a field by itself is shown as it is stored.
+    /// The types of a result. A value of the key that is a plain field is returned as it is stored.
     fn types_of(&self, logical: &Logical, catalog: &Catalog, expr: &Expr) -> JsonTypes {
         let inference = Inference::new(catalog, &|_| JsonTypes::VALUE);
         match expr {
@@ -220,13 +220,13 @@ impl Grouping {
         Ok(())
     }
 
-    /// How many values a group's key has.
+    /// The number of values in a group's key.
     pub(crate) fn group_len(&self) -> usize {
         self.group.len()
     }
 
-    /// Computes the group's values and the arguments of the aggregates on one document, and hands them to `take`.
-    /// `None`: the document is not of the view.
+    /// Computes the group's values and the arguments of the aggregates on one document, and passes them to `take`. `None`: the
+    /// document does not pass the view's WHERE.
     pub(crate) fn evaluate<R>(
         &self,
         document: Document<'_>,
@@ -235,7 +235,7 @@ impl Grouping {
     ) -> Result<Option<R>, Fault> {
         let meter = Meter::new(&Budget { memory_bytes_max: COMPUTED_BYTES_MAX, ..Budget::default() });
         workspace::reset(&mut memory.arena, &Meter::unbounded());
-        // Of whichever view they were: a place is tried first, and the name compared.
+        // The caches may be another view's: a cached place is only a hint, and the field's name is compared.
         memory.caches.resize(self.sources.len().max(memory.caches.len()), Cell::default());
         let arena = &memory.arena;
         let fixed = Fixed {
@@ -277,7 +277,7 @@ impl Grouping {
     }
 }
 
-/// What a view's query reads, by name and place, as far as its text tells.
+/// The table that a view's query reads, by name and position, according to its text.
 pub(crate) fn named_in_from(sql: &str) -> Option<(String, Location)> {
     let parsed = parse::parse(sql).ok()?;
     let ast::SetExpr::Select(select) = &*parsed.query.body else { return None };
@@ -290,7 +290,7 @@ fn refuse<T>(message: &str, at: Option<Location>) -> Result<T, SqlError> {
     Err(parse::error(SqlErrorKind::Invalid, message, at))
 }
 
-/// Puts the list of `GROUP BY ROLLUP (…)` in its place; tells whether it was one.
+/// Replaces `GROUP BY ROLLUP (…)` by its list; returns whether it was one.
 fn take_rollup(select: &mut ast::Select) -> Result<bool, SqlError> {
     let ast::GroupByExpr::Expressions(list, _) = &mut select.group_by else { return Ok(false) };
     let is_rollup = |expr: &ast::Expr| match expr {
@@ -333,7 +333,7 @@ fn refuse_clauses(logical: &Logical, at: Location) -> Result<(), SqlError> {
     }
 }
 
-/// A date function without a time value, or with `'now'`.
+/// Whether it is a date function without a time value, or with `'now'`.
 fn asks_for_the_time(expr: &Expr) -> bool {
     let Expr::Call(Function::Date(function), arguments) = expr else { return false };
     let place = usize::from(*function == super::dates::DateFunction::Strftime);

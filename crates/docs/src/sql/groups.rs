@@ -1,4 +1,4 @@
-//! Rows taken into the aggregates of their group, and the groups' results at the end.
+//! Folds rows into the aggregates of their group, and computes the groups' results at the end.
 
 use bumpalo::Bump;
 
@@ -16,7 +16,7 @@ use super::value::Value;
 use super::workspace::{self, Workspace};
 
 impl<S: RowSink + ?Sized> Run<'_, S> {
-    /// Takes a row into its group's aggregates.
+    /// Folds a row into its group's aggregates.
     pub(super) fn fold(&mut self, frame: Option<&Frame<'_>>) -> Flow {
         let plan = self.plan;
         let start = if plan.group.is_empty() { 0 } else { self.group_of(frame)? * plan.aggregates.len() };
@@ -120,7 +120,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     }
 
     pub(super) fn finish_group(&mut self, fields: &[u8], states: &[State]) -> Flow {
-        // Taken out, so that the group's values can stand in it while the run goes on.
+        // Moved out, so that the group's values can be allocated in it while the run is used.
         let mut arena = std::mem::take(self.arena);
         workspace::empty(&mut arena, self.fixed.meter);
         let flow = self.finish_group_in(&arena, fields, states);

@@ -1,7 +1,7 @@
-//! Reaching inside a stored value by its JSON text: `->`, `->>` and dotted paths.
+//! Access to parts of a value by its JSON text: `->`, `->>` and paths.
 //!
-//! Texts from documents are minified and well formed; text that a query made may be anything, so every step is checked.
-//! Nesting is bounded by [`DEPTH_MAX`], and skipping a value does not recurse.
+//! Stored texts are minified and well formed; texts that a query computes may be anything, so every step is checked. Nesting is
+//! limited by [`DEPTH_MAX`], and skipping a value does not recurse.
 
 use bumpalo::Bump;
 
@@ -10,12 +10,12 @@ use super::error::Fault;
 use super::value::{self, Value};
 use super::workspace::Workspace;
 
-/// Deepest nesting that is walked.
+/// Deepest nesting that is skipped.
 const DEPTH_MAX: usize = 1000;
-/// Bytes of the longest escape in a string, which may stand for one.
+/// Most bytes of an escape in a string, which may denote one byte.
 const ESCAPE_BYTES_MAX: usize = 6;
 
-/// The index of `[#]`, the place behind the last element: nothing is there.
+/// The index `[#]`, the place after the last element, where there is nothing.
 pub(crate) const BEHIND_LAST: i64 = i64::MAX;
 
 /// One step of a path.
@@ -23,11 +23,11 @@ pub(crate) const BEHIND_LAST: i64 = i64::MAX;
 pub(crate) enum Step {
     /// A field of an object.
     Field(String),
-    /// An element of an array; negative ones count from the end, −1 being the last.
+    /// An element of an array; negative indexes count from the end, −1 is the last.
     Item(i64),
 }
 
-/// A step of a path that an execution gives.
+/// A step of a path that is computed at execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathStep<'p> {
     /// See [`Step::Field`].
@@ -55,7 +55,7 @@ fn string_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The end of the value that starts at `at`, without checking what is inside beyond its brackets.
+/// The end of the value that starts at `at`. Its contents are not checked beyond the brackets.
 fn value_end(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
         b'"' => string_end(text, at),
@@ -98,7 +98,7 @@ impl Step {
 }
 
 impl PathStep<'_> {
-    /// The value that it leads to.
+    /// The value at this step.
     pub(crate) fn of<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
         match *self {
             PathStep::Field(name) => field(text, name.as_bytes()),
@@ -107,7 +107,7 @@ impl PathStep<'_> {
     }
 }
 
-/// The value that one step of a known path leads to.
+/// The value at one step of a constant path.
 pub(crate) fn step<'a>(text: &'a [u8], step: &Step) -> Option<&'a [u8]> {
     step.as_path_step().of(text)
 }
@@ -125,7 +125,7 @@ fn field<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
         let colon = spaces(text, end);
         let start = spaces(text, colon + 1);
         let value_end = value_end(text, start)?;
-        // With its escapes a text is at most six times as long.
+        // With escapes a text is at most six times as long.
         if end - at <= ESCAPE_BYTES_MAX * name.len() + 2 {
             let key = value::of_json(&text[at..end], Workspace::new(&arena, &meter));
             if matches!(key, Ok(Value::Text(key)) if key == name) {
@@ -148,7 +148,7 @@ fn item(text: &[u8], index: i64) -> Option<&[u8]> {
     items(text).nth(index)
 }
 
-/// The elements of an array; none of anything else.
+/// The elements of an array; none for any other value.
 pub(crate) fn items(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let open = spaces(text, 0);
     let mut at = if text.get(open) == Some(&b'[') { spaces(text, open + 1) } else { text.len() };
@@ -161,7 +161,7 @@ pub(crate) fn items(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The names and values of an object's fields, the names as written; none of anything else.
+/// The names and values of an object's fields, names as written; none for any other value.
 pub(crate) fn fields(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let open = spaces(text, 0);
     let mut at = if text.get(open) == Some(&b'{') { spaces(text, open + 1) } else { text.len() };
@@ -179,12 +179,12 @@ pub(crate) fn fields(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Whether a text is JSON, as RFC 8259 has it, and nested no deeper than documents may be.
+/// Whether a text is JSON by RFC 8259, and nested no deeper than documents may be.
 pub(crate) fn is_valid(text: &[u8]) -> bool {
     is_shallow(text) && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Whether no more containers lie within each other than in a document.
+/// Whether its containers are nested no deeper than in a document.
 fn is_shallow(text: &[u8]) -> bool {
     let (mut depth, mut is_text, mut is_escaped) = (0usize, false, false);
     for byte in text {
@@ -230,7 +230,7 @@ pub(crate) fn minified<'a>(text: &'a [u8], workspace: Workspace<'a>) -> Result<&
     Ok(out.finish())
 }
 
-/// What `json_type` calls a value.
+/// The name of a value's type in `json_type`.
 pub(crate) fn type_name(json: &[u8]) -> &'static str {
     match json.first() {
         Some(b'{') => "object",
@@ -244,7 +244,8 @@ pub(crate) fn type_name(json: &[u8]) -> &'static str {
     }
 }
 
-/// What lies at a path, SQLite's text `$.a[1]."b c"[#-1]`; `None`: nothing. The whole path is checked before the first step.
+/// The value at a path in SQLite's syntax, `$.a[1]."b c"[#-1]`; `None` if there is none. The whole path is checked before the
+/// first step.
 pub(crate) fn at_path<'a>(text: &'a [u8], path: &[u8], meter: &Meter<'_>) -> Result<Option<&'a [u8]>, Fault> {
     let path = steps_of(path)?;
     let mut rest = path;
@@ -253,7 +254,7 @@ pub(crate) fn at_path<'a>(text: &'a [u8], path: &[u8], meter: &Meter<'_>) -> Res
     }
     let (mut found, mut rest) = (text, path);
     while let Some((step, after)) = first_step(rest) {
-        // A step from the end counts the elements first.
+        // A step counted from the end counts the elements first.
         meter.tick_bytes(2 * found.len())?;
         let Some(inner) = step.of(found) else { return Ok(None) };
         (found, rest) = (inner, after);
@@ -261,12 +262,12 @@ pub(crate) fn at_path<'a>(text: &'a [u8], path: &[u8], meter: &Meter<'_>) -> Res
     Ok(Some(found))
 }
 
-/// What follows a path's `$`.
+/// The part of a path after `$`.
 pub(crate) fn steps_of(path: &[u8]) -> Result<&str, Fault> {
     std::str::from_utf8(path).ok().and_then(|path| path.strip_prefix('$')).ok_or(Fault::JsonPath)
 }
 
-/// The first step, and what follows it.
+/// The first step, and the rest.
 pub(crate) fn first_step(rest: &str) -> Option<(PathStep<'_>, &str)> {
     if let Some(quoted) = rest.strip_prefix(".\"") {
         let (name, after) = quoted.split_once('"')?;

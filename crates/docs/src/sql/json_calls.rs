@@ -1,9 +1,9 @@
 //! The JSON functions: `json`, `json_extract`, `json_type`, `json_array_length`, `json_valid`, `json_quote`, `json_array`,
 //! `json_object`, and the calls of those that change JSON (`json_edits`).
 //!
-//! A result that is JSON is embedded as it is where another of them takes it, any other text as a string: `json_array('[1]',
-//! json('[1]'))` is `["[1]",[1]]`. SQLite marks values for that; here the expression that makes the value tells. Only JSON
-//! as RFC 8259 has it is taken: JSON5, which SQLite reads too, is malformed.
+//! As an argument of these, a result that is JSON is embedded as it is, any other text as a string: `json_array('[1]',
+//! json('[1]'))` is `["[1]",[1]]`. SQLite marks values with a subtype for that; here the argument's expression decides. Only
+//! JSON by RFC 8259 is accepted: JSON5, which SQLite reads too, is malformed.
 
 use super::error::Fault;
 use super::expr::Expr;
@@ -15,7 +15,7 @@ use super::row::Scope;
 use super::value::{self, Field, Value};
 use super::workspace::{TextBuilder, Workspace};
 
-/// Whether an expression's value may be JSON as opposed to text.
+/// Whether an expression's value may be JSON, as opposed to text.
 pub(crate) fn may_be_json(expr: &Expr) -> bool {
     matches!(
         expr,
@@ -57,7 +57,7 @@ pub(crate) fn evaluate<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<(Value<'
     }
 }
 
-/// An expression as a document has it: a field as it is stored, and what a function of JSON makes as JSON.
+/// An expression in the form that a document stores: a field as it is stored, the result of a JSON function as JSON.
 pub(crate) fn stored<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Field<'a>, Fault> {
     match expr {
         Expr::Column(_) | Expr::Path(..) | Expr::Outer(_) => expr.field(scope),
@@ -90,7 +90,7 @@ pub(crate) fn stored<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Field<'a>,
     }
 }
 
-/// Calls a function; gives its value and whether that is JSON.
+/// Calls a function; returns its value and whether that is JSON.
 pub(crate) fn call<'a>(
     function: JsonFunction,
     arguments: &'a [Expr],
@@ -153,7 +153,7 @@ pub(crate) fn call<'a>(
     }
 }
 
-/// What lies at a path; all where there is none. `None`: nothing, or the path is NULL.
+/// The value at a path, or the whole text without a path. `None`: there is none, or the path is NULL.
 fn at_path<'a>(text: &'a [u8], path: Option<&'a Expr>, scope: &Scope<'a>) -> Result<Option<&'a [u8]>, Fault> {
     let Some(path) = path else { return Ok(Some(json::trimmed(text))) };
     match path.evaluate(scope)?.to_text(scope.workspace())? {
@@ -162,7 +162,7 @@ fn at_path<'a>(text: &'a [u8], path: Option<&'a Expr>, scope: &Scope<'a>) -> Res
     }
 }
 
-/// Pairs of a path and a value, one after the other; one whose path is NULL does nothing.
+/// Applies pairs of a path and a value, one after the other; a pair whose path is NULL has no effect.
 fn put<'a>(mut text: &'a [u8], edit: Edit, pairs: &'a [Expr], scope: &Scope<'a>) -> Result<(Value<'a>, bool), Fault> {
     let workspace = scope.workspace();
     for pair in pairs.chunks_exact(2) {
@@ -176,7 +176,7 @@ fn put<'a>(mut text: &'a [u8], edit: Edit, pairs: &'a [Expr], scope: &Scope<'a>)
     Ok((Value::Text(text), true))
 }
 
-/// NULL where a path is, or where all is removed.
+/// Removes the values at the paths. NULL if a path is NULL, or if everything is removed.
 fn remove<'a>(mut text: &'a [u8], paths: &'a [Expr], scope: &Scope<'a>) -> Result<(Value<'a>, bool), Fault> {
     let workspace = scope.workspace();
     for path in paths {
@@ -244,7 +244,7 @@ fn object<'a>(arguments: &'a [Expr], scope: &Scope<'a>) -> Result<Value<'a>, Fau
     Ok(out.value())
 }
 
-/// A name with its value; NULL where the name is.
+/// A name with its value; NULL if the name is NULL.
 fn member<'a>(arguments: &'a [Expr], scope: &Scope<'a>) -> Result<Value<'a>, Fault> {
     let [name, value] = arguments else { return Ok(Value::Null) };
     let Some(name) = name.evaluate(scope)?.to_text(scope.workspace())? else { return Ok(Value::Null) };

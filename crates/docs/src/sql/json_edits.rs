@@ -1,7 +1,7 @@
-//! Changing JSON: `json_set`, `json_insert`, `json_replace`, `json_remove` and `json_patch`, as SQLite has them.
+//! Changes of JSON: `json_set`, `json_insert`, `json_replace`, `json_remove` and `json_patch`, as in SQLite.
 //!
-//! A text is valid and minified when it comes here, and so is each result: what is changed is a range of its bytes. Every change
-//! copies the text, which counts against the budget as any result does.
+//! Texts are valid and minified, and so are the results: a change replaces a range of bytes. Every change copies the text,
+//! which counts against the budget as any result does.
 
 use bumpalo::collections::Vec as BumpVec;
 
@@ -10,19 +10,19 @@ use super::json::{self, PathStep};
 use super::value::{self, Value};
 use super::workspace::{TextBuilder, Workspace};
 
-/// Which values [`put`] puts.
+/// Which values [`put`] writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
-    /// Where there is none yet.
+    /// Only new ones.
     Insert,
-    /// In the place of another.
+    /// Only existing ones.
     Replace,
     /// Both.
     Set,
 }
 
-/// The text with a value at the path. As it is where the edit does not put one there, or where the path leads through what is no object
-/// or array, or beyond the place behind an array's last element.
+/// The text with a value at the path. It is unchanged if the edit excludes that, if the path leads through a value that is no
+/// object or array, or if it leads beyond the place after an array's last element.
 pub(crate) fn put<'a>(
     text: &'a [u8],
     path: &[u8],
@@ -33,7 +33,7 @@ pub(crate) fn put<'a>(
     let steps = steps(path, workspace)?;
     let mut found = text;
     for (place, step) in steps.iter().enumerate() {
-        // A step from the end counts the elements first.
+        // A step counted from the end counts the elements first.
         workspace.meter.tick_bytes(2 * found.len())?;
         match step.of(found) {
             Some(inner) => found = inner,
@@ -52,7 +52,7 @@ pub(crate) fn put<'a>(
     Ok(out.finish())
 }
 
-/// Puts a value behind the last member of a container, inside as many new objects and arrays as steps are left.
+/// Appends a value to a container, nested in new objects and arrays for the remaining steps.
 fn append<'a>(
     text: &'a [u8],
     container: &'a [u8],
@@ -96,12 +96,12 @@ fn append<'a>(
     Ok(out.finish())
 }
 
-/// Whether an index is that of the place behind the last of so many elements: `[#]`, or their number.
+/// Whether an index is the place after the last element: `[#]`, or the number of elements.
 fn is_behind(index: i64, elements: usize) -> bool {
     index == json::BEHIND_LAST || usize::try_from(index) == Ok(elements)
 }
 
-/// The text without what lies at the path; `None`: without all of it.
+/// The text without the value at the path; `None` if the path is the whole text.
 pub(crate) fn remove<'a>(text: &'a [u8], path: &[u8], workspace: Workspace<'a>) -> Result<Option<&'a [u8]>, Fault> {
     let steps = steps(path, workspace)?;
     let (mut container, mut found) = (None, text);
@@ -115,7 +115,7 @@ pub(crate) fn remove<'a>(text: &'a [u8], path: &[u8], workspace: Workspace<'a>) 
     workspace.meter.tick_bytes(container.len())?;
     let name = json::fields(container).find(|(_, value)| std::ptr::eq(value.as_ptr(), found.as_ptr()));
     let (mut from, mut to) = (offset(text, name.map_or(found, |(name, _)| name)), offset(text, found) + found.len());
-    // With the comma behind it, or that before the last.
+    // With the comma after it, or for the last member the comma before it.
     if text.get(to) == Some(&b',') {
         to += 1;
     } else if text[from - 1] == b',' {
@@ -127,7 +127,7 @@ pub(crate) fn remove<'a>(text: &'a [u8], path: &[u8], workspace: Workspace<'a>) 
     Ok(Some(out.finish()))
 }
 
-/// The target with a merge patch (RFC 7396). Nested as deep as valid JSON is: 128 times.
+/// The target with a merge patch applied (RFC 7396). It recurses as deep as valid JSON nests: 128 levels.
 pub(crate) fn patch<'a>(
     target: Option<&'a [u8]>,
     patch: &'a [u8],
@@ -172,19 +172,19 @@ pub(crate) fn patch<'a>(
     out.push(b'}')
 }
 
-/// The value of an object's field, by its name as another text has it.
+/// The value of an object's field, by its quoted name in another text.
 fn field<'a>(object: &'a [u8], name: &'a [u8], workspace: Workspace<'a>) -> Result<Option<&'a [u8]>, Fault> {
     let Value::Text(name) = value::of_json(name, workspace)? else { return Ok(None) };
     Ok(std::str::from_utf8(name).ok().and_then(|name| PathStep::Field(name).of(object)))
 }
 
-/// The steps of a path, all of which are checked.
+/// The steps of a path, which is checked as a whole.
 fn steps<'a, 'p>(path: &'p [u8], workspace: Workspace<'a>) -> Result<BumpVec<'a, PathStep<'p>>, Fault>
 where
     'p: 'a,
 {
     let mut rest = json::steps_of(path)?;
-    // Each takes two bytes at least.
+    // Each step has at least two bytes.
     let mut steps = workspace.list(rest.len() / 2)?;
     while !rest.is_empty() {
         let (step, after) = json::first_step(rest).ok_or(Fault::JsonPath)?;
@@ -199,7 +199,7 @@ fn push_name(name: &str, out: &mut TextBuilder<'_>) -> Result<(), Fault> {
     out.push(b':')
 }
 
-/// Where a part of a text begins.
+/// The offset of a part in its text.
 fn offset(text: &[u8], part: &[u8]) -> usize {
     part.as_ptr().addr() - text.as_ptr().addr()
 }

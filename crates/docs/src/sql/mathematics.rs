@@ -1,5 +1,5 @@
-//! The functions of mathematics, over 64-bit reals as SQLite has them: NULL where an argument is no number, and where there is no
-//! result. An infinite result is one, which ends the query where it would be told.
+//! Mathematical functions over 64-bit reals, as in SQLite: NULL if an argument is no number, or if the result is undefined. An
+//! infinite result is a value; a query that would return it ends with an error.
 
 use std::f64::consts::PI;
 
@@ -49,7 +49,7 @@ pub(crate) fn call(function: Mathematics, arguments: &[Value<'_>]) -> Value<'sta
     }
 }
 
-/// An integer or a real; of a text if all of it is one.
+/// An integer or a real; of a text only if it is one as a whole.
 fn number_of(value: Value<'_>) -> Option<Value<'static>> {
     match value {
         Value::Null => None,
@@ -101,7 +101,7 @@ fn of_one(function: Mathematics, value: Value<'static>) -> Value<'static> {
         Mathematics::Tan => x.tan(),
         Mathematics::Tanh => x.tanh(),
         Mathematics::Trunc => x.trunc(),
-        // They take two arguments, or none: the table of functions says so.
+        // They take two arguments or none, by the table of functions.
         Mathematics::Atan2 | Mathematics::Mod | Mathematics::Pi | Mathematics::Pow => f64::NAN,
     })
 }

@@ -1,13 +1,13 @@
-//! Rows of parts that several threads read, taken in the order of the parts: a bounded window over them.
+//! Rows of parts that several threads scan, delivered to a consumer in the order of the parts: a bounded window.
 //!
-//! Parts are claimed in their order. Rows of the first part that is not given yet are taken as they come; those of later ones
-//! wait, up to a bound, and then whoever finds more of them waits for room. What holds:
+//! Parts are claimed in their order. The consumer takes rows of the first undelivered part as they are found. Rows of later
+//! parts wait, up to a limit in bytes; beyond it their thread waits for room. Invariants:
 //!
-//! - Whoever reads the first part never waits for room as long as none of its rows wait: so there is always a row to take, or
-//!   a thread that looks for it.
-//! - Nobody waits for long: a helper for whose rows there is no room gives its part back, unless it is the first, of which rows may
-//!   be taken already. Who takes the rows, and stands still with a client that does not take them, reads it later.
-//! - A panic of a helper ends the taking.
+//! - The thread that scans the first part never waits for room while none of that part's rows wait. So there is always a row to
+//!   take, or a thread that scans for one.
+//! - A helper waits only for a limited time: if there is no room for its rows, it returns its part, except the first part, of
+//!   which rows may have been taken already. The consumer, which may be blocked by a slow client, scans a returned part later.
+//! - A panic of a helper ends the execution.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,68 +15,68 @@ use std::time::{Duration, Instant};
 
 use super::error::QueryError;
 
-/// How long a helper waits for room before it leaves: longer than all that is no client takes.
+/// How long a helper waits for room before it returns its part: only a client that does not read blocks the consumer for longer.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How often who takes the rows, and finds none, looks whether its time is over.
+/// How often a consumer that finds no rows checks its deadline.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How a part came to its end.
+/// The end of a part.
 #[derive(Debug)]
 pub(super) enum End {
-    /// All its rows were found, of so many that were read.
+    /// All its rows were found; the number is that of the rows read.
     Complete(u64),
-    /// They end with an error, after so many that were read.
+    /// It ends with an error, after so many rows read.
     Failed(u64, QueryError),
-    /// Given back: nobody reads it, none of its rows were taken.
+    /// Returned: no thread scans it, and none of its rows were taken.
     Left,
 }
 
-/// What there is to take.
+/// The next item for the consumer.
 #[derive(Debug)]
 pub(super) enum Next {
     Rows(Vec<u8>),
-    /// A part is given, of which so many rows were read.
+    /// A part is delivered, of which so many rows were read.
     Ended(u64),
-    /// The first part ends with an error, after so many rows that were read.
+    /// The first part ends with an error, after so many rows read.
     Failed(u64, QueryError),
-    /// Nothing now.
+    /// Nothing is ready.
     Nothing,
 }
 
-/// What who takes the rows does when there is nothing to take.
+/// What the consumer does when nothing is ready.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Own {
-    /// Reads that part.
+    /// Scan this part.
     Read(usize),
-    /// Looks again.
+    /// Try again.
     Look,
-    /// All parts are given, or a helper is lost.
+    /// Stop: all parts are delivered, or a helper has panicked.
     Done,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Ordered {
     state: Mutex<State>,
-    /// Rows of the first part came, or its end.
+    /// Signals rows, or the end, of the first part.
     came: Condvar,
-    /// Rows were taken, or a part is given.
+    /// Signals that rows were taken, or that a part is delivered.
     taken: Condvar,
     parts: usize,
     /// Parts that may be claimed beyond the first one.
     ahead_max: usize,
-    /// Bytes of rows that may wait.
+    /// Limit of the bytes of waiting rows.
     bytes_max: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The first part that is not given.
+    /// The first undelivered part.
     first: usize,
-    /// Those that are claimed, from the first on.
+    /// The claimed parts, from the first on.
     claimed: VecDeque<Claimed>,
     bytes: usize,
-    /// Nobody takes rows any more.
+    /// The consumer takes no more rows.
     is_over: bool,
 }
 
@@ -91,7 +91,7 @@ impl State {
         self.claimed.get_mut(number.checked_sub(self.first)?)
     }
 
-    /// Gives a part back, with its rows.
+    /// Returns a part, dropping its rows.
     fn leave(&mut self, number: usize) {
         if let Some(part) = self.part(number) {
             let rows = std::mem::take(&mut part.rows);
@@ -106,13 +106,13 @@ impl State {
 }
 
 impl Ordered {
-    /// For so many parts, of which `ahead_max` are read ahead, with up to `bytes_max` of rows.
+    /// For so many parts, of which `ahead_max` may be scanned ahead, with up to `bytes_max` bytes of waiting rows.
     pub(super) fn new(parts: usize, ahead_max: usize, bytes_max: usize) -> Ordered {
         Ordered { state: Mutex::default(), came: Condvar::new(), taken: Condvar::new(), parts, ahead_max, bytes_max }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that may panic runs under the lock.
+        // No code that may panic runs under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -125,7 +125,7 @@ impl Ordered {
         Some(number)
     }
 
-    /// A helper's next part. `None`: there is none for it any more.
+    /// Claims the next part for a helper. `None`: there is none left, or none soon.
     pub(super) fn claim(&self) -> Option<usize> {
         let (mut state, since) = (self.lock(), Instant::now());
         loop {
@@ -140,7 +140,7 @@ impl Ordered {
         }
     }
 
-    /// A helper's rows of a part. False: it is to stop, the part is not its any more.
+    /// Adds a helper's rows of a part. False: it must stop, because the part is no longer its own.
     pub(super) fn put(&self, number: usize, rows: Vec<u8>) -> bool {
         let (mut state, since) = (self.lock(), Instant::now());
         loop {
@@ -162,7 +162,8 @@ impl Ordered {
         }
     }
 
-    /// The same of who takes the rows, which never waits: it is to take what there is then, and ask [`Self::goes_on`].
+    /// Adds the consumer's own rows of a part, without waiting: then it must take the rows that are ready, and call
+    /// [`Self::goes_on`].
     pub(super) fn put_own(&self, number: usize, rows: Vec<u8>) {
         self.add(&mut self.lock(), number, rows);
     }
@@ -177,8 +178,8 @@ impl Ordered {
         }
     }
 
-    /// Whether who takes the rows goes on with its own part: `None`, it is to take rows first; false, the part is given back,
-    /// for nobody makes room but itself.
+    /// Whether the consumer continues its own part. `None`: it must take rows first. False: the part was returned, because only
+    /// the consumer itself can make room.
     pub(super) fn goes_on(&self, number: usize) -> Option<bool> {
         let mut state = self.lock();
         if number == state.first || state.bytes <= self.bytes_max {
@@ -194,7 +195,7 @@ impl Ordered {
         None
     }
 
-    /// A part is at its end.
+    /// Records the end of a part.
     pub(super) fn end(&self, number: usize, end: End) {
         let mut state = self.lock();
         if let Some(part) = state.part(number) {
@@ -205,7 +206,7 @@ impl Ordered {
         }
     }
 
-    /// What is next in the order.
+    /// Takes the next item in order.
     pub(super) fn next(&self) -> Next {
         let mut state = self.lock();
         let Some(part) = state.claimed.front_mut() else { return Next::Nothing };
@@ -229,7 +230,7 @@ impl Ordered {
         }
     }
 
-    /// What who takes the rows does when it has taken all that there is.
+    /// What the consumer must do when it has taken all that is ready.
     pub(super) fn own(&self) -> Own {
         let mut state = self.lock();
         if state.is_over || state.first >= self.parts {
@@ -252,12 +253,12 @@ impl Ordered {
         Own::Look
     }
 
-    /// How many parts are given.
+    /// The number of delivered parts.
     pub(super) fn given(&self) -> usize {
         self.lock().first
     }
 
-    /// Nobody takes rows any more.
+    /// Stops all threads: no more rows are taken.
     pub(super) fn stop(&self) {
         self.lock().is_over = true;
         self.came.notify_all();
@@ -273,7 +274,7 @@ mod tests {
     const ROWS: usize = 50;
     const BYTES_MAX: usize = 64;
 
-    /// Rows of a part are its number and their own.
+    /// A row contains the numbers of its part and of the row.
     fn rows(number: usize, row: usize) -> Vec<u8> {
         vec![number as u8, row as u8, 0, 0]
     }
@@ -302,7 +303,7 @@ mod tests {
                     Next::Rows(rows) => found.push(rows),
                     Next::Ended(rows) => read += rows as usize,
                     Next::Failed(_, error) => panic!("{error}"),
-                    // What a helper has given back, under load.
+                    // A part that a helper has returned, under load.
                     Next::Nothing => match ordered.own() {
                         Own::Read(number) => {
                             (0..ROWS).for_each(|row| ordered.put_own(number, rows(number, row)));
@@ -326,7 +327,7 @@ mod tests {
         assert!(ordered.put(0, vec![0; 2 * BYTES_MAX]), "a row that is larger than the room goes where there is none");
         assert_eq!(ordered.claim(), Some(2));
         assert!(!ordered.put(2, rows(2, 0)));
-        // The first one waits: rows of it may be taken already.
+        // The first part's thread waits: rows of the part may have been taken already.
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| ordered.put(0, rows(0, 1)));
             std::thread::sleep(2 * PATIENCE);

@@ -1,9 +1,9 @@
 //! LIKE and GLOB. LIKE folds ASCII letters only; GLOB folds nothing.
 //!
-//! Both match without recursion: after a mismatch the newest `%` or `*` takes one character more, which is enough,
-//! since an earlier one never has to. The product of both lengths would still be hours of one row. So what is compared in vain
-//! has a bound, in proportion to the text ([`COMPARED_PER_BYTE_MAX`]), whatever the time that the query has; and all that is
-//! compared ticks the query's meter.
+//! Both match without recursion: after a mismatch, the latest `%` or `*` takes one more character, which is sufficient, because
+//! an earlier one never has to. The product of both lengths could still be hours for one row. So the bytes compared in vain are
+//! limited in proportion to the text ([`COMPARED_PER_BYTE_MAX`]), whatever the query's deadline; and every comparison ticks the
+//! query's meter.
 
 use super::budget::Meter;
 use super::error::Fault;
@@ -12,14 +12,14 @@ use super::error::Fault;
 pub(crate) const PATTERN_BYTES_MAX: usize = 50_000;
 /// Bytes of a pattern that may be compared in vain for each byte of a text. Words of a language need two or three at most.
 pub(crate) const COMPARED_PER_BYTE_MAX: usize = 16;
-/// Bytes of a pattern that may be compared in vain whatever the text: some hundredths of a second.
+/// Bytes of a pattern that may be compared in vain with any text: some hundredths of a second.
 const COMPARED_LEAST: usize = 1 << 20;
 /// Bytes of a pattern that are compared between two ticks: some microseconds.
 const TICK_BYTES: usize = 256;
-/// And units of work for each of them.
+/// Units of work of one tick.
 const UNITS_PER_TICK: u64 = 64;
 
-/// The character that `text` starts with, and its length in bytes; damaged UTF-8 goes byte by byte.
+/// The first character of `text`, and its length in bytes. Invalid UTF-8 is taken byte by byte.
 #[inline]
 pub(crate) fn character(text: &[u8]) -> Option<(&[u8], usize)> {
     let &first = text.first()?;
@@ -39,20 +39,20 @@ pub(crate) fn length(text: &[u8]) -> i64 {
     text.iter().filter(|&&b| b & 0xc0 != 0x80).count() as i64
 }
 
-/// What a pattern goes on with, against the text there.
+/// The result of matching the next piece of a pattern with the text.
 enum Piece {
     /// `%` or `*`: any number of characters.
     Any,
-    /// It matches, and takes so many bytes of the pattern and of the text.
+    /// It matches, and consumes so many bytes of the pattern and of the text.
     Matches(usize, usize),
-    /// It does not match, which so many bytes of the pattern have told.
+    /// It does not match; so many bytes of the pattern were compared.
     Differs(usize),
-    /// Nothing matches whatever comes.
+    /// Nothing can match.
     Never,
 }
 
 impl Piece {
-    /// Bytes of the pattern that were looked at.
+    /// Bytes of the pattern that were compared.
     fn length(&self) -> usize {
         match self {
             Piece::Matches(length, _) | Piece::Differs(length) => *length,
@@ -65,7 +65,7 @@ impl Piece {
     }
 }
 
-/// Walks a pattern along a text; `piece` looks at what is left of both, the pattern not being at its end.
+/// Matches a pattern with a text; `piece` matches the next piece. It is never called at the pattern's end.
 #[inline]
 fn matches(
     pattern: &[u8],
@@ -97,7 +97,7 @@ fn matches(
                 p += in_pattern;
                 t += in_text;
             }
-            // The text is at its end before the pattern: further on it would be so even earlier.
+            // The text ends before the pattern; for a later start it would end even earlier.
             (Piece::Differs(_), _) if t == text.len() => return Ok(false),
             (Piece::Differs(told_by), Some((after, from))) => {
                 compared += p - after + told_by;
@@ -150,7 +150,7 @@ pub(crate) fn glob(pattern: &[u8], text: &[u8], meter: &Meter<'_>) -> Result<boo
     })
 }
 
-/// Whether a character is in the set `[…]` that the pattern starts with, and the set's length; `None`: the set has no end.
+/// Whether a character is in the set `[…]` at the beginning of the pattern, and the set's length; `None`: the set is not closed.
 fn set(pattern: &[u8], wanted: &[u8]) -> Option<(bool, usize)> {
     let code = |bytes: &[u8]| std::str::from_utf8(bytes).ok().and_then(|s| s.chars().next()).map_or(0, u32::from);
     let wanted = code(wanted);
@@ -236,7 +236,7 @@ mod tests {
     fn what_one_text_may_cost_is_bounded() {
         let long = "a".repeat(1 << 20);
         let text = long.as_bytes();
-        // Many pieces are no matter, nor are pieces that come near everywhere.
+        // Neither many pieces nor pieces that nearly match everywhere are a problem.
         assert_eq!(like("%a".repeat(25_000).as_bytes(), text, None), Ok(true));
         assert_eq!(like(("%a".repeat(24_999) + "%b").as_bytes(), text, None), Ok(false));
         assert_eq!(glob(b"*aaaaaaaaaaaab*", text), Ok(false));

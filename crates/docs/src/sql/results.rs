@@ -1,4 +1,4 @@
-//! What becomes of a row that passed: to the sink, kept for sorting, or taken into its group.
+//! Processes rows that passed all predicates: to the sink, into the sort buffer, or into a group.
 
 use super::budget::{ROW_UNITS, RowRoom};
 use super::error::{QueryError, RESULT};
@@ -57,7 +57,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         if self.outcome.rows >= self.wanted { Err(End::Enough) } else { Ok(()) }
     }
 
-    /// DISTINCT: whether such a row was not there before. Where nobody knows yet, it is kept for later.
+    /// DISTINCT: whether no equal row was seen before. If that is unknown yet, the row is kept and decided later.
     fn is_new(&mut self, frame: Option<&Frame<'_>>) -> Result<bool, QueryError> {
         let mut key = std::mem::take(self.key);
         key.clear();
@@ -82,7 +82,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         Ok(new)
     }
 
-    /// Keeps a row for sorting.
+    /// Adds a row to the sort buffer.
     fn collect(&mut self, frame: Option<&Frame<'_>>) -> Flow {
         let (plan, mut room) = (self.plan, self.fixed.meter.row_room());
         self.sort.begin();
@@ -107,8 +107,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         Ok(self.check_sort()?)
     }
 
-    /// Whether the rows that are wanted are complete before this one, the first terms of whose sort key lie in the buffer from
-    /// `start` on: rows come in the order of these, and as many as are wanted had lesser values.
+    /// Whether the wanted rows are complete before this one, whose leading sort terms are in the buffer from `start` on. The
+    /// rows come sorted by these terms, so they are complete if as many as wanted had lesser values.
     fn is_complete_before(&mut self, start: usize) -> bool {
         let keep = self.keep();
         let first_terms = &self.sort.bytes()[start..];
@@ -137,7 +137,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         flow
     }
 
-    /// Gives a row that was kept to the sink.
+    /// Passes a kept row to the sink.
     pub(super) fn give_kept(&mut self, mut fields: &[u8]) -> Flow {
         self.fixed.meter.tick(ROW_UNITS)?;
         if self.skip > 0 {

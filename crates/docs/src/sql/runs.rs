@@ -1,15 +1,15 @@
-//! Sorted runs on disk, and their merge: the external half of sorting and grouping.
+//! Sorted runs on disk, and their merge: external sorting for sorts and groups.
 //!
 //! ```text
-//!  run:   entries in the order of their keys, one behind the other in a file without a name (spill.rs)
+//!  run:   entries sorted by their keys, one after the other in a file without a name (spill.rs)
 //!  entry: length of the key (u32) | length of the payload (u32) | key | payload
 //! ```
 //!
-//! A merge gives entries by key; of equal keys those of the run that was written first come first, and within a run they
-//! keep their order. So runs that are written in the order of the rows keep it, as one sort in memory does.
+//! A merge returns entries sorted by key. Entries with equal keys come in the order in which their runs were written, and
+//! within a run in their order there. So runs that are written in the order of the rows are merged as one stable sort.
 //!
-//! As many runs are merged at once as have their blocks within the memory; where there are more, neighbours are joined into
-//! longer ones first. An entry that is larger than a block counts in full.
+//! As many runs are merged at once as have their blocks within the memory; if there are more, adjacent ones are merged into
+//! longer ones first. An entry larger than a block counts in full.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use super::error::{QueryError, SPILLED};
 use super::sort::SortBuffer;
 use super::spill::SpillFile;
 
-/// Bytes read, or written, at once.
+/// Bytes of one read, and of one write.
 const BLOCK_BYTES: usize = 16 << 10;
 const WRITE_BYTES: usize = 64 << 10;
-/// Runs merged at once, whatever memory there is: beyond this the heap costs more than another pass.
+/// Most runs that are merged at once: beyond this the heap costs more than another pass.
 const FAN_IN_MAX: usize = 256;
 const FAN_IN_MIN: usize = 2;
-/// The part of an execution's memory that blocks may take.
+/// Divisor of an execution's memory for the blocks.
 const PARTS_FOR_BLOCKS: usize = 4;
 const HEAD_BYTES: usize = 8;
 
-/// One run: where it lies, and its largest entry.
+/// One run: its place, and the size of its largest entry.
 #[derive(Clone, Debug)]
 struct Extent {
     file: Arc<SpillFile>,
@@ -38,10 +38,10 @@ struct Extent {
     largest: usize,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    /// The file that is written to.
+    /// The file for new runs.
     file: Option<Arc<SpillFile>>,
     extents: Vec<Extent>,
 }
@@ -51,12 +51,12 @@ impl Runs {
         self.extents.is_empty()
     }
 
-    /// Those that there are; the next ones go into the same file.
+    /// Takes the runs; later ones are written to the same file.
     pub(super) fn take(&mut self) -> Runs {
         Runs { file: None, extents: std::mem::take(&mut self.extents) }
     }
 
-    /// Puts the runs of another behind its own.
+    /// Appends another's runs to its own.
     pub(super) fn append(&mut self, other: Runs) {
         self.extents.extend(other.extents);
     }
@@ -75,7 +75,7 @@ impl Runs {
         Ok(RunWriter { extent, waiting: Vec::new(), extents: &mut self.extents, budget })
     }
 
-    /// Writes rows as a run, in order, and empties their buffer. With `keep` only as many are wanted.
+    /// Writes rows as a sorted run, and empties their buffer. With `keep`, only so many rows.
     pub(super) fn write(
         &mut self,
         rows: &mut SortBuffer,
@@ -93,12 +93,12 @@ impl Runs {
         Ok(())
     }
 
-    /// A reader of each run, in the order in which they were written.
+    /// A reader for each run, in the order in which they were written.
     pub(super) fn readers(&self) -> impl Iterator<Item = Reader> {
         self.extents.iter().cloned().map(Reader::new)
     }
 
-    /// All entries in order. With `keep` only so many are wanted.
+    /// Merges all entries. With `keep`, only so many are wanted.
     pub(super) fn merge<'b>(self, keep: Option<usize>, budget: &'b Budget<'_>) -> Result<Merge<'b>, QueryError> {
         let mut extents = self.extents;
         loop {
@@ -122,7 +122,7 @@ impl Runs {
     }
 }
 
-/// How many of the first of these runs are merged at once.
+/// How many of these runs, from the first on, are merged at once.
 fn fan_in(extents: &[Extent], budget: &Budget<'_>) -> usize {
     let mut room = budget.memory_bytes_max / PARTS_FOR_BLOCKS;
     let fits = extents.iter().take(FAN_IN_MAX).take_while(|extent| {
@@ -149,7 +149,7 @@ pub(super) struct RunWriter<'r> {
 }
 
 impl RunWriter<'_> {
-    /// Adds an entry, whose key is not below the one before.
+    /// Adds an entry, whose key must not be less than the previous one.
     pub(super) fn push(&mut self, key: &[u8], payload: &[u8]) -> Result<(), QueryError> {
         let length = |bytes: &[u8]| u32::try_from(bytes.len()).map(u32::to_le_bytes);
         let (Ok(key_length), Ok(payload_length)) = (length(key), length(payload)) else {
@@ -163,7 +163,7 @@ impl RunWriter<'_> {
         if self.waiting.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Where the next entry will be, for [`Reader::begin_at`].
+    /// The place of the next entry, for [`Reader::begin_at`].
     pub(super) fn place(&self) -> u64 {
         self.extent.file.end() - self.extent.start + self.waiting.len() as u64
     }
@@ -175,7 +175,7 @@ impl RunWriter<'_> {
         Ok(())
     }
 
-    /// The run is complete.
+    /// Completes the run.
     pub(super) fn end(mut self) -> Result<(), QueryError> {
         self.flush()?;
         self.extent.end = self.extent.file.end();
@@ -194,7 +194,7 @@ fn check_deadline(budget: &Budget<'_>) -> Result<(), QueryError> {
 pub(super) struct Reader {
     extent: Extent,
     block: Vec<u8>,
-    /// The entry, and what of the block is behind it.
+    /// The current entry in the block: its key's start, its key's end, and its end.
     at: usize,
     key: usize,
     end: usize,
@@ -205,18 +205,18 @@ impl Reader {
         Reader { extent, block: Vec::new(), at: 0, key: 0, end: 0 }
     }
 
-    /// Begins at a place inside the run.
+    /// Starts at a place inside the run.
     pub(super) fn begin_at(&mut self, place: u64) {
         self.extent.start = self.extent.end.min(self.extent.start + place);
     }
 
-    /// Reads into memory that is there.
+    /// Uses existing memory as the block.
     pub(super) fn read_into(&mut self, block: &mut Vec<u8>) {
         self.block = std::mem::take(block);
         self.block.clear();
     }
 
-    /// That memory.
+    /// Returns the block's memory.
     pub(super) fn into_block(self) -> Vec<u8> {
         self.block
     }
@@ -225,12 +225,12 @@ impl Reader {
         &self.block[self.at..self.key]
     }
 
-    /// What belongs to the key.
+    /// The payload of the entry.
     pub(super) fn payload(&self) -> &[u8] {
         &self.block[self.key..self.end]
     }
 
-    /// Goes to the next entry; false at the end.
+    /// Advances to the next entry; false at the end.
     pub(super) fn advance(&mut self) -> Result<bool, QueryError> {
         self.at = self.end;
         if !self.has(HEAD_BYTES)? {
@@ -247,7 +247,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// Whether so many bytes are left; they are in the block then.
+    /// Whether so many bytes are left; if so, they are in the block.
     fn has(&mut self, bytes: usize) -> Result<bool, QueryError> {
         let held = self.block.len() - self.at;
         if held >= bytes {
@@ -267,18 +267,18 @@ impl Reader {
     }
 }
 
-/// Entries of several runs in order.
+/// The sorted entries of several runs.
 pub(super) struct Merge<'b> {
     readers: Vec<Reader>,
     /// A heap of readers that have an entry, the least on top.
     heap: Vec<usize>,
     budget: &'b Budget<'b>,
-    /// The reader on top gave its entry already.
+    /// The entry of the reader on top was returned already.
     is_given: bool,
     given: u32,
 }
 
-/// Entries between two questions for the deadline.
+/// Entries between two checks of the deadline.
 const DEADLINE_ENTRIES: u32 = 1024;
 
 impl<'b> Merge<'b> {
@@ -294,7 +294,7 @@ impl<'b> Merge<'b> {
         Ok(merge)
     }
 
-    /// Goes to the next entry; false at the end.
+    /// Advances to the next entry; false at the end.
     pub(super) fn advance(&mut self) -> Result<bool, QueryError> {
         self.given = self.given.wrapping_add(1);
         if self.given.is_multiple_of(DEADLINE_ENTRIES) {
@@ -317,7 +317,7 @@ impl<'b> Merge<'b> {
         self.heap.first().map_or(&[], |&top| self.readers[top].key())
     }
 
-    /// And what belongs to it.
+    /// The entry's payload.
     pub(super) fn payload(&self) -> &[u8] {
         self.heap.first().map_or(&[], |&top| self.readers[top].payload())
     }
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
     use crate::sql::SpillSpace;
 
-    /// Entries come back in order; what is equal in the order in which it came.
+    /// Entries come back sorted; equal ones in their original order.
     fn check(rows: &[(Vec<u8>, Vec<u8>)], rows_of_a_run: usize, memory: usize, keep: Option<usize>) {
         let folder = tempfile::tempdir().unwrap();
         let space = Arc::new(SpillSpace::new(folder.path(), 1 << 30));

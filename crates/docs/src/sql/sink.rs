@@ -1,49 +1,49 @@
-//! Where result rows go: JSON text, or whatever implements [`RowSink`].
+//! Result rows: the trait [`RowSink`], and sinks that write JSON or drop the rows.
 
 use super::error::QueryError;
 pub use super::row::Field;
 use super::value::Value;
 
-/// Takes result rows, column by column.
+/// Receives result rows, column by column.
 pub trait RowSink {
     /// A row starts.
     fn begin_row(&mut self);
     /// The row's next column, by its number. Real numbers are finite.
     fn field(&mut self, column: usize, field: Field<'_>);
-    /// The row is complete.
+    /// The row ends.
     fn end_row(&mut self);
-    /// The same, told how many rows the execution had read by then.
+    /// The same, with the number of rows that the execution had read by then.
     #[inline(always)]
     fn end_row_at(&mut self, _rows_read: u64) {
         self.end_row();
     }
-    /// Bytes taken so far: what the limit on a result's size counts.
+    /// Bytes received so far, for the limit of a result's size.
     fn bytes(&self) -> usize;
-    /// Whether anybody wants the rows that follow: asked after each row.
+    /// Whether more rows are wanted. Called after each row.
     #[inline(always)]
     fn is_wanted(&self) -> bool {
         true
     }
-    /// Whether it takes reals that are infinite: rows that the query itself goes on with.
+    /// Whether it accepts infinite reals: for rows that the query itself processes further.
     #[inline(always)]
     fn takes_infinite(&self) -> bool {
         false
     }
-    /// A level of the plan looks at an entry.
+    /// A level of the plan has scanned an entry.
     #[inline(always)]
     fn note_read(&mut self, _level: usize) {}
-    /// A row of a level goes on.
+    /// A row has passed a level's predicates.
     #[inline(always)]
     fn note_row(&mut self, _level: usize) {}
     /// So many rows of an inner query were kept.
     #[inline(always)]
     fn note_kept(&mut self, _inner: usize, _rows: usize) {}
-    /// A correlated query was asked so often, and had to be run so often.
+    /// How often a correlated query's rows were requested, and how often it ran.
     #[inline(always)]
     fn note_asked(&mut self, _inner: usize, _asked: u64, _runs: u64) {}
 }
 
-/// Drops rows: for statements that give none, and where [`super::Outcome::rows`] is enough.
+/// Drops rows: for statements without rows, and for callers that need only [`super::Outcome::rows`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRows;
 
@@ -56,10 +56,10 @@ impl RowSink for NoRows {
     }
 }
 
-/// Pieces of JSON around the values of a row, made once for a query.
+/// The JSON text around the values of a row, made once for a query.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowShape {
-    /// What goes before each column's value: `{"name":` or `,"name":`.
+    /// The text before each column's value: `{"name":` or `,"name":`.
     before: Vec<Piece>,
 }
 
@@ -75,11 +75,11 @@ impl RowShape {
     }
 }
 
-/// Bytes that one copy of a fixed size moves: two words or one vector register.
+/// Bytes of one fixed-size copy: two words or one vector register.
 const WINDOW: usize = 16;
 
-/// A text that is written often. A short one is copied as a whole window and cut: two moves, where a copy of a length
-/// that only the run knows is a call.
+/// A text that is written often. A short one is copied as a whole window and truncated: two moves, while a copy of variable
+/// length is a function call.
 #[derive(Clone, Debug)]
 struct Piece {
     window: [u8; WINDOW],
@@ -130,7 +130,7 @@ impl<'o> JsonRows<'o> {
         JsonRows { shape, out, separator, start, rows: 0 }
     }
 
-    /// What was written and not taken: whoever takes it between two rows may leave the rest to be written behind nothing.
+    /// The unread output. The caller may take it between two rows; further rows then go into the emptied buffer.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
     }
@@ -149,7 +149,7 @@ impl RowSink for JsonRows<'_> {
         }
     }
 
-    // Inlined, what kind of field it is needs no look.
+    // Inlined, so that the kind of the field is known at compile time.
     #[inline(always)]
     fn field(&mut self, column: usize, field: Field<'_>) {
         self.shape.before[column].write(self.out);
@@ -187,9 +187,9 @@ fn write_other(value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// A finite real's shortest digits. One of few decimals, as ROUND gives, needs no search for them: an integer below
-/// 2^53, divided by the power of ten, is the real nearest to those decimals, and of at most 15 digits no two lie in one
-/// real, so that nothing shorter means the same.
+/// A finite real's shortest digits. A real of few decimals, such as a result of ROUND, needs no search: an integer below 2^53
+/// divided by a power of ten is the real nearest to these decimals, and different decimals of at most 15 digits are different
+/// reals, so none shorter denotes the same.
 fn write_real(real: f64, out: &mut Vec<u8>) {
     const DECIMALS: usize = 6;
     const SCALE: f64 = 1e6;
@@ -207,7 +207,7 @@ fn write_real(real: f64, out: &mut Vec<u8>) {
         *digit = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
-    // One decimal always stands: 1.0 is a real.
+    // At least one decimal is written: 1.0 is a real.
     let kept = digits.iter().rposition(|&digit| digit != b'0').unwrap_or(0) + 1;
     out.push(b'.');
     out.extend_from_slice(&digits[..kept]);
@@ -221,14 +221,14 @@ fn write_integer(integer: i64, out: &mut Vec<u8>) {
     }
 }
 
-/// A number up to 32 bits: eight digits at once, then the two that may stand before them.
+/// A number up to 32 bits: the last eight digits at once, then the two that may precede them.
 #[inline]
 fn write_small(number: u32, out: &mut Vec<u8>) {
     let (high, low) = (number / EIGHT_DIGITS_END, number % EIGHT_DIGITS_END);
     let digits = eight_digits(low);
     let text = digits | ZEROS;
     if high == 0 {
-        // Zeros in front are no digits; the last one always stands.
+        // Leading zeros are dropped, but the last digit is always written.
         let zeros = (digits.trailing_zeros() / 8).min(7);
         return push_window(&(text >> (8 * zeros)).to_le_bytes(), 8 - zeros as usize, out);
     }
@@ -238,14 +238,14 @@ fn write_small(number: u32, out: &mut Vec<u8>) {
     push_window(&(whole >> (8 * zeros)).to_le_bytes(), 10 - zeros as usize, out);
 }
 
-/// The least number that has more than eight digits.
+/// The least number with more than eight digits.
 const EIGHT_DIGITS_END: u32 = 100_000_000;
 /// Eight digits 0.
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// The eight digits of a number below [`EIGHT_DIGITS_END`] as numbers, the first in the lowest byte: cut into fours, both
-/// into pairs at once, all four into digits. What multiplies and shifts is a division by 100, and by 10, that is exact
-/// for so small numbers.
+/// The eight digits of a number below [`EIGHT_DIGITS_END`] as numbers, the first in the lowest byte: split into two fours,
+/// these into pairs, and these into digits, in parallel. The multiplications with shifts are divisions by 100 and by 10 that
+/// are exact for numbers of this size.
 #[inline]
 fn eight_digits(number: u32) -> u64 {
     let fours = u64::from(number / 10_000) | u64::from(number % 10_000) << 32;
@@ -277,16 +277,16 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Why a query ends whose result JSON cannot show (rule 4).
+/// The error of a result that JSON cannot represent.
 pub(crate) const INFINITE: &str = "a result is infinite";
 
-/// A real that JSON cannot show.
+/// Whether it is a real that JSON cannot represent.
 #[inline(always)]
 pub(crate) fn is_infinite(field: Field<'_>) -> bool {
     matches!(field, Field::Value(Value::Real(real)) if !real.is_finite())
 }
 
-/// A real that JSON cannot show is an error (rule 4).
+/// An error for a real that JSON cannot represent, unless the sink accepts it.
 #[inline(always)]
 pub(crate) fn check_finite<S: RowSink + ?Sized>(field: Field<'_>, sink: &S) -> Result<(), QueryError> {
     if is_infinite(field) && !sink.takes_infinite() { Err(QueryError::Value(INFINITE)) } else { Ok(()) }

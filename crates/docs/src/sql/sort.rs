@@ -1,4 +1,4 @@
-//! Rows kept in memory: those to be sorted, and the keys of groups. One buffer of bytes, bounded by the execution.
+//! Rows kept in memory for sorting, and the encoding of keys and fields. One buffer of bytes, limited by the execution.
 //!
 //! ```text
 //!  row:   sort key (bytes that compare as the rows do) | fields
@@ -10,11 +10,11 @@ use super::error::Fault;
 use super::value::{Field, Value};
 use crate::order;
 
-/// Ends each value of a sort key: below any tail that an encoding may go on with, so that equal numbers stay equal
-/// whatever follows, rising or falling.
+/// Ends each value of a sort key. It is below any byte that may continue an encoding, so that equal numbers stay equal whatever
+/// follows, ascending or descending.
 const VALUE_END: u8 = 0x01;
 
-/// Rows that are sorted at once: a few milliseconds.
+/// Rows that are sorted without a check of the deadline: a few milliseconds.
 const PIECE_ROWS: usize = 4096;
 
 /// Appends a value so that bytes compare as values do.
@@ -50,7 +50,7 @@ pub(crate) fn push_field(field: Field<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes a field off the front; these bytes are always our own.
+/// Decodes a field from the front. The bytes were always written by [`push_field`].
 pub(crate) fn take_field<'a>(bytes: &mut &'a [u8]) -> Field<'a> {
     let Some((&tag, rest)) = bytes.split_first() else { return Field::Value(Value::Null) };
     *bytes = rest;
@@ -71,9 +71,9 @@ pub(crate) fn take_field<'a>(bytes: &mut &'a [u8]) -> Field<'a> {
     }
 }
 
-/// What rows are sorted by.
+/// A key for sorting rows.
 pub(super) trait SortKey: Ord {
-    /// Bytes that a comparison reads.
+    /// The bytes that a comparison reads.
     fn bytes(&self) -> usize;
 }
 
@@ -95,7 +95,7 @@ impl SortKey for u64 {
     }
 }
 
-/// Puts two sorted lists into one; of equal rows those of the left come first.
+/// Merges two sorted lists; of equal rows those of the left come first.
 fn merge<T: Copy, K: SortKey>(
     (mut left, mut right): (&[T], &[T]),
     key: impl Fn(&T) -> K,
@@ -122,8 +122,8 @@ fn merge<T: Copy, K: SortKey>(
     Ok(())
 }
 
-/// Sorts by keys; those with equal keys keep the order in which they came.
-/// Many are sorted piece by piece, and the pieces merged, for within a sort nobody asks for the time.
+/// Sorts by keys; rows with equal keys keep their order. Long lists are sorted in pieces that are then merged, because the
+/// deadline cannot be checked within a sort.
 pub(super) fn sort_in_pieces<T: Copy, K: SortKey>(
     rows: &mut [T],
     key: impl Fn(&T) -> K,
@@ -147,7 +147,7 @@ pub(super) fn sort_in_pieces<T: Copy, K: SortKey>(
     Ok(())
 }
 
-/// Rows to be sorted.
+/// Rows to sort.
 #[derive(Debug, Default)]
 pub(crate) struct SortBuffer {
     bytes: Vec<u8>,
@@ -173,7 +173,7 @@ impl SortBuffer {
         self.rows.clear();
     }
 
-    /// Where the next row's sort key goes, and after it, once [`Self::end_key`] was called, its fields.
+    /// The buffer for the next row's sort key, and after [`Self::end_key`] for its fields.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -189,7 +189,7 @@ impl SortBuffer {
         }
     }
 
-    /// Ends the row. Where only `keep` rows are wanted, the others go as soon as they are as many again.
+    /// Ends the row. If only `keep` rows are wanted, the others are dropped as soon as there are twice as many.
     pub(crate) fn end(&mut self, keep: Option<usize>, meter: &Meter<'_>) -> Result<(), Fault> {
         if let Some(row) = self.rows.last_mut() {
             row.end = self.bytes.len();
@@ -197,7 +197,7 @@ impl SortBuffer {
         self.drop_unwanted(keep, meter)
     }
 
-    /// Takes the row that was begun last out again.
+    /// Removes the row that was begun last.
     pub(crate) fn cancel(&mut self) {
         if let Some(row) = self.rows.pop() {
             self.bytes.truncate(row.start);
@@ -208,17 +208,17 @@ impl SortBuffer {
         self.rows.is_empty()
     }
 
-    /// Bytes of the rows alone.
+    /// Bytes of the rows' keys and fields.
     pub(crate) fn row_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes that it takes.
+    /// Bytes in memory.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + self.rows.len() * size_of::<SortRow>()
     }
 
-    /// Puts the rows of another behind its own; see [`Self::end`] for `keep`.
+    /// Appends another's rows to its own; see [`Self::end`] for `keep`.
     pub(crate) fn append(&mut self, other: SortBuffer, keep: Option<usize>, meter: &Meter<'_>) -> Result<(), Fault> {
         if self.rows.is_empty() {
             *self = other;
@@ -250,13 +250,13 @@ impl SortBuffer {
         Ok(())
     }
 
-    /// Sorts the rows; those with equal keys keep the order in which they came.
+    /// Sorts the rows; those with equal keys keep their order.
     pub(crate) fn sort(&mut self, meter: &Meter<'_>) -> Result<(), Fault> {
         let bytes = &self.bytes;
         sort_in_pieces(&mut self.rows, |row| &bytes[row.start..row.fields], meter)
     }
 
-    /// Gives memory back that is more than so many bytes. Its rows are not wanted any more.
+    /// Releases the memory if it exceeds `bytes_max`, with the rows.
     pub(crate) fn shrink(&mut self, bytes_max: usize) {
         if self.bytes.capacity() + self.rows.capacity() * size_of::<SortRow>() > bytes_max {
             *self = SortBuffer::default();
@@ -273,7 +273,7 @@ impl SortBuffer {
 mod tests {
     use super::*;
 
-    /// Rows whose keys are these numbers stand as a stable sort puts them.
+    /// Rows with these numbers as keys come in the order of a stable sort.
     #[track_caller]
     fn check(keys: impl Iterator<Item = u32>) {
         let (mut buffer, meter, mut expected) = (SortBuffer::default(), Meter::unbounded(), Vec::new());

@@ -1,8 +1,8 @@
-//! The room on disk for what executions sort and group beyond their memory.
+//! The disk space for spilled sorts and groups.
 //!
-//! Files have no name from their creation on (`O_TMPFILE`, or where the file system has none, unlinked at once): whatever
-//! ends the process, nothing of them stays. All executions share one bound; what a file took is given back when it is
-//! closed. Nothing here is ever synced: what is written is read again by the same execution or by nobody.
+//! Files never have a name (`O_TMPFILE`; if the file system does not support it, they are unlinked at once), so nothing of them
+//! remains, however the process ends. All executions share one limit; a file's bytes are released when it is closed. Files are
+//! never synced: only the execution that wrote a file reads it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::error::{QueryError, SPILLED};
 
-/// A folder for files of executions, and how much all of them may take. Shared by those that may spill ([`super::Budget::spill`]).
+/// A folder for spill files, and the limit of their total size. Shared by all executions that may spill
+/// ([`super::Budget::spill`]).
 #[derive(Debug)]
 pub struct SpillSpace {
     folder: PathBuf,
@@ -22,12 +23,12 @@ pub struct SpillSpace {
 }
 
 impl SpillSpace {
-    /// Up to so many bytes in a folder that is there.
+    /// Up to `bytes_max` bytes in an existing folder.
     pub fn new(folder: impl Into<PathBuf>, bytes_max: u64) -> SpillSpace {
         SpillSpace { folder: folder.into(), bytes_max, used: AtomicU64::new(0), written: AtomicU64::new(0) }
     }
 
-    /// Bytes that files take now.
+    /// Bytes of all current files.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
@@ -37,7 +38,7 @@ impl SpillSpace {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// All that is left, for one who gives back what it does not need.
+    /// Reserves all remaining space; the holder releases what it does not need.
     pub(crate) fn take_rest(self: &Arc<Self>) -> SpaceTaken {
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |_| Some(self.bytes_max));
         let used = taken.unwrap_or(self.bytes_max);
@@ -58,7 +59,7 @@ impl SpillSpace {
     }
 }
 
-/// Space that somebody has, until it is dropped.
+/// Reserved space, released when dropped.
 #[derive(Debug)]
 pub(crate) struct SpaceTaken {
     space: Arc<SpillSpace>,
@@ -70,7 +71,7 @@ impl SpaceTaken {
         self.bytes
     }
 
-    /// Gives back what is more than this.
+    /// Releases what exceeds `bytes`.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         self.space.used.fetch_sub(self.bytes.saturating_sub(bytes), Ordering::Relaxed);
         self.bytes = self.bytes.min(bytes);
@@ -83,12 +84,12 @@ impl Drop for SpaceTaken {
     }
 }
 
-/// A file without a name, written at its end and read anywhere.
+/// A file without a name, appended to and read at any place.
 #[derive(Debug)]
 pub(super) struct SpillFile {
     space: Arc<SpillSpace>,
     file: File,
-    /// Only what was counted is written, so it is what is given back too.
+    /// Its length. Only reserved bytes are written, so as many are released.
     end: AtomicU64,
 }
 
@@ -97,7 +98,7 @@ impl SpillFile {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Appends. One writer at a time.
+    /// Appends bytes. Only one writer at a time.
     pub(super) fn append(&self, bytes: &[u8]) -> Result<(), QueryError> {
         self.space.take(bytes.len() as u64)?;
         let at = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);

@@ -1,14 +1,14 @@
-//! What of an execution goes to disk, when, and how it comes back.
+//! Spilling: which data of an execution goes to disk, when, and how it is merged.
 //!
-//! What comes out is what memory would have given, to the last byte:
+//! The result is identical to that in memory, to the last byte:
 //!
 //! - **Sorts.** The rows so far are sorted and written as a run; runs are merged at the end. Equal rows keep their order.
-//! - **Groups.** All groups so far are written as a run in the order of their keys, with what their aggregates have taken in,
-//!   and begin anew. The merge finds what belongs to one group side by side and joins it; a second sort brings the groups back
-//!   into the order in which they were first seen. DISTINCT values of an aggregate are entries of their own behind their
-//!   group's, so that none need all of them in memory; of those that are equal the first is taken in.
-//! - **DISTINCT.** Once there is no room for more rows to be known, rows that are none of those known are sorted by themselves; the first
-//!   of each kind is brought back into the order in which they came.
+//! - **Groups.** All groups so far are written as a run sorted by their keys, with the states of their aggregates, and grouping
+//!   starts afresh. The merge combines adjacent entries of one group; a second sort restores the order in which groups were
+//!   first seen. DISTINCT values of an aggregate are entries of their own after their group's, so that a group need not hold
+//!   all of them in memory; the first of equal values is used.
+//! - **DISTINCT.** When the memory for known rows is full, rows that equal none of these are sorted; the first of equal rows is
+//!   kept, and their order of arrival is restored.
 //!
 //! ```text
 //!  entry of a group:   key | 0 (u16)                                → arrival (u64) | length (u32) | fields | aggregates
@@ -16,8 +16,8 @@
 //!  row of DISTINCT:    values                                       → arrival (u64) | length (u32) | sort key | fields
 //! ```
 //!
-//! No key of a group is the beginning of another. Of the memory that the budget gives, a half is for rows or groups that
-//! gather, a quarter for rows known to DISTINCT, and a quarter for the blocks of a merge.
+//! No group's key is a prefix of another's. Half of the budget's memory is for collected rows or groups, a quarter for rows
+//! known to DISTINCT, and a quarter for the blocks of a merge.
 
 use super::aggregate::{ARRIVAL_BYTES, AggregateCall, Kept, State};
 use super::budget::{Budget, Meter};
@@ -31,20 +31,20 @@ use super::sink::RowSink;
 use super::sort::{self, SortBuffer};
 use super::spilled::{Distinct, Spilled};
 
-/// Of the memory, what gathers.
+/// The share of the memory for collected rows or groups.
 pub(super) const GATHERED: (usize, usize) = (1, 2);
-/// What is known to DISTINCT.
+/// The share for rows known to DISTINCT.
 const KNOWN: (usize, usize) = (1, 4);
-/// All that the parts of an execution gather: they spill when they notice.
+/// The share for all parts of a parallel scan together: they spill when they notice that it is exceeded.
 pub(super) const GATHERED_BY_PARTS: (usize, usize) = (3, 4);
 
 const TAG_BYTES: usize = 2;
 const LENGTH_BYTES: usize = 4;
-/// Bytes that a text of a DISTINCT aggregate costs beside its own while the texts of a group are brought into their order.
+/// Bytes of a text of a DISTINCT aggregate beside its own, while the texts of a group are sorted by arrival.
 const TEXT_OVERHEAD_BYTES: usize = 64;
 const DAMAGED: Fault = Fault::Damaged("rows on disk");
 
-/// That part of the budget's memory.
+/// A share of the budget's memory.
 pub(super) fn share(budget: &Budget<'_>, (part, of): (usize, usize)) -> usize {
     budget.memory_bytes_max / of * part
 }
@@ -54,7 +54,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         self.spilled.get_or_insert_default()
     }
 
-    /// Counts bytes that gather; gives those of all parts.
+    /// Counts bytes of collected rows or groups; returns those of all parts.
     pub(super) fn count_bytes(&self, bytes: usize) -> usize {
         match self.part {
             None => {
@@ -71,7 +71,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         share(self.budget, of)
     }
 
-    /// Looks at the memory that the groups take: too much is an error, or has them go to disk.
+    /// Checks the memory of the groups: if there is too much, it is an error, or the groups spill.
     pub(super) fn check_groups(&mut self) -> Result<(), QueryError> {
         let bytes = self.count_bytes(self.groups.bytes);
         if self.budget.spill.is_some() {
@@ -81,7 +81,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         limited(GROUPS, bytes, self.budget)
     }
 
-    /// The same of rows that are to be sorted.
+    /// The same for rows of a sort.
     pub(super) fn check_sort(&mut self) -> Result<(), QueryError> {
         if self.budget.spill.is_none() {
             limited(SORTED, self.sort.row_bytes(), self.budget)?;
@@ -106,7 +106,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         Ok(())
     }
 
-    /// Joins the groups on disk and those in memory, and gives them in the order in which they were first seen.
+    /// Merges the groups on disk and in memory, and delivers them in the order in which they were first seen.
     pub(super) fn finish_spilled_groups(&mut self) -> Flow {
         self.spill_groups()?;
         let (plan, budget, bytes_max) = (self.plan, self.budget, self.fixed.meter.row_bytes_max());
@@ -138,7 +138,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         })
     }
 
-    /// DISTINCT: whether a row of these values was there before.
+    /// DISTINCT: whether a row with these values was seen before.
     pub(super) fn note_distinct(&mut self, key: &[u8]) -> Result<Distinct, QueryError> {
         if self.distinct.contains(key) {
             return Ok(Distinct::Known);
@@ -159,7 +159,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         Ok(Distinct::New)
     }
 
-    /// Keeps a row of which nobody knows yet whether it is new; see [`late_row`].
+    /// Keeps a row of which DISTINCT does not know yet whether it is new; see [`late_row`].
     pub(super) fn keep_late(&mut self, key: &[u8], row: &[u8]) -> Result<(), QueryError> {
         let (budget, meter) = (self.budget, self.fixed.meter);
         let Spilled { late, late_runs, arrivals, .. } = self.spilled();
@@ -173,7 +173,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         if late.size() > share(budget, KNOWN) { late_runs.write(late, None, budget) } else { Ok(()) }
     }
 
-    /// Goes on with the first of each kind of rows that DISTINCT kept.
+    /// Continues with the first of each set of equal rows that DISTINCT kept.
     pub(super) fn finish_distinct(&mut self) -> Flow {
         let (budget, is_sorted) = (self.budget, !self.plan.order.is_empty());
         let Some(spilled) = self.spilled.as_mut().filter(|spilled| spilled.is_late) else { return Ok(()) };
@@ -192,7 +192,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                 arrived.push(u64::from_be_bytes(*arrival), |out| out.extend_from_slice(row), budget)?;
                 return Ok(());
             }
-            // Behind equal rows that came before it: their sort keys end where its arrival begins.
+            // It sorts after equal rows of earlier arrival: their sort keys are prefixes of this one, which continues with the
+            // arrival.
             self.sort.begin();
             self.sort.bytes().extend_from_slice(order);
             self.sort.bytes().extend_from_slice(arrival);
@@ -210,7 +211,7 @@ fn limited(what: &'static str, bytes: usize, budget: &Budget<'_>) -> Result<(), 
     if bytes > limit { Err(QueryError::Limit { what, limit: limit as u64 }) } else { Ok(()) }
 }
 
-/// What is kept of a row for DISTINCT: what it is sorted by, and its fields.
+/// A row kept for DISTINCT: its sort key, and its fields.
 pub(super) fn late_row<'a>(
     order: &[(Expr, bool)],
     outputs: impl Iterator<Item = Result<Field<'a>, Fault>>,
@@ -232,7 +233,7 @@ pub(super) fn late_row<'a>(
     Ok(row)
 }
 
-/// Visits rows in order: of runs and of a buffer whose rows came behind theirs. The buffer keeps its memory.
+/// Visits rows in sort order: those of runs, and those of a buffer that arrived later. The buffer keeps its memory.
 pub(super) fn each_sorted(
     buffer: &mut SortBuffer,
     mut runs: Runs,
@@ -252,7 +253,7 @@ pub(super) fn each_sorted(
     Ok(())
 }
 
-/// Writes groups as a run and empties them.
+/// Writes groups as a run and removes them from memory.
 pub(super) fn write_groups(
     plan: &Plan,
     groups: &mut Groups,
@@ -327,16 +328,16 @@ pub(super) fn take_sized<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], Fault> {
     Ok(taken)
 }
 
-/// A group whose entries are being joined.
+/// A group whose entries are being merged.
 struct Joined {
     key: Vec<u8>,
     arrival: u64,
     fields: Vec<u8>,
     states: Vec<State>,
-    /// Bytes of texts that its aggregates have put together, and how many they may be.
+    /// Bytes of texts that its aggregates have collected, and their limit.
     bytes: usize,
     bytes_max: usize,
-    /// The entry of the last value that was counted.
+    /// The entry of the last value that was added.
     counted: Vec<u8>,
 }
 
@@ -360,14 +361,14 @@ impl Joined {
         Ok(joined)
     }
 
-    /// Goes on with an entry of the same group, of a later run or of a value.
+    /// Adds an entry of the same group: from a later run, or of a DISTINCT value.
     fn add(&mut self, key: &[u8], payload: &[u8], plan: &Plan, meter: &Meter<'_>) -> Result<(), Fault> {
         let tag = key[self.key.len()..].first_chunk::<TAG_BYTES>().ok_or(DAMAGED)?;
         let Some(place) = usize::from(u16::from_be_bytes(*tag)).checked_sub(1) else {
             let (_, mut rest) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
             take_sized(&mut rest)?;
             let before = self.bytes;
-            // There twice while it is put to what is there.
+            // It exists twice while it is added.
             self.count(2 * rest.len())?;
             let states = decode_states(&plan.aggregates, rest)?;
             let mut grown = 0;
@@ -379,7 +380,7 @@ impl Joined {
         };
         if self.counted != key {
             let call = plan.aggregates.get(place).ok_or(DAMAGED)?;
-            // There by itself, and in the text of all.
+            // It exists by itself, and in the joined text.
             self.count(if call.kind.joins_texts() { 2 * payload.len() + TEXT_OVERHEAD_BYTES } else { 0 })?;
             self.states.get_mut(place).ok_or(DAMAGED)?.add_value(call, payload)?;
             self.counted.clear();
@@ -388,7 +389,7 @@ impl Joined {
         Ok(())
     }
 
-    /// Counts what its aggregates are about to keep more: of many of them each may have a long text.
+    /// Counts bytes that its aggregates are about to keep: each of many aggregates may have a long text.
     fn count(&mut self, bytes: usize) -> Result<(), Fault> {
         if self.bytes + bytes > self.bytes_max {
             return Err(Fault::Row(self.bytes_max));
@@ -407,7 +408,7 @@ impl Joined {
     }
 }
 
-/// Brings rows into the order in which they arrived.
+/// Sorts rows by their arrival.
 #[derive(Default)]
 struct Arrived {
     buffer: SortBuffer,

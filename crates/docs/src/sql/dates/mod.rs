@@ -1,12 +1,12 @@
 //! SQLite's date and time functions.
 //!
-//! A moment is a count of milliseconds since noon of 24 November 4714 BC (Julian day number times 86,400,000), and next
-//! to it, lazily, its civil date and time; each modifier works on the one it needs. The calendar is Gregorian without
-//! end; outside 0000..9999 (with negative years to -4713) a result is NULL. Months and years added keep the day of the
-//! month and let it run over: 29 February minus a year is 1 March.
+//! A moment is a number of milliseconds since noon of 24 November 4714 BC (Julian day number times 86,400,000), and, computed
+//! on demand, its civil date and time; each modifier uses the one that it needs. The calendar is proleptic Gregorian; outside
+//! 0000..9999 (with negative years to -4713) a result is NULL. Adding months and years keeps the day of the month, and a day
+//! beyond the month's end overflows: 29 February minus a year is 1 March.
 //!
-//! `now` comes from the caller, one value for a whole execution. Time zones other than offsets in the text are refused
-//! where the query is prepared ([`unsupported_modifier`]).
+//! `now` comes from the caller, one value for a whole execution. Time zones other than offsets in the text are rejected when
+//! the query is prepared ([`unsupported_modifier`]).
 
 mod modifiers;
 mod read;
@@ -22,7 +22,7 @@ const HALF_DAY_MS: i64 = DAY_MS / 2;
 const UNIX_MS: i64 = 210_866_760_000_000;
 /// 9999-12-31 23:59:59.999.
 const LAST_MS: i64 = 464_269_060_799_999;
-/// Numbers from 0 to here are Julian days.
+/// Numbers from 0 to this are Julian days.
 const JULIAN_DAY_END: f64 = 5_373_484.5;
 
 /// The functions of this module.
@@ -36,7 +36,7 @@ pub(crate) enum DateFunction {
     Strftime,
 }
 
-/// A date function's result: text stands in the caller's buffer.
+/// A date function's result; a text is in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum DateResult {
     Null,
@@ -45,7 +45,7 @@ pub(crate) enum DateResult {
     Text,
 }
 
-/// Calls a date function. `now_ms` is Unix time. Text results are written to `out`; where that takes no more, the result is NULL.
+/// Calls a date function. `now_ms` is Unix time. Text results are written to `out`; if a write fails, the result is NULL.
 pub(crate) fn call<W: Write>(
     function: DateFunction,
     arguments: &[Value<'_>],
@@ -90,9 +90,9 @@ struct Moment {
     has_ms: bool,
     has_date: bool,
     has_time: bool,
-    /// The number given is in `second` and not yet told to be a Julian day or Unix time.
+    /// `second` holds the given number, which is not yet known to be a Julian day or Unix time.
     raw: bool,
-    /// Days that the day of the month runs over the month's end.
+    /// Days by which the day of the month exceeds the month's end.
     overrun: i32,
     subsecond: bool,
     failed: bool,
@@ -154,7 +154,7 @@ impl Moment {
         self.forget_civil();
     }
 
-    /// From Unix time. A clock may say anything: what lies outside all years is no moment, and the result NULL.
+    /// Sets it from Unix time. The clock may be wrong: outside all years there is no moment, and the result is NULL.
     fn set_unix_ms(&mut self, unix_ms: i64) {
         match unix_ms.checked_add(UNIX_MS) {
             Some(ms) if (0..=LAST_MS).contains(&ms) => self.set_ms(ms),
@@ -179,7 +179,7 @@ impl Moment {
         *self = Moment { failed: true, ..Moment::default() };
     }
 
-    /// From civil date and time to milliseconds.
+    /// Computes milliseconds from civil date and time.
     fn fill_ms(&mut self) {
         if self.has_ms {
             return;
@@ -213,7 +213,7 @@ impl Moment {
         }
     }
 
-    /// From milliseconds to the civil date.
+    /// Computes the civil date from milliseconds.
     fn fill_date(&mut self) {
         if self.has_date {
             return;

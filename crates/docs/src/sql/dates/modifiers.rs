@@ -1,10 +1,10 @@
-//! Modifiers: what moves a moment, in the order written.
+//! Modifiers: they change a moment, in the order of the text.
 
 use super::read::digits;
 use super::{DAY_MS, HALF_DAY_MS, LAST_MS, Moment, UNIX_MS, at, is_space, skip_spaces};
 use crate::sql::number;
 
-/// No unit's name is so long.
+/// No unit's name is this long.
 const UNIT_BYTES_MAX: usize = 16;
 
 impl Moment {

@@ -84,7 +84,7 @@ impl Moment {
         if hour == 24 && (minute != 0 || second != 0 || fraction != 0.0) {
             return None;
         }
-        // What was read stands even when the zone is bad: the caller tries the other forms on it.
+        // The fields are set even if the zone is invalid, as in SQLite: the caller tries the other forms on them.
         (self.has_ms, self.raw, self.has_time) = (false, false, true);
         (self.hour, self.minute, self.second) = (hour, minute, f64::from(second) + fraction);
         self.parse_zone(text.get(i..).unwrap_or_default())

@@ -49,7 +49,7 @@ impl Moment {
         (self.ms + DAY_MS + HALF_DAY_MS) / DAY_MS % 7
     }
 
-    /// The Thursday of this week, which decides the ISO year.
+    /// The Thursday of this week, which determines the ISO year.
     pub(super) fn thursday(&self) -> Moment {
         let mut thursday = Moment { ms: self.ms + (3 - self.days_after_monday()) * DAY_MS, has_date: false, ..*self };
         thursday.fill_date();
@@ -81,7 +81,7 @@ impl Moment {
             'd' => return padded(self.day, 2, out),
             'e' => write!(out, "{:2}", self.day),
             'f' => {
-                // Rounded in decimal digits, as everything SQLite prints.
+                // Rounded in decimal digits, as in all output of SQLite.
                 let ms = (number::round(self.second.min(59.999), 3) * 1000.0).round() as i64;
                 write!(out, "{:02}.{:03}", ms / 1000, ms % 1000)
             }
@@ -121,8 +121,8 @@ impl Moment {
     }
 }
 
-/// A number with zeros in front, as `{:0width$}` writes it: the usual ones without the machinery of formats, which would be
-/// half of what a date costs.
+/// A number with leading zeros, as `{:0width$}` formats it. Usual numbers avoid the formatting machinery, which would take half
+/// of a date's time.
 fn padded<W: Write>(number: i32, width: usize, out: &mut W) -> Option<()> {
     const WIDTH_MAX: usize = 4;
     let (mut digits, mut rest) = ([b'0'; WIDTH_MAX], number);
