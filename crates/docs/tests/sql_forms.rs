@@ -232,7 +232,7 @@ fn what_is_refused_of_these_forms_has_its_place() {
     };
     let mut others = Vec::new();
     for (sql, column, message) in [
-        ("SELECT id FROM users WHERE id IN visits", 34, "1 values are sought in 5 result columns"),
+        ("SELECT id FROM users WHERE id IN visits", 34, "IN compares 1 values with 5 result columns"),
         ("SELECT id FROM users WHERE id IN nosuch", 34, "no collection \"nosuch\""),
         ("SELECT id FROM users WHERE id IN json_each('[1]')", 34, "Expected: ("),
         ("SELECT id FROM users JOIN (visits v JOIN locations l ON l.id = v.location) AS x", 79, "a name for a join"),
@@ -250,7 +250,7 @@ fn what_is_refused_of_these_forms_has_its_place() {
             43,
             "\"email\" is neither",
         ),
-        ("SELECT id FROM users WHERE id NOT IN visits", 38, "1 values are sought in 5 result columns"),
+        ("SELECT id FROM users WHERE id NOT IN visits", 38, "IN compares 1 values with 5 result columns"),
         ("SELECT gender, email FROM users GROUP BY gender", 16, "\"email\" is neither"),
         ("SELECT MAX(email) AS m, LOWER(email) AS l FROM users", 31, "\"email\" is neither"),
         ("SELECT gender FROM users GROUP BY gender HAVING COUNT(*) > 1 AND id > 1", 66, "\"id\" is neither"),

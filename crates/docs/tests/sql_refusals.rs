@@ -31,7 +31,7 @@ fn mistakes_are_told_with_their_position() {
     check("SELECT ROUND(1, 2, 3) AS x", Invalid, 1, 8, "wrong number of arguments");
     check("SELECT \"m\" AS x FROM users", UnknownName, 1, 8, "no field \"m\"");
     check("DELETE FROM users", NotYet, 1, 1, "only a SELECT");
-    check("CREATE TABLE t (a)", NotYet, 1, 1, "there are SELECT, INSERT, UPDATE and DELETE");
+    check("CREATE TABLE t (a)", NotYet, 1, 1, "only SELECT, INSERT, UPDATE and DELETE are supported");
     check("SELECT first_name[id] AS x FROM users", NotYet, 1, 19, "a subscript other than a number");
     check("SELECT first_name[0][:p] AS x FROM users", NotYet, 1, 22, "a subscript other than a number");
     check(
@@ -90,8 +90,14 @@ fn mistakes_are_told_with_their_position() {
     check("SELECT COUNT(DISTINCT user, mark) AS n FROM visits", Invalid, 1, 8, "takes one argument");
     check("SELECT SUM(mark) OVER () AS n FROM visits", NotYet, 1, 8, "OVER");
     check("SELECT ABS(mark) FILTER (WHERE mark > 1) AS n FROM visits", Invalid, 1, 8, "FILTER belongs to an aggregate");
-    check("SELECT (id, mark) AS n FROM visits", Invalid, 1, 9, "a row value stands only");
-    check("SELECT id FROM visits WHERE (id, mark) = (1, 2, 3)", Invalid, 1, 43, "a row of 2 values meets one of 3");
+    check("SELECT (id, mark) AS n FROM visits", Invalid, 1, 9, "a row value is allowed only");
+    check(
+        "SELECT id FROM visits WHERE (id, mark) = (1, 2, 3)",
+        Invalid,
+        1,
+        43,
+        "a row of 2 values is compared with one of 3",
+    );
     check("SELECT id FROM visits WHERE (id, mark) = 3", Invalid, 1, 42, "compared with a row value");
     check(
         "SELECT json_group_array(id ORDER BY email) AS x FROM users",
@@ -105,7 +111,7 @@ fn mistakes_are_told_with_their_position() {
         Invalid,
         1,
         8,
-        "DISTINCT stands in an aggregate of one argument",
+        "DISTINCT needs an aggregate of one argument",
     );
     check(
         "SELECT json_group_object(id) AS x FROM users",

@@ -180,8 +180,8 @@ fn mistakes_of_steps_have_their_place() {
     check(&[(TAKE, "rows = 1\n AND")], "0 expect: line 2, column 5: ");
     check(&[(TAKE, "(rows = 1")], "0 expect: line 1, column 10: ");
     check(&[(TAKE, "1 = 1 AND\n lines > 0")], "0 expect: line 2, column 2: no field \"lines\"");
-    check(&[(TAKE, ""), ("DELETE FROM sales WHERE id = :id", "")], "1 sql: nothing gives :id; there are: sku, count");
-    check(&[(SELL, ""), ("SELECT count FROM sold", "")], "1 sql: a view cannot be read behind a step that writes");
+    check(&[(TAKE, ""), ("DELETE FROM sales WHERE id = :id", "")], "1 sql: no value for :id; there are: sku, count");
+    check(&[(SELL, ""), ("SELECT count FROM sold", "")], "1 sql: a view cannot be read after a step that writes");
     check(&[(SELL, "(SELECT COUNT(*) FROM sold) > 0")], "0 expect: a view cannot be read");
     assert!(steps(&service, &[("SELECT count AS n FROM sold", ""), (SELL, ":n IS NULL")], &["sku", "count"]).is_ok());
 }

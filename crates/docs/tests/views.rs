@@ -372,7 +372,7 @@ fn check_refused(query: &str, expected: &str) {
 #[test]
 fn what_a_view_cannot_keep_is_refused_with_its_place() {
     check_refused("SELECT kind FROM items", "a view needs GROUP BY or an aggregate");
-    check_refused("SELECT kind, COUNT(*) AS n FROM items GROUP BY kind, ROLLUP (tag)", "ROLLUP stands alone");
+    check_refused("SELECT kind, COUNT(*) AS n FROM items GROUP BY kind, ROLLUP (tag)", "ROLLUP must be the only item");
     check_refused("SELECT kind, COUNT(*) AS n FROM nothing GROUP BY kind", "no collection \"nothing\"");
     check_refused("SELECT kind, COUNT(*) + 1 AS n FROM items GROUP BY kind", "line 1, column 14: a result of a view");
     check_refused("SELECT COUNT(*) AS n FROM items GROUP BY kind", "must be among the results");
@@ -383,7 +383,7 @@ fn what_a_view_cannot_keep_is_refused_with_its_place() {
     check_refused("SELECT kind, COUNT(*) AS n FROM items GROUP BY kind ORDER BY n", "ORDER BY");
     check_refused("SELECT kind, COUNT(*) AS n FROM items GROUP BY kind LIMIT 3", "LIMIT");
     check_refused("SELECT kind, COUNT(*) AS n FROM items WHERE kind = :k GROUP BY kind", "parameters");
-    check_refused("SELECT date('now') AS d, COUNT(*) AS n FROM items GROUP BY d", "ask for the time");
+    check_refused("SELECT date('now') AS d, COUNT(*) AS n FROM items GROUP BY d", "use the current time");
     check_refused("SELECT a.kind, COUNT(*) AS n FROM items a JOIN items b ON a.id = b.kind GROUP BY a.kind", "joins");
     check_refused(
         "SELECT kind, COUNT(*) AS n FROM v GROUP BY kind",

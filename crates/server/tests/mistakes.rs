@@ -155,7 +155,7 @@ fn steps_are_checked_with_their_places() {
     check_steps("{ sql = \"DELETE FROM items\", expect = \"rows >\" }", &["6:39", "an expression"]);
     check_steps("{ sql = \"DELETE FROM items\", else = 409 }", &["6:37", "without `expect`"]);
     check_steps("{ sql = \"DELETE FROM items\", expect = \"rows\", else = 200 }", &["6:54", "from 400 to 599"]);
-    check_steps("{ sql = \"DELETE FROM items WHERE id = :key\" }", &["6:9", "nothing gives :key; there are: id"]);
+    check_steps("{ sql = \"DELETE FROM items WHERE id = :key\" }", &["6:9", "no value for :key; there are: id"]);
     check_steps("{ sql = \"DELETE FROM items\", status = 409 }", &["6:30", "unknown key `status`"]);
     let more = |more: &str| format!("{}\n{more}", steps("{ sql = \"DELETE FROM items\" }"));
     check_endpoint(&more("result = \"row\""), &["5:9", "the last step gives no rows"]);

@@ -289,7 +289,7 @@ impl Planner<'_> {
                 next += 1;
             }
             if next == sequence.len() && inner_single {
-                terms = self.plan.order.len(); // The key has decided: no two rows are left to order.
+                terms = self.plan.order.len(); // The key is unique: the remaining terms do not matter.
                 break;
             }
             let Expr::Column(column) = expr else { break };

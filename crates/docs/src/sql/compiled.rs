@@ -101,7 +101,7 @@ pub(crate) struct Compiled {
     pub(crate) known: Vec<Expr>,
     /// The entry's tests, or the key of the first lookup, use values of the entry's key.
     pub(crate) tests_key: bool,
-    /// From the first lookup to the results, no test and no lookup key uses a field of the entry.
+    /// No test after the first lookup, and no later lookup's key, uses a field of the entry; only results may.
     pub(crate) skips_entry: bool,
 }
 

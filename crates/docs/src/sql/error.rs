@@ -74,9 +74,9 @@ pub enum QueryError {
     Damaged(&'static str),
     /// The number of given parameters is not the query's.
     Parameters {
-        /** What the query has. */
+        /** The number of the query's parameters. */
         expected: usize,
-        /** What was given. */
+        /** The number of given values. */
         given: usize,
     },
 }
@@ -92,7 +92,7 @@ pub const SORTED: &str = "bytes to sort";
 /// Limit of a result, by its name in [`QueryError::Limit`].
 pub const RESULT: &str = "bytes of result";
 /// Limit of the rows that a statement collects before it writes, by its name in [`QueryError::Limit`].
-pub const TO_WRITE: &str = "bytes of what it finds to write";
+pub const TO_WRITE: &str = "bytes of rows to write";
 /// Limit of the values that are looked up in an index, by its name in [`QueryError::Limit`].
 pub const LOOKED_UP: &str = "bytes of values that are looked up";
 /// Limit of the rows that `json_each` returns for one text, by its name in [`QueryError::Limit`].
@@ -113,10 +113,12 @@ impl fmt::Display for QueryError {
             QueryError::Deadline => f.write_str("the query's time is over"),
             QueryError::Value(what) => f.write_str(what),
             QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => {
-                write!(f, "what the query sorts and groups has no room on disk: {error}")
+                write!(f, "no disk space for the rows that the query sorts and groups: {error}")
             }
-            QueryError::Spill(error) => write!(f, "what the query sorts and groups cannot be kept on disk: {error}"),
-            QueryError::Unwanted => f.write_str("nobody takes the query's rows any more"),
+            QueryError::Spill(error) => {
+                write!(f, "the rows that the query sorts and groups cannot be kept on disk: {error}")
+            }
+            QueryError::Unwanted => f.write_str("the query's rows are no longer wanted"),
             QueryError::Damaged(what) => write!(f, "damaged data: {what}"),
             QueryError::Parameters { expected, given } => {
                 write!(f, "{given} parameters given, the query has {expected}")

@@ -162,7 +162,7 @@ impl Grouping {
             AggregateKind::CountRows => Kind::Rows,
             AggregateKind::Count if call.distinct => Kind::Distinct,
             AggregateKind::Sum | AggregateKind::Avg | AggregateKind::Total if call.distinct => {
-                return refuse("a view knows DISTINCT in COUNT only", Some(at));
+                return refuse("a view supports DISTINCT in COUNT only", Some(at));
             }
             AggregateKind::Count => Kind::Count,
             AggregateKind::Sum => Kind::Sum,
@@ -215,7 +215,7 @@ impl Grouping {
             expr.walk(&mut |part| untimely |= asks_for_the_time(part));
         }
         if untimely {
-            return refuse("a view cannot ask for the time: its rows would change without a write", Some(at));
+            return refuse("a view cannot use the current time: its rows would change without a write", Some(at));
         }
         Ok(())
     }
@@ -302,15 +302,15 @@ fn take_rollup(select: &mut ast::Select) -> Result<bool, SqlError> {
     let ast::Expr::Function(call) = list.remove(place) else { return Ok(false) };
     let arguments = match call.args {
         ast::FunctionArguments::List(arguments) if list.is_empty() => arguments.args,
-        _ => return refuse("ROLLUP stands alone in GROUP BY, over all its expressions", Some(at)),
+        _ => return refuse("ROLLUP must be the only item of GROUP BY, with all its expressions", Some(at)),
     };
     for argument in arguments {
         let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) = argument else {
-            return refuse("ROLLUP is of expressions", Some(at));
+            return refuse("ROLLUP takes expressions", Some(at));
         };
         list.push(expr);
     }
-    if list.is_empty() { refuse("ROLLUP is of one expression at least", Some(at)) } else { Ok(true) }
+    if list.is_empty() { refuse("ROLLUP takes at least one expression", Some(at)) } else { Ok(true) }
 }
 
 fn source(name: &str) -> Source {

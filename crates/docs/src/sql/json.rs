@@ -117,7 +117,7 @@ fn field<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     if text.get(at) != Some(&b'{') {
         return None;
     }
-    let mut arena = Bump::new(); // Takes memory only where a key has escapes.
+    let mut arena = Bump::new(); // Allocates only for a key with escapes.
     let meter = Meter::unbounded();
     at = spaces(text, at + 1);
     while text.get(at) == Some(&b'"') {

@@ -32,10 +32,7 @@ pub(super) const TERMS_MAX: usize = 64;
 /// Completes ORDER BY, in the direction of its last term, so that an index in the requested order gives the rest too.
 pub(super) fn complete(logical: &mut Logical, catalog: &Catalog, query: &ast::Query) -> Result<(), SqlError> {
     if logical.limit.is_some() || logical.offset.is_some() {
-        return refuse(
-            "a query that is asked for by pages takes no LIMIT and OFFSET of its own",
-            place_of_limit(query),
-        );
+        return refuse("a query that is read in pages takes no LIMIT and OFFSET of its own", place_of_limit(query));
     }
     let body = Some(query.body.span().start);
     if logical.grouped && logical.group.is_empty() {
@@ -170,8 +167,8 @@ fn is_settled(expr: &Expr, logical: &Logical) -> bool {
 }
 
 fn check_groups(logical: &Logical, ordered: Option<Location>, body: Option<Location>) -> Result<(), SqlError> {
-    let why = "groups have pages in the order of expressions of GROUP BY and of aggregates by themselves: what is computed \
-               of such values may depend on the row that was found first";
+    let why = "pages of groups are ordered only by expressions of GROUP BY and by plain aggregates: a value computed from \
+               them may depend on the row that was found first";
     if !logical.order.iter().all(|(expr, _)| is_settled(expr, logical)) {
         return refuse(why, ordered);
     }
@@ -191,7 +188,7 @@ fn check_distinct(logical: &Logical, ordered: Option<Location>) -> Result<(), Sq
     if logical.order.iter().all(|(expr, _)| is_told(expr)) {
         return Ok(());
     }
-    let why = "with DISTINCT pages are in the order of selected columns: nothing else is the same for all rows that one stands for";
+    let why = "with DISTINCT, pages are in the order of selected columns: other values may differ among equal rows";
     refuse(why, ordered)
 }
 
@@ -213,7 +210,7 @@ fn keys(logical: &mut Logical, catalog: &Catalog, query: &ast::Query) -> Result<
             };
             let at = if places.len() == logical.tables.len() { places[table] } else { body };
             return refuse(
-                &format!("{what} has no pages: nothing tells its rows apart (DISTINCT and GROUP BY do)"),
+                &format!("{what} has no pages: nothing identifies its rows (DISTINCT and GROUP BY do)"),
                 Some(at),
             );
         };

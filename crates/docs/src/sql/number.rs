@@ -413,7 +413,7 @@ fn round_by_digits(real: f64, places: u32) -> f64 {
     let (value, exponent) = decimal(real, DIGITS);
     let drop = -exponent - places as i32;
     if drop <= 0 {
-        return real; // All the digits that a real has are asked for.
+        return real; // All its digits are kept.
     }
     // 10^drop exceeds the largest number of 19 digits: the result is zero with the sign.
     let rounded = if drop > 19 {

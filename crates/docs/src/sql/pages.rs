@@ -151,7 +151,7 @@ impl Paged {
             return Err(QueryError::Parameters { expected: self.parameters, given: parameters.len() });
         }
         if wanted.after.is_some_and(|after| after.len() != self.places.len()) {
-            return Err(QueryError::Value("this place is of another query"));
+            return Err(QueryError::Value("this position is of another query"));
         }
         let place = wanted.after.into_iter().flatten().map(OwnedValue::value);
         let most = Value::Integer(wanted.rows_max() as i64 + 1);

@@ -338,7 +338,7 @@ pub(crate) fn parse(sql: &str) -> Result<Parsed, SqlError> {
     let (statement, tokens) = statement(sql)?;
     let message = match statement {
         Statement::Query(query) => return Ok(Parsed { query, tokens }),
-        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => "only a SELECT can stand here",
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => "only a SELECT is allowed here",
         _ => return Err(no_such_statement(&tokens)),
     };
     let at = tokens.first().map(|token| token.span.start);
@@ -415,7 +415,7 @@ fn begins_statement(token: &Token) -> bool {
 
 fn no_such_statement(tokens: &[TokenWithSpan]) -> SqlError {
     let at = tokens.first().map(|token| token.span.start);
-    error(SqlErrorKind::NotYet, "there are SELECT, INSERT, UPDATE and DELETE", at)
+    error(SqlErrorKind::NotYet, "only SELECT, INSERT, UPDATE and DELETE are supported", at)
 }
 
 /// Turns `0x1F` and `0X1F` into the integers that they are in SQLite. sqlparser reads the first as `X'1F'`, which has one

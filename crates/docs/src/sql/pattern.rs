@@ -142,7 +142,7 @@ pub(crate) fn glob(pattern: &[u8], text: &[u8], meter: &Meter<'_>) -> Result<boo
             Some((found, used)) => match set(pattern, found) {
                 Some((true, length)) => Piece::Matches(length, used),
                 Some((false, length)) => Piece::Differs(length),
-                None => Piece::Never, // A set without its end has nothing in it.
+                None => Piece::Never, // A set that is not closed matches nothing.
             },
         },
         Some((c, length)) => Piece::of(length, character(text).filter(|(found, _)| *found == c).map(|(_, used)| used)),

@@ -26,7 +26,7 @@ use crate::counts::TreeCount;
 use crate::engine::{TreeId, View};
 use crate::readiness::Readiness;
 
-/// Number of optional parameters that plans are specialised for. Any beyond the first of them are tested for each row.
+/// Most optional parameters that plans are specialised for: the first ones. The others are tested for each row.
 pub const SPECIALISED_MAX: usize = 8;
 /// Bit in a plan's key: the plan is for a state that may lack indexes built since the database was opened.
 const EARLY: u32 = 1 << SPECIALISED_MAX;

@@ -214,7 +214,7 @@ pub(crate) fn index_value<'a>(key: &'a [u8], workspace: Workspace<'a>) -> Result
 
 fn other_index_value<'a>(key: &'a [u8], workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
     let mut rest = key;
-    let mut unescaped = Vec::new(); // Takes memory only for a text with NUL in it, which no document has.
+    let mut unescaped = Vec::new(); // Allocates only for a text that contains NUL, which no document has.
     let value = match order::decode(&mut rest, &mut unescaped).ok_or(INDEX)? {
         Scalar::Null => Value::Null,
         Scalar::Integer(integer) => Value::Integer(integer),

@@ -148,7 +148,7 @@ mod tests {
         let file = SpillFile { space: Arc::clone(&space), file, end: AtomicU64::new(0) };
         let error = file.append(b"x").expect_err("the disk is full");
         assert!(matches!(&error, QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull));
-        let told = "what the query sorts and groups has no room on disk: No space left on device (os error 28)";
+        let told = "no disk space for the rows that the query sorts and groups: No space left on device (os error 28)";
         assert_eq!(error.to_string(), told);
         drop(file);
         assert_eq!(space.used(), 0);

@@ -95,14 +95,14 @@ enum Slot {
 pub enum StepsError {
     /// A step failed.
     Failed {
-        /** Which, from 0. */
+        /** The step, from 0. */
         step: usize,
-        /** Why. */
+        /** The error. */
         error: ModifyError,
     },
     /// A step's expectation is not true.
     Unmet {
-        /** Which, from 0. */
+        /** The step, from 0. */
         step: usize,
         /** Its rows. */
         rows: u64,
@@ -270,7 +270,7 @@ impl Steps {
         }
         Err(SqlError {
             kind: SqlErrorKind::UnknownName,
-            message: format!("nothing gives :{name}; there are: {}", self.known().join(", ")),
+            message: format!("no value for :{name}; there are: {}", self.known().join(", ")),
             line: 0,
             column: 0,
         })
@@ -501,15 +501,15 @@ fn moved_up(mut error: SqlError, expectation: &str) -> SqlError {
     if error.line > lines {
         let last = expectation.rsplit('\n').next().unwrap_or_default().trim_end();
         (error.line, error.column) = (lines, last.chars().count() as u64 + 1);
-        error.message = "the text ends here, but not as an expression does: something is missing, or a parenthesis is \
-                         too many; as in `rows = 1`"
+        error.message = "the expectation is incomplete here, or has a parenthesis too many; a complete one is \
+                         `rows = 1`"
             .to_owned();
     }
     error
 }
 
 fn late_view() -> SqlError {
-    let message = "a view cannot be read behind a step that writes, nor in an expectation: what it has then is known at the \
-                   commit only";
+    let message = "a view cannot be read after a step that writes, nor in an expectation: its content is known only at the \
+                   commit";
     SqlError { kind: SqlErrorKind::NotYet, message: message.to_owned(), line: 0, column: 0 }
 }

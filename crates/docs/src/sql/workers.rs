@@ -45,7 +45,7 @@ impl Taken<'_> {
                 work();
             });
             if spawned.is_err() {
-                break; // With fewer threads it takes longer.
+                break; // The scan is slower with fewer threads.
             }
         }
     }

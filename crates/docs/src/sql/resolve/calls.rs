@@ -139,7 +139,7 @@ impl<'c> Resolver<'c> {
             return invalid(&format!("wrong number of arguments to {name}: {}", arguments.len()), at);
         }
         if distinct && count > 1 {
-            return invalid(&format!("DISTINCT stands in an aggregate of one argument, and {name} takes two"), at);
+            return invalid(&format!("DISTINCT needs an aggregate of one argument, and {name} takes two"), at);
         }
         let mut values = Vec::new();
         for argument in arguments {

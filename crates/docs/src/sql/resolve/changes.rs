@@ -270,7 +270,7 @@ fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
         Some(ast::UpdateTableFromKind::BeforeSet(_)) => return not_yet("FROM before SET", at),
     }
     if resolver.has_nested_joins() {
-        return not_yet("a join in parentheses behind LEFT JOIN in UPDATE (make it a query with a name)", at);
+        return not_yet("a join in parentheses after LEFT JOIN in UPDATE (make it a query with a name)", at);
     }
     resolver.key_output();
     let mut forms = Vec::new();

@@ -121,7 +121,7 @@ impl<'c> Resolver<'c> {
             }
             E::Exists { subquery, negated } => negate(*negated, self.exists(subquery, clause)?),
             E::Collate { .. } => return not_yet("COLLATE (compare LOWER(…) of both sides instead)", at()),
-            E::Tuple(_) => return invalid("a row value stands only in a comparison, BETWEEN or IN", at()),
+            E::Tuple(_) => return invalid("a row value is allowed only in a comparison, BETWEEN or IN", at()),
             _ => return not_yet(&format!("\"{}\"", shortened(&expr.to_string())), at()),
         })
     }

@@ -47,7 +47,7 @@ impl<'c> Resolver<'c> {
         }
         if !rest.is_empty() && self.unseen.iter().any(|alias| alias.eq_ignore_ascii_case(&first.value)) {
             let message =
-                format!("\"{}\" is not seen: RETURNING gives fields of the changed document alone", first.value);
+                format!("\"{}\" is out of scope: RETURNING returns fields of the changed document alone", first.value);
             return unknown(&message, at);
         }
         if self.has_excluded

@@ -205,7 +205,7 @@ impl<'c> Resolver<'c> {
         let asked = self.inner(query, true, Stands::In(clause))?;
         let member = &self.logical.inner[asked.number].members[0];
         if member.outputs.len() != values.len() {
-            let message = format!("{} values are sought in {} result columns", values.len(), member.outputs.len());
+            let message = format!("IN compares {} values with {} result columns", values.len(), member.outputs.len());
             return invalid(&message, at);
         }
         let columns: Vec<(Affinity, bool)> =
@@ -219,7 +219,7 @@ impl<'c> Resolver<'c> {
     pub(super) fn scalar_query(&mut self, query: &'c ast::Query, clause: Clause) -> Resolved<Expr> {
         match <[Expr; 1]>::try_from(self.row_query(query, clause)?) {
             Ok([value]) => Ok(value),
-            Err(_) => invalid("a query that stands for a value has one result column", query.span().start),
+            Err(_) => invalid("a query that is used as a value has one result column", query.span().start),
         }
     }
 

@@ -18,7 +18,7 @@ impl<'c> Resolver<'c> {
         let place = if parts(left).is_some() { right } else { left };
         let (left, right) = (self.row(left, place, clause)?, self.row(right, place, clause)?);
         if left.len() != right.len() {
-            let message = format!("a row of {} values meets one of {}", left.len(), right.len());
+            let message = format!("a row of {} values is compared with one of {}", left.len(), right.len());
             return invalid(&message, place.span().start);
         }
         Ok(left.into_iter().zip(right).collect())
