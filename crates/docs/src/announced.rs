@@ -1,12 +1,12 @@
-//! Rules that a collection with documents is to get while the database serves: another schema, a reference, a field of times.
+//! Announced rules: a schema, a reference or an expiry that a collection with documents gets while the database serves.
 //!
-//! From the moment a rule is announced every write obeys it, beside those that are in force, and a thread looks at what is
-//! stored (`index_build.rs`). If all documents hold to it the catalog's row says so and the rule takes the place of the one
-//! before; a single one that breaks it refuses the rule, and writes obey the old ones alone from then on. The rows on disk
-//! have the old rules all the time, so an opening after a stop at any moment finds the same difference and begins again.
+//! From its announcement every write obeys a rule in addition to the rules in force, and a thread checks the stored documents
+//! (`index_build.rs`). If all documents satisfy it, the catalog's row records it and it replaces the old rule; if a single one
+//! breaks it, it is refused, and from then on writes obey the old rules alone. Until a replacement the rows on disk hold the old rule,
+//! so an opening after a stop at any moment finds the same difference and begins again.
 //!
-//! What queries are prepared from ([`crate::catalog`]) promises no more than both schemas do, and knows neither an announced
-//! reference nor an announced expiry: those are in it when the database is opened again ([`crate::Database::reopen`]).
+//! The catalog for queries ([`crate::catalog`]) promises only what both schemas promise, and contains neither an announced
+//! reference nor an announced expiry. These appear when the database is opened again ([`crate::Database::reopen`]).
 
 use binjson::Document;
 
@@ -19,7 +19,7 @@ use crate::readiness::{Readiness, ReadinessState};
 use crate::row::{NAMES_MAX, Row};
 use crate::schema::Schema;
 
-/// A rule that is to be, as the catalog's comparison finds it.
+/// A new rule, as found by comparing the configuration with the catalog.
 #[derive(Debug)]
 pub(crate) enum Wish {
     Schema(Schema),
@@ -32,7 +32,7 @@ pub(crate) enum Wish {
     Expire(String),
 }
 
-/// A rule that was announced, at work.
+/// An announced rule, resolved to places in the row.
 #[derive(Debug)]
 pub(crate) struct Announced {
     pub(crate) rule: Rule,
@@ -41,7 +41,7 @@ pub(crate) struct Announced {
 
 #[derive(Debug)]
 pub(crate) enum Rule {
-    /// Checked by the general checker: the plain one counts on places in the row that the schema in force has.
+    /// Checked by the general checker: the plain one relies on the row places of the schema in force.
     Schema(Schema),
     Reference(ReferencePlace),
     Expire {
@@ -50,12 +50,12 @@ pub(crate) enum Rule {
     },
 }
 
-/// Which rules are held to.
+/// Which rules are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// By writes: those that are announced too.
+    /// Those in force and those announced, as writes must obey.
     All,
-    /// By what is stored.
+    /// Those in force, as stored documents must satisfy.
     InForce,
 }
 
@@ -65,20 +65,20 @@ impl Held {
     }
 }
 
-/// What is told of an announced rule.
+/// The status of an announced rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleStatus {
     /// The collection.
     pub collection: String,
     /// The rule: `schema`, `reference`, `expire`.
     pub kind: &'static str,
-    /// Its field; none for a schema, and for the time of the last write.
+    /// Its field; none for a schema, and for expiry by the time of the last write.
     pub field: Option<String>,
-    /// How far it is.
+    /// Its state.
     pub state: ReadinessState,
 }
 
-/// Has the collections obey what is wished for each of them. `Err`: more fields than a row has places.
+/// Adds the announced rules to their collections. `Err`: more fields than a row has places.
 pub(crate) fn announce(
     collections: &mut [Collection],
     catalog: &Catalog,
@@ -117,7 +117,7 @@ pub(crate) fn announce(
     Ok(())
 }
 
-/// What of a schema's promises holds as long as documents may fit the one before.
+/// The promises of a new schema that hold while stored documents may still fit only the old one.
 pub(crate) fn weakened(new: &Schema, before: Option<&Schema>) -> Vec<FieldInfo> {
     let known = |name: &str| before.and_then(|schema| schema.fields().iter().find(|field| field.name == name));
     let fields = new.fields().iter().map(|field| {
@@ -130,7 +130,7 @@ pub(crate) fn weakened(new: &Schema, before: Option<&Schema>) -> Vec<FieldInfo> 
 }
 
 impl Announced {
-    /// Whether a document that is there holds to the rule.
+    /// Whether a stored document satisfies the rule.
     pub(crate) fn check<C: Change>(
         &self,
         collection: &Collection,
@@ -172,7 +172,7 @@ impl Collection {
         self.announced.iter().any(|announced| matches!(announced.rule, Rule::Schema(_)))
     }
 
-    /// The check of a document against the schema in force and those that were announced, where any were.
+    /// Checks a document against the schema in force and the announced ones.
     #[inline(never)]
     pub(crate) fn check_announced(
         &self,
@@ -197,7 +197,7 @@ impl Collection {
         }
     }
 
-    /// The references that a document must hold to.
+    /// The references that a document must satisfy.
     pub(crate) fn references_held(&self, held: Held) -> impl Iterator<Item = &ReferencePlace> {
         let announced = move || {
             let those = self.announced.iter().filter(move |announced| held.is(&announced.readiness));
@@ -212,7 +212,7 @@ impl Collection {
         in_force.chain(announced().map(|(reference, _)| reference))
     }
 
-    /// What is told of its announced rules.
+    /// The status of its announced rules.
     pub(crate) fn rules(&self) -> impl Iterator<Item = RuleStatus> {
         self.announced.iter().map(|announced| {
             let (kind, field) = match &announced.rule {

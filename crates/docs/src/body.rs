@@ -1,7 +1,7 @@
-//! A request's body as parameters of statements: an object that fits a JSON Schema, each field that the schema names a
-//! value.
+//! A request's body as parameters of statements: an object that fits a JSON Schema; each field that the schema names is one
+//! parameter.
 //!
-//! A field that is missing or null is NULL, a boolean 1 or 0, an array or object its minified text (rule 3).
+//! A missing or null field is NULL, a boolean 1 or 0, an array or object its minified text (rule 3).
 
 use binjson::{Document, Encoder};
 
@@ -12,7 +12,7 @@ use crate::row::{NAMES_MAX, Names, Plain, Shape, plain};
 use crate::schema::{self, Schema};
 use crate::sql::OwnedValue;
 
-/// What a body must be, and what is read from it.
+/// The schema of a body, and the fields that are read from it.
 #[derive(Debug)]
 pub struct Body {
     schema: Schema,
@@ -21,7 +21,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// Reads a schema from the configuration, inline or from a file; what is wrong is noted.
+    /// Reads a schema from the configuration, inline or from a file; mistakes are recorded.
     pub fn read(item: &Item<'_>) -> Option<Body> {
         let text = crate::config::schema_text(item)?;
         let made = Schema::declared(&text).and_then(|schema| {
@@ -50,7 +50,7 @@ impl Body {
         self.schema.fields().iter().map(|field| field.name.as_str())
     }
 
-    /// Checks a body and gives its values.
+    /// Checks a body and returns its values.
     pub fn values(&self, json: &[u8]) -> Result<Vec<OwnedValue>, WriteError> {
         let mut stored = Vec::new();
         Encoder::default().encode(json, &mut stored)?;
@@ -66,7 +66,7 @@ impl Body {
         })
     }
 
-    /// The same on an event loop; `None` where the check is no work for one.
+    /// The same on an event loop; `None` if the check is too long for one.
     pub fn values_on_loop(&self, json: &[u8]) -> Result<Option<Vec<OwnedValue>>, WriteError> {
         if json.len() >= LONG_CHECK_BYTES && !self.schema.is_plain() {
             return Ok(None);

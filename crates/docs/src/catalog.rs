@@ -1,7 +1,6 @@
-//! The catalog: what a database holds, resolved to trees. Made when a database is opened, read-only after.
+//! The catalog: the content of a database, resolved to trees. Made when a database is opened, read-only afterwards.
 //!
-//! It is what a query's plan is made from: which trees there are, what their keys are made of, and what the schema
-//! promises about a collection's fields.
+//! Plans are made from it: it lists the trees, the fields of their keys, and the schema's promises about a collection's fields.
 //!
 //! - Documents: tree `docs/NAME`; key = [`crate::key::Key`], value = change number (8 bytes, little-endian), then binjson.
 //! - Index: tree `index/NAME/FIELD,FIELD`; key = each field, then the primary key, all by [`crate::order::encode`]; a
@@ -25,9 +24,9 @@ pub struct Catalog {
     pub collections: Vec<Arc<CollectionInfo>>,
     /// The views, as queries see them.
     pub views: Vec<Arc<CollectionInfo>>,
-    /// About how much the trees hold.
+    /// Approximate sizes of the trees.
     pub counts: Counts,
-    /// Where the plans of queries are kept that are prepared against it.
+    /// Cache of the plans of queries prepared against this catalog.
     pub plans: PlanSpace,
 }
 
@@ -37,7 +36,7 @@ impl Catalog {
         self.number(name).map(|number| &*self.collections[number])
     }
 
-    /// The same with the views among the collections: what queries are prepared from.
+    /// The same with the views among the collections: queries are prepared from this.
     pub(crate) fn with_views(&self) -> Catalog {
         let mut all: Vec<(Option<usize>, Arc<CollectionInfo>)> =
             self.collections.iter().cloned().enumerate().map(|(place, info)| (Some(place), info)).collect();
@@ -54,7 +53,7 @@ impl Catalog {
         });
         let (counts, plans) = (self.counts.clone(), self.plans.clone());
         let mut collections: Vec<Arc<CollectionInfo>> = collections.collect();
-        // Collected in the memory of the longer elements that they were.
+        // `collect` reused the memory of the larger elements before.
         collections.shrink_to_fit();
         Catalog { collections, views: Vec::new(), counts, plans }
     }
@@ -74,7 +73,8 @@ pub struct CollectionInfo {
     pub tree: TreeId,
     /// The primary key.
     pub key: KeyInfo,
-    /// The JSON Schema that is in force, as its text: of one that stored documents are still looked at by, or that was refused, the one before.
+    /// The text of the JSON Schema in force. While stored documents are checked against a new schema, and after its refusal,
+    /// the old one.
     pub schema: Option<Arc<str>>,
     /// The fields that the schema names, in its order (the order of `*`); empty where there is no schema.
     pub fields: Vec<FieldInfo>,
@@ -86,19 +86,19 @@ pub struct CollectionInfo {
     pub unique: Vec<UniqueInfo>,
     /// The references to other collections.
     pub references: Vec<ReferenceInfo>,
-    /// When documents go.
+    /// When documents expire.
     pub expire: Option<ExpireInfo>,
-    /// The fields that together tell its rows apart; none where no fields do: of a view with ROLLUP, of a query in FROM.
+    /// The fields that together identify a row; none for a view with ROLLUP and a query in FROM.
     pub identity: Option<Vec<String>>,
 }
 
 impl CollectionInfo {
-    /// Whether values that are equal lie together in its indexes, whatever their kinds: 5 and 5.0 are one group of a view.
+    /// Whether equal values are adjacent in its indexes whatever their kinds: 5 and 5.0 are one group of a view.
     pub(crate) fn keeps_equal_together(&self) -> bool {
         is_table(self.tree) && self.key.field.is_empty()
     }
 
-    /// The same for a reader of these fields only: of a view the others are not computed.
+    /// Restricts a view to the fields that the reader wants: the others are not computed.
     pub(crate) fn narrow(info: &mut Arc<CollectionInfo>, wants: &dyn Fn(&str) -> bool) {
         let is_unwanted = |(column, field): (usize, &FieldInfo)| (!wants(&field.name)).then_some(column);
         let unwanted: Vec<usize> = info.fields.iter().enumerate().filter_map(is_unwanted).collect();
@@ -112,7 +112,7 @@ impl CollectionInfo {
         }
     }
 
-    /// About how many bytes it has in memory.
+    /// Its approximate size in memory.
     pub(crate) fn bytes(&self) -> usize {
         let texts = |fields: &[String]| fields.iter().map(|name| size_of::<String>() + name.len()).sum::<usize>();
         let indexes = self.indexes.iter();
@@ -136,9 +136,9 @@ impl CollectionInfo {
 pub struct KeyInfo {
     /// The field of the document that holds it.
     pub field: String,
-    /// What it is.
+    /// Its type.
     pub kind: KeyType,
-    /// How it is made for documents that come without one.
+    /// How it is generated for documents without one.
     pub generate: Option<Generate>,
 }
 
@@ -166,13 +166,13 @@ pub enum FieldKind {
     Boolean,
     /// Nothing is promised.
     Any,
-    /// A column of a view: its values have these types. How they lie in an index is promised no more than by [`FieldKind::Any`].
+    /// A column of a view: its values have these types. Their form in an index is as open as for [`FieldKind::Any`].
     Computed(JsonTypes),
 }
 
 /// One index.
 ///
-/// A value's place in it: numbers and text as they are; a missing field and null as NULL; a boolean as the integer 1 or
+/// Fields are encoded by value: numbers and text as they are; a missing field and null as NULL; a boolean as the integer 1 or
 /// 0; an object or array as its minified text (SQL rule 3). So an entry's key alone does not tell `true` from `1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexInfo {
@@ -198,7 +198,7 @@ pub struct UniqueInfo {
 }
 
 impl UniqueInfo {
-    /// Its field, if it is one alone.
+    /// Its field, if it has only one.
     pub fn only(&self) -> Option<&str> {
         match &self.fields[..] {
             [field] => Some(field),
@@ -206,22 +206,22 @@ impl UniqueInfo {
         }
     }
 
-    /// Its fields as messages have them.
+    /// Its fields as shown in messages.
     pub fn shown(&self) -> String {
         self.fields.iter().map(|field| format!("\"{field}\"")).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// When the documents of a collection go: see [`crate::expire`].
+/// When the documents of a collection expire: see [`crate::expire`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpireInfo {
-    /// The field that holds a time; [`crate::expire::LAST_WRITE`]: none, the time of the last write.
+    /// The field that holds a time, or [`crate::expire::LAST_WRITE`] for the time of the last write.
     pub field: String,
-    /// What is added to it.
+    /// Seconds added to that time.
     pub after_seconds: i64,
-    /// Of the last write: since when it is noted, in seconds since 1970. What was there before counts as written then.
+    /// For expiry by last write: when recording began, in seconds since 1970. Older documents count as written then.
     pub since_seconds: Option<i64>,
-    /// The place in `indexes` of one that starts with the field. Always there: made where none is declared.
+    /// The place in `indexes` of an index that starts with the field. It always exists: one is made if none is declared.
     pub index: usize,
 }
 
@@ -232,6 +232,6 @@ pub struct ReferenceInfo {
     pub field: String,
     /// The place of the target in [`Catalog::collections`].
     pub target: usize,
-    /// The place in `indexes` of one that starts with the field. Always there: made where none is declared.
+    /// The place in `indexes` of an index that starts with the field. It always exists: one is made if none is declared.
     pub index: usize,
 }

@@ -1,16 +1,16 @@
-//! Work that others wait for: a panic there is told as what it could not do, and not left for somebody to wait for.
+//! Catching panics of work that others wait for: the panic becomes the work's error, so nobody waits in vain.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Why work was not done: by its error, or by a panic, which the process has told with its place already.
+/// The error of the work, or its panic as text; the panic hook has already reported the place.
 pub(crate) fn outcome<T>(work: impl FnOnce() -> Result<T, store::Error>) -> Result<T, String> {
     unless_panic(work)?.map_err(|error| error.to_string())
 }
 
-/// What the work gives, or what it panicked with.
+/// The work's result, or its panic as text.
 pub(crate) fn unless_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    // Whoever asks gives up what the work had in its hands: nothing half-changed is looked at again.
+    // Sound because the caller discards whatever the work was changing.
     let done = catch_unwind(AssertUnwindSafe(work));
     done.map_err(|panic| format!("a panic, which is a bug of Sapsan: {}", text_of(&*panic)))
 }

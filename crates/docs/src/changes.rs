@@ -1,9 +1,10 @@
-//! The changes of documents since a version, transaction by transaction: [`store::ChangeReader`] told in collections and keys.
+//! The changes of documents since a version, transaction by transaction: [`store::ChangeReader`] in terms of collections and
+//! keys.
 //!
-//! - Every transaction that changed a document of a declared collection comes once, whole, in order. What else is in the log
-//!   (index entries, views, the catalog) is passed over.
-//! - What an import loaded is not in the log: the collection is [`DocumentChange::Reset`], and so it is where a range of its
-//!   documents went at once.
+//! - Every transaction that changed a document of a declared collection is returned once, whole, in order. Other changes in the
+//!   log (index entries, views, the catalog) are skipped.
+//! - The log does not contain imported documents: an import is reported as [`DocumentChange::Reset`] of the collection, and so
+//!   is the deletion of a range of documents.
 
 use binjson::Document;
 use store::{Change, TreeId, Version};
@@ -12,7 +13,7 @@ use crate::database::{CollectionId, Database};
 use crate::engine::STAMP_BYTES;
 use crate::key::{Key, KeyType};
 
-/// What became of a document, or of a whole collection.
+/// A change of a document, or of a whole collection.
 #[derive(Clone)]
 pub enum DocumentChange<'c> {
     /// It was inserted or changed.
@@ -22,12 +23,12 @@ pub enum DocumentChange<'c> {
         /** What it is now. */
         document: Document<'c>,
     },
-    /// It is gone.
+    /// It was deleted.
     Delete {
         /** Its key. */
         key: Key<'c>,
     },
-    /// The collection is to be read anew.
+    /// The collection must be read anew.
     Reset,
 }
 
@@ -40,9 +41,9 @@ pub struct Event<'c> {
     pub number: u32,
     /// Whether it is the transaction's last.
     pub is_last: bool,
-    /// Where.
+    /// The collection.
     pub collection: CollectionId,
-    /// What.
+    /// The change.
     pub change: DocumentChange<'c>,
 }
 
@@ -54,7 +55,7 @@ pub struct Changes {
 }
 
 impl Database {
-    /// All changes of documents after this version: see [`store::Store::changes_since`].
+    /// All changes of documents after `version`: see [`store::Store::changes_since`].
     pub fn changes_since(&self, version: u64) -> Result<Changes, store::Error> {
         let reader = self.store().changes_since(Version(version))?;
         let infos = self.catalog().collections.iter().enumerate();
@@ -71,12 +72,12 @@ impl Changes {
         self.reader.wake_by(wake);
     }
 
-    /// All up to this one was given out.
+    /// All changes up to this version have been returned.
     pub fn version(&self) -> u64 {
         self.reader.version().0
     }
 
-    /// Visits the changes of the next transaction, of which there may be none; false where there is no transaction now.
+    /// Visits the changes of the next transaction, of which there may be none; false if there is no further transaction now.
     pub fn next(&mut self, mut visit: impl FnMut(&Event<'_>)) -> Result<bool, store::Error> {
         let Changes { reader, collections } = self;
         let Some(changeset) = reader.next()? else { return Ok(false) };
@@ -101,7 +102,7 @@ impl Changes {
     }
 }
 
-/// What a change of a tree is to a collection, if it is one of its documents; `Some((_, None))`: it is damaged.
+/// Translates a change of a tree if the tree holds a collection's documents; `Some((_, None))`: the change is damaged.
 fn of_document<'c>(
     collections: &[(TreeId, CollectionId, KeyType)],
     change: &Change<'c>,

@@ -1,7 +1,7 @@
-//! A collection at work: its catalog entry resolved to places in a document's row, and the entries a document has.
+//! An open collection: its catalog entry resolved to places in a document's row, and the tree entries of a document.
 //!
-//! [`Collection::check`] says whether a document may be stored as far as it alone tells (schema and key);
-//! [`Collection::index_entry`] and [`Collection::unique_key`] make exactly the bytes that stand in the trees, for writes,
+//! [`Collection::check`] decides whether a document may be stored as far as the document alone shows (schema and key);
+//! [`Collection::index_entry`] and [`Collection::unique_key`] make exactly the bytes that are stored in the trees, for writes,
 //! imports, rebuilds and verification alike.
 
 use std::sync::Arc;
@@ -35,17 +35,17 @@ pub struct Collection {
     pub(crate) indexes: Vec<IndexPlaces>,
     pub(crate) unique: Vec<UniquePlace>,
     pub(crate) references: Vec<ReferencePlace>,
-    /// Who refers to this collection.
+    /// The references to this collection.
     pub(crate) referrers: Vec<Referrer>,
-    /// Rules that are to be.
+    /// Announced rules; each is in force once it is ready.
     pub(crate) announced: Vec<Announced>,
-    /// The place of the field that holds a document's time.
+    /// The place of the field by which documents expire.
     pub(crate) expire: Option<usize>,
     /// Whether its documents are marked with the time of their last write.
     pub(crate) marks: bool,
     /// Whether it refers to documents that expire.
     pub(crate) refers_to_expiring: bool,
-    /// What gives a document its key that comes without one.
+    /// The generator of keys for documents without one.
     pub(crate) keys: Option<Keys>,
     /// The views that read this collection.
     pub(crate) views: Vec<Watch>,
@@ -72,7 +72,7 @@ pub(crate) struct ReferencePlace {
     pub(crate) target: TreeId,
     pub(crate) target_kind: KeyType,
     pub(crate) target_name: String,
-    /// Where documents of the target expire.
+    /// Set if documents of the target expire.
     pub(crate) target_expires: Option<ExpireInfo>,
 }
 
@@ -83,25 +83,25 @@ pub(crate) struct Referrer {
     pub(crate) field: String,
     pub(crate) index: TreeId,
     pub(crate) index_fields: usize,
-    /// Of the reference.
+    /// Readiness of the reference.
     pub(crate) readiness: Readiness,
 }
 
 impl ReferencePlace {
-    /// What a row refers to, where it refers to something.
+    /// The value of a row's reference field, unless missing or null.
     #[inline]
     pub(crate) fn named<'d>(&self, row: &Row<'_, 'd>) -> Option<Plain<'d>> {
         let value = row.get(self.field).filter(|value| !value.is_null())?;
         Some(plain(Some(value)))
     }
 
-    /// Whether a stored document of the target is there at a moment: its time has not come.
+    /// Whether a stored document of the target exists at a moment: it has not expired.
     #[inline]
     pub(crate) fn is_there(&self, stored: &[u8], now_ms: i64) -> bool {
         self.target_expires.as_ref().is_none_or(|expire| is_there(expire, stored, now_ms))
     }
 
-    /// That it is not there.
+    /// The error for a reference to a missing document.
     #[cold]
     pub(crate) fn dangling(&self, collection: &Collection, found: &Plain<'_>) -> WriteError {
         let field = collection.names.name(self.field);
@@ -111,7 +111,7 @@ impl ReferencePlace {
 }
 
 impl Referrer {
-    /// The one by this field, through the index at a place.
+    /// The reference by this field, through the index at a place.
     pub(crate) fn new(info: &CollectionInfo, field: String, index: usize, readiness: Readiness) -> Referrer {
         let index = &info.indexes[index];
         let (collection, index_fields) = (info.name.clone(), index.fields.len());
@@ -138,7 +138,7 @@ impl Collection {
         let info = catalog.collections[place].clone();
         let mut names = Names::default();
         let too_many = || format!("collection {} uses more than {NAMES_MAX} fields", info.name);
-        // The schema's fields come first: its checker counts on it.
+        // The schema's fields come first: its checker relies on it.
         let first = schema.iter().flat_map(|schema| schema.fields()).map(|field| &field.name);
         for name in first.take(NAMES_MAX) {
             names.add(name).ok_or_else(too_many)?;
@@ -190,7 +190,7 @@ impl Collection {
         })
     }
 
-    /// Has writes keep a view. `Err`: more fields than a row has places.
+    /// Registers a view that writes must maintain. `Err`: more fields than a row has places.
     pub(crate) fn watch(&mut self, view: &Arc<View>) -> Result<(), String> {
         let too_many = || format!("collection {} and its views use more than {NAMES_MAX} fields", self.info.name);
         let names = &mut self.names;
@@ -200,7 +200,7 @@ impl Collection {
         Ok(())
     }
 
-    /// Lays out a stored document (without its stamp).
+    /// Resolves the fields of a stored document (without its stamp).
     #[inline]
     pub(crate) fn with_row<'d, R>(
         &self,
@@ -211,13 +211,13 @@ impl Collection {
         self.names.with_row(document, shape, each)
     }
 
-    /// Whether the document alone may be stored: it is an object, fits the schema and has a key. Gives the key.
+    /// Whether the document alone may be stored: it is an object, fits the schema and has a key. Returns the key.
     #[inline]
     pub(crate) fn check<'d>(&self, document: Document<'d>, row: &Row<'_, 'd>) -> Result<Plain<'d>, WriteError> {
         self.check_held(Held::All, document, row)
     }
 
-    /// The same by these rules.
+    /// The same against the given rules.
     #[inline]
     pub(crate) fn check_held<'d>(
         &self,
@@ -238,7 +238,7 @@ impl Collection {
         self.check_beside_schema(document, row)
     }
 
-    /// The same of a document that is known to fit the schemas.
+    /// The same for a document that is known to fit the schemas.
     #[inline]
     pub(crate) fn check_beside_schema<'d>(
         &self,
@@ -254,19 +254,19 @@ impl Collection {
         self.key_of(row).ok_or_else(|| self.no_key(row))
     }
 
-    /// What has come due now, where documents expire.
+    /// The expiry limit as of now, where documents expire.
     #[inline]
     pub(crate) fn due(&self, clock: &Clock) -> Option<Due> {
         self.info.expire.as_ref().map(|expire| Due::of(expire, clock.now_ms()))
     }
 
-    /// Whether writes need to know the time.
+    /// Whether writes need the current time.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         self.info.expire.is_some() || self.marks || self.refers_to_expiring
     }
 
-    /// What a write goes by that is prepared now.
+    /// The time-dependent inputs of a write that is prepared now.
     #[inline]
     pub(crate) fn at_write(&self, clock: &Clock) -> AtWrite {
         if self.is_timed() { self.at_moment(clock.now_ms()) } else { AtWrite::default() }
@@ -278,13 +278,13 @@ impl Collection {
         AtWrite { due, mark: self.marks.then(|| expire::mark_at(now_ms)), now_ms }
     }
 
-    /// Whether a stored document is there at a moment: its time has not come.
+    /// Whether a stored document exists at a moment: it has not expired.
     #[inline]
     pub(crate) fn is_there(&self, stored: &[u8], now_ms: impl FnOnce() -> i64) -> bool {
         self.info.expire.as_ref().is_none_or(|expire| is_there(expire, stored, now_ms()))
     }
 
-    /// Whether a stored document's time has come.
+    /// Whether a stored document has expired.
     pub(crate) fn has_come(&self, due: &Due, document: Document<'_>) -> bool {
         let Some(expire) = &self.info.expire else { return false };
         has_come(expire, due, document)
@@ -309,7 +309,7 @@ impl Collection {
         WriteError::invalid(why, format!("/{field}"))
     }
 
-    /// Makes a row's entry in an index: its key and its value.
+    /// Makes the key and value of a row's index entry.
     #[inline]
     pub(crate) fn index_entry(
         &self,
@@ -332,14 +332,14 @@ impl Collection {
         bounded(entry, "a document's key in an index")
     }
 
-    /// Makes a row's key in a unique tree; `false`: it has no entry (one of the fields is missing or null).
+    /// Makes a row's key in a unique tree; `false`: it has no entry (a field is missing or null).
     #[inline]
     pub(crate) fn unique_key(&self, number: usize, row: &Row<'_, '_>, out: &mut Vec<u8>) -> Result<bool, WriteError> {
         out.clear();
         for &field in &self.unique[number].fields {
             match plain(row.get(field)) {
                 Plain::Null => return Ok(false),
-                // Each value tells where it ends.
+                // Each encoded value marks its own end.
                 found => order::lower(found.scalar(), out),
             }
         }
@@ -352,17 +352,17 @@ impl Collection {
 pub(crate) fn key_value(kind: KeyType, value: Value<'_>) -> Option<Plain<'_>> {
     let found = plain(Some(value));
     kind.of_scalar(found.scalar())?;
-    // `-0` is an integer in JSON, but a key has one spelling; and a truth value is 0 or 1 in queries alone.
+    // `-0` is an integer in JSON, but a key has one spelling; and booleans are 0 or 1 in queries only.
     let is_other = value.raw().starts_with(b"-0") || matches!(value.raw().first(), Some(b't' | b'f'));
     (kind == KeyType::String || !is_other).then_some(found)
 }
 
-/// Whether the time of a document has come, in a collection of which this is said.
+/// Whether a document has expired under this rule.
 fn has_come(expire: &ExpireInfo, due: &Due, document: Document<'_>) -> bool {
     due.has_come(plain(document.field(&expire.field)).scalar())
 }
 
-/// The opposite of a stored value at a moment. A damaged one is there: its reader is told.
+/// Whether a stored value has not expired at a moment. A damaged one counts as existing: reading it reports the damage.
 fn is_there(expire: &ExpireInfo, stored: &[u8], now_ms: i64) -> bool {
     let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
     document.is_none_or(|document| !has_come(expire, &Due::of(expire, now_ms), document))

@@ -1,16 +1,16 @@
-//! Counting what the trees hold (`counts.rs`): when a database is opened, and by a thread while it is open.
+//! Counting the contents of trees (`counts.rs`): when a database is opened, and by a thread while it is open.
 //!
-//! The thread looks at pages of the trees as any reader does, so many for each tree at most, and lets its snapshot go after
-//! each look. Writers know nothing of it.
+//! The thread reads pages of the trees as any reader does, a bounded number for each tree, and releases its snapshot after each
+//! round. Writers are not affected.
 //!
-//! What it has counted is kept among the rows of the catalog's tree, so that it is known as soon as the database is opened again:
+//! The counts are kept among the rows of the catalog's tree, so that they are known as soon as the database is opened again:
 //!
 //! ```text
 //!  counts/NUMBER   {"entries": N, "alike": [N, …]}     NUMBER is the tree's
 //! ```
 //!
-//! Opening asks each tree for its size, which takes a page or two, and samples those whose size is no longer what is kept. Rows are written
-//! after a look, of trees that have changed by [`CHANGED_SHARE`] since; small trees need none.
+//! Opening asks each tree for its size, which reads a page or two, and samples the trees whose size has changed. A round writes
+//! the rows of trees that have changed by [`CHANGED_SHARE`] since the last write; small trees have no row.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -25,19 +25,19 @@ use crate::engine::{KeyRange, TreeId, View};
 use crate::stored_catalog::Rows;
 use crate::views::Heart;
 
-/// How long counting may hold up the opening of a database: what is not counted by then, the thread counts.
+/// How long counting may delay the opening of a database; the thread counts the remaining trees.
 const OPENING_MAX: Duration = Duration::from_millis(200);
 /// A tree is counted again once its size has changed by this share.
 const CHANGED_SHARE: f64 = 0.125;
-/// Between two looks of the thread.
+/// Time between two rounds of the thread.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
-/// Of so many looks one counts all, for values may come to be spread otherwise while their number stays.
+/// Every so many rounds all trees are counted, as the distribution of values may change while their number stays.
 const LOOKS_OF_SIZE: u32 = 30;
-/// The thread keeps a few keys and numbers.
+/// The thread's state is a few keys and numbers.
 const STACK_BYTES: usize = 256 << 10;
 
 impl Counts {
-    /// Counts the trees of a catalog, as long as `goes_on`: `all`, or those whose size is no longer what it was.
+    /// Counts the trees of a catalog while `goes_on` returns true: all, or those whose size has changed.
     pub fn take(&self, catalog: &Catalog, view: &dyn View, all: bool, goes_on: &dyn Fn() -> bool) {
         let trees = catalog.collections.iter().flat_map(|info| trees(info));
         for (tree, fields) in trees.take_while(|_| goes_on()) {
@@ -48,7 +48,7 @@ impl Counts {
             if !all && self.of(tree).is_some_and(same) {
                 continue;
             }
-            // What cannot be read is not known: who asks for it will be told why.
+            // An unreadable tree has no count: the query that reads it reports the error.
             if let Ok(Some(count)) = TreeCount::take(view, tree, fields) {
                 self.set(tree, count);
             }
@@ -64,11 +64,11 @@ fn is_same_size(now: f64, known: f64) -> bool {
 #[derive(Debug, Default)]
 struct Saved(BTreeMap<u32, TreeCount>);
 
-/// What the key of such a row begins with.
+/// Prefix of the keys of these rows.
 const ROW: &str = "counts/";
 
 impl Saved {
-    /// Reads the rows; of one that says nothing sensible the tree is counted again.
+    /// Reads the rows; a tree whose row is unreadable is counted again.
     fn read(rows: &Rows) -> Saved {
         let counts = rows.iter().filter_map(|(key, row)| {
             let number = key.strip_prefix(ROW)?.parse().ok()?;
@@ -79,7 +79,7 @@ impl Saved {
         Saved(counts.collect())
     }
 
-    /// The rows to be written, or to be removed, so that they say what is known now.
+    /// The rows to be written or removed (`None`) to store the current counts.
     fn update(&mut self, catalog: &Catalog) -> Vec<(String, Option<String>)> {
         let trees: Vec<TreeId> =
             catalog.collections.iter().flat_map(|info| trees(info)).map(|(tree, _)| tree).collect();
@@ -131,16 +131,16 @@ fn trees(info: &CollectionInfo) -> impl Iterator<Item = (TreeId, usize)> {
     std::iter::once((info.tree, 0)).chain(indexes.map(|index| (index.tree, index.fields.len())))
 }
 
-/// The thread; dropped, it stops.
+/// The counting thread; it stops when this is dropped.
 pub(crate) struct Counter {
     saved: Arc<Mutex<Saved>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Counts that ask the store of a database for sizes of ranges.
+/// Counts that query the database's store for the sizes of ranges.
 pub(crate) fn counts(heart: &Arc<Heart>) -> Counts {
-    // Prepared queries keep the counts, and the heart keeps the views' queries.
+    // Weak, as prepared queries hold the counts, and the heart holds the views' queries.
     let heart: Weak<Heart> = Arc::downgrade(heart);
     Counts::new(move |tree, range: KeyRange<'_>| {
         let heart = heart.upgrade()?;
@@ -149,25 +149,25 @@ pub(crate) fn counts(heart: &Arc<Heart>) -> Counts {
     })
 }
 
-/// Counts a catalog's trees once, all or those that have changed; false where the time did not suffice, or no reader is free.
+/// Counts a catalog's trees once, all or those that have changed; false if time ran out or no reader is free.
 pub(crate) fn take(heart: &Heart, catalog: &Catalog, all: bool, goes_on: &dyn Fn() -> bool) -> bool {
     let Ok(reader) = heart.store.reader() else { return false };
     catalog.counts.take(catalog, &reader.snapshot(), all, goes_on);
     goes_on()
 }
 
-/// Has what is counted written into the catalog's tree. Nobody waits for it.
+/// Submits the counts to be written to the catalog's tree, without waiting.
 fn save(heart: &Heart, catalog: &Catalog, saved: &Mutex<Saved>) {
     let Ok(reader) = heart.store.reader() else { return };
     let rows = saved.lock().unwrap_or_else(PoisonError::into_inner).update(catalog);
     if !rows.is_empty() {
-        // A full queue has other things to do: what is not written now is counted at the next start.
+        // If the queue is full, the counts are not written and the next start counts again.
         let _ = heart.store.submit(&reader, Box::new(SaveRows { tree: heart.catalog_tree, rows }));
     }
 }
 
 impl Counter {
-    /// Takes what is kept, counts what has changed since, and goes on counting now and again.
+    /// Loads the stored counts, counts what has changed since, and starts the thread.
     pub(crate) fn start(heart: &Arc<Heart>, catalog: &Catalog, stored: &Rows) -> Result<Counter, store::Error> {
         let began = Instant::now();
         let saved = Saved::read(stored);
@@ -194,14 +194,14 @@ impl Counter {
         Ok(Counter { saved, stop, thread: Some(spawned.map_err(source)?) })
     }
 
-    /// Counts all now.
+    /// Counts all trees now.
     pub(crate) fn count(&self, heart: &Heart, catalog: &Catalog) {
         take(heart, catalog, true, &|| true);
         save(heart, catalog, &self.saved);
     }
 }
 
-/// Waits so long; true where the thread is to stop.
+/// Waits for `how_long`; true if the thread must stop.
 fn waits((stop, changed): &(Mutex<bool>, Condvar), how_long: Duration) -> bool {
     let guard = stop.lock().unwrap_or_else(PoisonError::into_inner);
     if how_long.is_zero() {
@@ -216,7 +216,7 @@ impl Drop for Counter {
         *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.1.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was told by itself.
+            // The panic hook has reported a panic of the thread.
             let _ = thread.join();
         }
     }

@@ -1,14 +1,15 @@
-//! About how much the trees of a catalog hold: what the planner weighs its ways by.
+//! Approximate sizes of the trees of a catalog: the planner's statistics.
 //!
-//! Of each tree the number of entries, and of an index also how many entries one value of its first field has on average, one
-//! pair of values of the first two, and so on. Nothing is kept for that while writes go on: branches of the trees tell sizes of
-//! ranges (`store/src/tree/portions.rs`), and values are counted in a sample of places spread evenly over the index. A place
-//! falls on a value as often as it has entries, so among [`SAMPLES`] places those of size s stand for 1/s values each, and the
-//! mean of 1/s is values for each entry.
+//! For each tree the number of entries; for an index also how many entries share one value of the first field on average, one
+//! pair of values of the first two fields, and so on. Writes maintain nothing for that: branch pages give sizes of ranges
+//! (`store/src/tree/portions.rs`), and values are counted in a sample of places spread evenly over the index. A place falls on
+//! a value in proportion to the value's entries, so among [`SAMPLES`] places each one on a value of s entries stands for 1/s
+//! values, and the mean of 1/s is the number of values per entry.
 //!
-//! - Taken when a database is opened and then now and again (`counter.rs`), within a time, and kept for the next opening.
-//! - What has changed since the last checkpoint does not count, and all of it may be out of date: a plan made from it may be
-//!   slow, its answers are right.
+//! - Taken when a database is opened and then periodically (`counter.rs`), within a time limit, and stored for the next
+//!   opening.
+//! - Changes since the last checkpoint are not counted, and any count may be out of date: a plan made from it may be slow, but
+//!   its answers are right.
 //! - All copies of a catalog share the counts.
 
 use std::collections::HashMap;
@@ -19,35 +20,36 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::engine::{Direction, KeyRange, TreeId, View};
 use crate::order;
 
-/// Places of an index that are looked at.
+/// Places that are sampled in an index.
 const SAMPLES: usize = 64;
-/// Trees below this many entries count as having so many: what is small now may be large before it is counted again.
+/// Smaller trees are treated as if they had this many entries: a tree that is small now may be large before it is counted
+/// again.
 pub(crate) const ENTRIES_LEAST: f64 = 1_000.0;
-/// Counts that have moved by this factor are told to prepared queries, which then plan anew.
+/// If a count changes by this factor, prepared queries are planned anew.
 const MOVED_FACTOR: f64 = 8.0;
 
 pub(crate) const ALL: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
 
-/// What is known of one tree.
+/// The statistics of one tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TreeCount {
-    /// Its entries.
+    /// Its number of entries.
     pub entries: f64,
-    /// Of an index: how many entries have the same first value, the same first two, and so on, on average over the values.
+    /// For an index: how many entries share the same first value, the same first two, and so on, on average over the values.
     pub alike: Vec<f64>,
 }
 
-/// Asked for the size of a range while a plan is made: the tree, and the range's ends where it has them.
+/// Returns the size of a range while a plan is made, from the tree and the range.
 type AskRange = dyn Fn(TreeId, KeyRange<'_>) -> Option<u64> + Send + Sync;
 
-/// See the module's text. The default knows nothing: then ways are chosen by their kind.
+/// See the module's text. The default has no counts: then access paths are chosen by their kind.
 #[derive(Clone, Default)]
 pub struct Counts {
     shared: Option<Arc<Shared>>,
 }
 
 struct Shared {
-    /// Rises when a count has moved far.
+    /// Increased when a count has moved far.
     epoch: AtomicU64,
     known: RwLock<Known>,
     ask: Box<AskRange>,
@@ -56,18 +58,18 @@ struct Shared {
 #[derive(Default)]
 struct Known {
     now: HashMap<TreeId, TreeCount>,
-    /// As they were when prepared queries were told last.
+    /// The counts as of the last increase of `epoch`.
     told: HashMap<TreeId, TreeCount>,
 }
 
 impl Counts {
-    /// Counts that are set from outside; `ask` gives sizes of ranges.
+    /// Counts that are set from outside; `ask` returns sizes of ranges.
     pub fn new(ask: impl Fn(TreeId, KeyRange<'_>) -> Option<u64> + Send + Sync + 'static) -> Counts {
         let (epoch, known) = (AtomicU64::new(0), RwLock::default());
         Counts { shared: Some(Arc::new(Shared { epoch, known, ask: Box::new(ask) })) }
     }
 
-    /// Sets what is known of a tree.
+    /// Sets the count of a tree.
     pub fn set(&self, tree: TreeId, count: TreeCount) {
         let Some(shared) = &self.shared else { return };
         let mut known = shared.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -82,36 +84,36 @@ impl Counts {
         }
     }
 
-    /// Whether anything may be known.
+    /// Whether counts are kept.
     pub(crate) fn are_kept(&self) -> bool {
         self.shared.is_some()
     }
 
-    /// Whether they are the same counts, kept in one place: then of one catalog, as an open database has it.
+    /// Whether both share one store of counts, and therefore belong to the catalog of one open database.
     pub(crate) fn is_same(&self, other: &Counts) -> bool {
         self.shared.as_ref().zip(other.shared.as_ref()).is_some_and(|(own, other)| Arc::ptr_eq(own, other))
     }
 
-    /// Another number than before where a count has moved far since.
+    /// A number that changes when a count has moved far.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
         self.shared.as_ref().map_or(0, |shared| shared.epoch.load(Ordering::Acquire))
     }
 
-    /// What is known of a tree.
+    /// The count of a tree.
     pub fn of(&self, tree: TreeId) -> Option<TreeCount> {
         let known = self.shared.as_ref()?.known.read().unwrap_or_else(PoisonError::into_inner);
         known.now.get(&tree).cloned()
     }
 
-    /// What is known of these trees.
+    /// The counts of these trees.
     pub(crate) fn of_all(&self, trees: impl Iterator<Item = TreeId>) -> hashbrown::HashMap<TreeId, TreeCount> {
         let Some(shared) = &self.shared else { return hashbrown::HashMap::new() };
         let known = shared.known.read().unwrap_or_else(PoisonError::into_inner);
         trees.filter_map(|tree| Some((tree, known.now.get(&tree)?.clone()))).collect()
     }
 
-    /// About how many entries lie in a range.
+    /// The approximate number of entries in a range.
     pub(crate) fn range(&self, tree: TreeId, range: KeyRange<'_>) -> Option<u64> {
         (self.shared.as_ref()?.ask)(tree, range)
     }
@@ -124,7 +126,7 @@ impl std::fmt::Debug for Counts {
 }
 
 impl TreeCount {
-    /// Counts a tree whose keys begin with so many fields. `None`: the view does not tell.
+    /// Counts a tree whose keys begin with `fields` values. `None`: the view does not give sizes.
     pub(crate) fn take(view: &dyn View, tree: TreeId, fields: usize) -> Result<Option<TreeCount>, store::Error> {
         let Some(entries) = view.entries_about(tree, ALL)? else { return Ok(None) };
         let mut values = vec![0.0; fields];
@@ -149,7 +151,7 @@ impl TreeCount {
         Ok(Some(TreeCount { entries: entries as f64, alike }))
     }
 
-    /// Whether one of the counts is so many times what it was.
+    /// Whether one of the counts has changed by [`MOVED_FACTOR`].
     pub(crate) fn has_moved(&self, told: &TreeCount) -> bool {
         let far = |now: f64, then: f64| {
             let (now, then) = (now.max(1.0), then.max(1.0));
@@ -161,7 +163,7 @@ impl TreeCount {
     }
 }
 
-/// The first key of a tree from a place on.
+/// The first key of a tree at or after a place.
 fn first_from(view: &dyn View, tree: TreeId, place: &[u8]) -> Result<Option<Vec<u8>>, store::Error> {
     let (range, mut first) = (KeyRange { from: Bound::Included(place), to: Bound::Unbounded }, None);
     view.scan(tree, range, Direction::Forward, &mut |key, _| {
@@ -171,7 +173,7 @@ fn first_from(view: &dyn View, tree: TreeId, place: &[u8]) -> Result<Option<Vec<
     Ok(first)
 }
 
-/// About how many entries begin with these values.
+/// The approximate number of entries that begin with these values.
 fn alike(view: &dyn View, tree: TreeId, values: &[u8]) -> Result<u64, store::Error> {
     let end = order::end_of(values);
     let range = KeyRange { from: Bound::Included(values), to: Bound::Excluded(&end) };
@@ -207,7 +209,7 @@ mod tests {
         let epoch = counts.epoch();
         set(4_000.0);
         assert_eq!((counts.epoch(), counts.of(tree).map(|count| count.entries)), (epoch, Some(4_000.0)));
-        // Not since the last time, but since queries were told.
+        // Compared with the count that queries were last planned with, not with the previous one.
         set(8_000.0);
         assert_eq!(counts.epoch(), epoch + 1);
     }

@@ -33,7 +33,7 @@ use crate::write::{self, Op, Precondition, Prepared, Written};
 
 /// The tree of the catalog's rows.
 pub(crate) const CATALOG_TREE: &str = "catalog";
-/// Between two looks at whether the views are built.
+/// Interval at which a waiter checks whether the builds are done.
 const BUILD_WAIT: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// An open database.
@@ -43,29 +43,30 @@ pub struct Database {
 }
 
 pub(crate) struct Inner {
-    /// First, so that it ends before what it works on.
+    /// First, so that the builder ends before the structures that it uses.
     pub(crate) builder: Mutex<Builder>,
     pub(crate) index_builder: Mutex<IndexBuilder>,
-    /// Stops when it is dropped.
+    /// Its thread stops when it is dropped.
     counter: Counter,
     pub(crate) heart: Arc<Heart>,
     pub(crate) dir: PathBuf,
     catalog: Catalog,
     dropped: Differences,
     clock: Clock,
-    /// Documents of a collection expire.
+    /// Whether documents of any collection expire.
     is_timed: bool,
     pub(crate) gate: Gate,
-    /// The one that has taken over, with another configuration.
+    /// The database that has taken over, with another configuration.
     pub(crate) successor: OnceLock<Database>,
     pub(crate) is_superseded: AtomicBool,
-    /// The same for all that have taken over from one another: each that is in memory has its part.
+    /// Shared by all databases that have taken over from one another; each one in memory holds a reference.
     pub(crate) generations: Arc<()>,
 }
 
 impl Drop for Inner {
-    /// Numbers that nobody was given are not lost. Nobody waits for it, for this may be a thread of the store; closing the store commits
-    /// what is queued. Where it is not written, for the store takes no writes, it is as after a crash.
+    /// Writes the unused reserved key numbers back, so that they are not skipped. The drop does not wait, as this may be a
+    /// thread of the store; closing the store commits what is queued. If the store takes no writes, the numbers are skipped as
+    /// after a crash.
     fn drop(&mut self) {
         if self.is_superseded.load(Ordering::SeqCst) {
             return;
@@ -79,7 +80,7 @@ impl Drop for Inner {
     }
 }
 
-/// Tree, row and number of counters that are further than the disk knows.
+/// Tree, row and next number of counters that are ahead of the row on disk.
 struct NextNumbers(Vec<(TreeId, String, [u8; 8])>);
 
 fn next_number(collection: &Collection) -> Option<(TreeId, String, [u8; 8])> {
@@ -125,16 +126,17 @@ pub struct Required {
 }
 
 impl Database {
-    /// Opens or creates the database in a directory, and brings it in line with the configuration: new and changed indexes
-    /// are built, documents are checked against a changed schema, new references are checked. What the directory holds and the
-    /// configuration no longer declares is dropped only where [`Config::may_drop`] permits it; else the directory is left as it was.
+    /// Opens or creates the database in a directory, and brings it in line with the configuration: new and changed indexes are
+    /// built, documents are checked against a changed schema, new references are checked. Collections and indexes that the
+    /// configuration no longer declares are dropped only if [`Config::may_drop`] permits it; otherwise opening fails and the
+    /// directory stays unchanged.
     pub fn open(config: &Config, dir: &Path, options: store::Options) -> Result<(Database, Recovery), OpenError> {
         let (store, recovery) = Store::open(dir, options)?;
         let database = Database::with_store(config, dir, store)?;
         Ok((database, recovery))
     }
 
-    /// The same over a store that is open already.
+    /// The same over a store that is already open.
     pub fn with_store(config: &Config, dir: &Path, store: Store) -> Result<Database, OpenError> {
         let catalog_tree = store.tree(CATALOG_TREE)?;
         let stored = stored_catalog::read(&store.reader()?.snapshot(), catalog_tree)?;
@@ -147,14 +149,15 @@ impl Database {
         Ok(database)
     }
 
-    /// Has the threads begin that build what is not built.
+    /// Starts the background builds.
     pub(crate) fn begin_builds(&self) {
         self.inner.builder.lock().unwrap_or_else(PoisonError::into_inner).begin();
         self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner).begin();
     }
 
-    /// Brings the store in line with a configuration while nobody writes; gives the rows that are new, whose trees are still to
-    /// be dropped. Nothing is built before [`Database::begin_builds`]. `until_now` is what has been at work over the store.
+    /// Brings the store in line with a configuration while no writes run. Returns the new catalog rows; trees that they mark as
+    /// dropped are still to be removed. Nothing is built before [`Database::begin_builds`]. `until_now` belongs to the database
+    /// that used the store before.
     pub(crate) fn assemble(
         config: &Config,
         dir: &Path,
@@ -218,7 +221,7 @@ impl Database {
         Ok((Database { inner: Arc::new(inner) }, rows))
     }
 
-    /// What time it is for documents that expire.
+    /// The clock by which documents expire.
     pub fn clock(&self) -> &Clock {
         &self.inner.clock
     }
@@ -228,7 +231,7 @@ impl Database {
         &self.inner.catalog
     }
 
-    /// What opening it has dropped from the directory, as [`Config::may_drop`] permitted.
+    /// What opening has dropped from the directory, as [`Config::may_drop`] permitted.
     pub fn dropped(&self) -> &Differences {
         &self.inner.dropped
     }
@@ -238,12 +241,12 @@ impl Database {
         self.inner.catalog.number(name).map(CollectionId)
     }
 
-    /// A collection at work. Panics on an id of another database that has more collections.
+    /// An open collection. Panics if the id comes from another database that has more collections.
     pub fn collection_at(&self, id: CollectionId) -> &Collection {
         &self.inner.heart.collections[id.0]
     }
 
-    /// Prepares a query. What it wants carried in indexes can be asked of a query prepared on [`outline`](crate::outline), before
+    /// Prepares a query. To learn which fields a query wants indexes to carry, prepare it on [`outline`](crate::outline) before
     /// the database is opened.
     pub fn prepare_query(&self, sql: &str) -> Result<Query, SqlError> {
         Query::prepare(sql, &self.inner.catalog)
@@ -254,48 +257,48 @@ impl Database {
         &self.inner.heart.store
     }
 
-    /// How far the views are: the declared ones, then those that serve until a changed definition is built.
+    /// The state of all views: the declared ones, then old versions that serve until a changed definition is built.
     pub fn views(&self) -> Vec<ViewStatus> {
         self.inner.heart.views.list.iter().map(|view| view.status()).collect()
     }
 
-    /// The first of the views that could not be built.
+    /// The first view whose build failed.
     pub fn failed_view(&self) -> Option<ViewStatus> {
         let mut views = self.inner.heart.views.list.iter();
         views.find(|view| view.state() == ViewState::Failed).map(|view| view.status())
     }
 
-    /// Waits until no view is being built any more.
+    /// Waits until no view is being built.
     pub fn wait_for_views(&self) {
         while !self.inner.builder.lock().unwrap_or_else(PoisonError::into_inner).is_done() {
             std::thread::sleep(BUILD_WAIT);
         }
     }
 
-    /// The rules that were announced when the database was opened, and how far they are.
+    /// The rules that were announced when the database was opened, with their states.
     pub fn rules(&self) -> Vec<RuleStatus> {
         self.inner.heart.collections.iter().flat_map(Collection::rules).collect()
     }
 
-    /// Waits until no index or unique field is being built any more, and no document looked at by a new rule.
+    /// Waits until no index or unique field is being built and no new rule is being checked against stored documents.
     pub fn wait_for_indexes(&self) {
         while !self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner).is_done() {
             std::thread::sleep(BUILD_WAIT);
         }
     }
 
-    /// Counts anew what queries' ways are weighed by ([`crate::counts`]); a thread does so now and again.
+    /// Counts the statistics anew that the planner uses ([`crate::counts`]); a thread also does so periodically.
     pub fn count(&self) {
         self.inner.counter.count(&self.inner.heart, &self.inner.catalog);
     }
 
-    /// Computes a view again as of one moment and compares it with its rows, while writes go on. `None`: there is no such
-    /// view, or it is not built.
+    /// Computes a view again as of one moment and compares it with its rows, while writes go on. `None`: there is no such view,
+    /// or it is not built.
     pub fn verify_view(&self, name: &str) -> Result<Option<ViewReport>, ReadError> {
         self.verify_view_while(name, &|| true)
     }
 
-    /// The same as long as `goes_on`, which is asked now and again; then [`ReadError::Stopped`].
+    /// The same while `goes_on` returns true; it is called repeatedly. Afterwards [`ReadError::Stopped`].
     pub fn verify_view_while(&self, name: &str, goes_on: &dyn Fn() -> bool) -> Result<Option<ViewReport>, ReadError> {
         let views = &self.inner.heart.views.list;
         let Some(view) = views.iter().find(|view| view.name == name && view.is_ready()) else { return Ok(None) };
@@ -316,12 +319,12 @@ impl Database {
         &self.inner.heart.views
     }
 
-    /// The directory it lies in.
+    /// The directory of the database.
     pub fn dir(&self) -> &Path {
         &self.inner.dir
     }
 
-    /// A write that waits until it is durable; a lone caller commits on its own thread.
+    /// Commits one write and waits until it is durable; a lone caller commits on its own thread.
     pub fn write_now(&self, write: &Write) -> Result<Written, WriteError> {
         let Some(_passing) = self.pass(Kind::Short) else {
             let (database, write) = self.succeeded(write)?;
@@ -338,7 +341,7 @@ impl Database {
         written(outcome, commit)
     }
 
-    /// Several writes in one transaction: all or none; waits until it is durable.
+    /// Commits several writes in one transaction, all or none, and waits until it is durable.
     pub fn write_all(&self, writes: &[Write]) -> Result<(), WriteError> {
         let Some(_passing) = self.pass(Kind::Short) else {
             let moved: Vec<_> = writes.iter().map(|write| self.succeeded(write)).collect::<Result<_, _>>()?;
@@ -359,15 +362,15 @@ impl Database {
         }
     }
 
-    /// Whether a document is there for a transaction: stored, and its time has not come.
+    /// Whether a document exists for a transaction: it is stored and has not expired.
     pub(crate) fn is_there(&self, required: &Required, tx: &mut store::Tx<'_>) -> Result<bool, store::Error> {
         let collection = self.collection_at(required.collection);
         let found = tx.get(collection.info.tree, &required.key)?;
         Ok(found.is_some_and(|stored| collection.is_there(&stored, || self.inner.clock.now_ms())))
     }
 
-    /// The moment of a transaction, of which the caller says that it is `now_ms`: where documents expire it is the clock's, for what has
-    /// come due is not there, whoever asks.
+    /// The time of a transaction: the clock's where documents expire, so that expired documents are absent for every reader;
+    /// otherwise the caller's `now_ms`.
     pub(crate) fn moment_ms(&self, now_ms: i64) -> i64 {
         if self.inner.is_timed { self.inner.clock.now_ms() } else { now_ms }
     }
@@ -388,7 +391,8 @@ impl Database {
         })
     }
 
-    /// Whether the preparation of a write would check a long document by a schema of any kind, which is no work for an event loop.
+    /// Whether preparing a write would check a long document against a general schema, which is too much work for an event
+    /// loop.
     pub fn has_long_check(&self, session: &Session, write: &Write) -> bool {
         let collection = self.collection_at(write.collection);
         if !collection.checks_fully() {
@@ -408,13 +412,13 @@ impl Database {
         }
     }
 
-    /// Whether documents of a collection are checked by a schema of any kind.
+    /// Whether documents of a collection are checked by the general schema checker.
     pub fn checks_fully(&self, collection: CollectionId) -> bool {
         self.collection_at(collection).checks_fully()
     }
 
-    /// Whether a write may turn out, while it is prepared, to be too long for an event loop: it needs a
-    /// [`Submission::long`](crate::Submission::long) there. A new document meets a stored one only where that has expired.
+    /// Whether a write may turn out, while it is prepared, to be too long for an event loop: there it needs a
+    /// [`Submission::long`](crate::Submission::long). An insert meets a stored document only if that one has expired.
     pub fn may_be_long(&self, write: &Write) -> bool {
         let collection = self.collection_at(write.collection);
         !matches!(write.op, Op::Insert { .. }) || collection.is_timed() || collection.checks_fully()

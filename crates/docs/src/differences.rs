@@ -1,8 +1,8 @@
-//! What opening a folder with a configuration would change of what its catalog holds: for who only looks at the folder, and must
-//! not have it brought in line with another service's file, or an older one. Nothing is changed here, no tree is made.
+//! What opening a folder with a configuration would change in its catalog: for tools that only inspect the folder, which must
+//! not bring it in line with the file of another service or an older one. Nothing is changed here, no tree is made.
 //!
-//! A build that was stopped half-way, and begins again, is no difference: the folder was opened with that file before. Neither
-//! is a collection that the last file did not declare either ([`crate::losses`]).
+//! A build that was stopped half-way and would begin again is no difference: the folder was opened with that file before. A
+//! collection that was already undeclared at the last opening is no difference either ([`crate::losses`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,24 +17,24 @@ use crate::open_error::OpenError;
 use crate::stored_catalog::{self, Rows};
 use crate::views;
 
-/// Most differences told in words; the rest are counted.
+/// Differences described in words; further ones are only counted.
 pub const DIFFERENCES_MAX: usize = 20;
 
-/// The fields of rows that a declaration makes; of a row that lacks one it is null.
+/// The fields of catalog rows that come from a declaration; a row that lacks one has null.
 const COMPARED: [&str; 7] = ["key", "type", "schema", "expire", "expire_after", "included", "target"];
 
 /// What differs between a configuration and a folder's catalog.
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
-    /// What opening would do, each in words; empty: nothing.
+    /// What opening would do, in words; empty: nothing.
     pub told: Vec<String>,
-    /// Those beyond [`DIFFERENCES_MAX`].
+    /// The number of differences beyond [`DIFFERENCES_MAX`].
     pub more: usize,
 }
 
 impl Differences {
-    /// Compares a configuration with the catalog of a store. None where the catalog is empty: of a store that no configuration
-    /// was opened with nothing can be dropped or built.
+    /// Compares a configuration with the catalog of a store. An empty catalog has no differences: no configuration has opened
+    /// the store, so nothing can be dropped or built.
     pub fn find(config: &Config, store: &Store) -> Result<Differences, OpenError> {
         let mut found = Differences::default();
         let Some(tree) = store.existing_tree(CATALOG_TREE)? else { return Ok(found) };
@@ -114,12 +114,12 @@ impl fmt::Display for Differences {
     }
 }
 
-/// The catalog's rows of a folder that is in line with the configuration, as far as it tells.
+/// The catalog rows that a configuration alone determines.
 pub(crate) fn wanted_rows(config: &Config) -> BTreeMap<String, Json> {
     config.collections.iter().flat_map(|collection| rows_of(config, collection)).collect()
 }
 
-/// The catalog's rows of a collection that is in line with the configuration, as far as it tells.
+/// The catalog rows of one collection that its declaration alone determines.
 fn rows_of(config: &Config, wanted: &CollectionConfig) -> Vec<(String, Json)> {
     let mut rows = vec![(stored_catalog::collection_row(wanted), stored_catalog::declared_row(wanted))];
     for fields in stored_catalog::index_fields(wanted, wanted.expire.as_ref()) {
@@ -135,8 +135,8 @@ fn rows_of(config: &Config, wanted: &CollectionConfig) -> Vec<(String, Json)> {
     rows
 }
 
-/// What kind of part a row is of, in words, its collection, and its name. `None` for rows that a file declares nothing of, and
-/// those of views.
+/// The kind of part that a row describes, in words, its collection, and its name. `None` for rows that no declaration makes,
+/// and for rows of views.
 pub(crate) fn part_of(key: &str) -> Option<(&'static str, &str, String)> {
     let mut parts = key.splitn(3, '/');
     let (kind, collection) = (parts.next()?, parts.next()?);

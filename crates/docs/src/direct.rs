@@ -7,50 +7,50 @@ use crate::error::ReadError;
 use crate::key::Key;
 use crate::session::{Moment, Stored};
 
-/// Reads of documents past the page cache, several at once, on one thread that does not wait.
+/// Direct reads of documents, bypassing the page cache: several at once, on one thread that does not block.
 pub struct DirectReads {
     pub(crate) inner: store::DirectReads,
 }
 
-/// What became of a read that may begin.
+/// Result of starting a read.
 #[derive(Debug)]
 pub enum Got<'s> {
-    /// It did not have to wait.
+    /// The read completed without waiting.
     Now(Option<Stored<'s>>),
-    /// It is under way at this place: see [`DirectReads::ended`].
+    /// It is in flight in this slot: see [`DirectReads::ended`].
     Later(usize),
-    /// It has to wait, on a thread that may.
+    /// It would block: repeat it on a thread that may wait.
     Elsewhere,
 }
 
-/// How a read ended.
+/// Result of a completed read.
 #[derive(Debug)]
 pub enum Outcome<'r> {
-    /// With the document, or that there is none, as of the moment in which it began.
+    /// The document, or none, as of the moment when the read began.
     Found(Option<Stored<'r>>),
     /// See [`Got::Elsewhere`].
     Elsewhere,
 }
 
 impl Database {
-    /// Such reads for the calling thread: so many places of so many bytes. None where there are no such reads, or no need.
+    /// Direct reads for the calling thread: so many slots of so many bytes. None if they are unavailable or not needed.
     pub fn direct_reads(&self, places: usize, place_bytes: usize) -> Option<DirectReads> {
         Some(DirectReads { inner: self.store().direct_reads(places, place_bytes)? })
     }
 }
 
 impl DirectReads {
-    /// Becomes readable, an edge each time, when reads have ended.
+    /// A file descriptor that becomes readable, edge-triggered, when reads have completed.
     pub fn completions(&self) -> RawFd {
         self.inner.completions()
     }
 
-    /// Begins what was asked for since the last call.
+    /// Submits the reads requested since the last call.
     pub fn begin(&mut self) {
         self.inner.begin();
     }
 
-    /// Tells of the reads that have ended.
+    /// Reports the completed reads.
     pub fn ended(&mut self, tell: &mut dyn FnMut(usize, Result<Outcome<'_>, ReadError>)) {
         self.inner.ended(&mut |place, outcome| {
             let outcome = outcome.map(|outcome| match outcome {
@@ -63,8 +63,7 @@ impl DirectReads {
 }
 
 impl Moment<'_> {
-    /// A document by its key; where the session asks before it waits and the document is not in memory, `reads` may take
-    /// that on.
+    /// A document by its key. If the session must not block and the document is not in memory, `reads` may start a direct read.
     #[inline]
     pub fn get_or_begin(
         &self,
@@ -73,7 +72,7 @@ impl Moment<'_> {
         key: &Key<'_>,
     ) -> Result<Got<'_>, ReadError> {
         if self.expires(collection) {
-            // What has been read would have to be judged by its time once more.
+            // The document would have to be checked for expiry after the read.
             return match self.get(collection, key) {
                 Err(ReadError::Store(store::Error::NotInMemory)) => Ok(Got::Elsewhere),
                 found => found.map(Got::Now),

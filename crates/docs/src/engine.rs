@@ -1,7 +1,8 @@
-//! The two small traits through which documents reach an engine, so that another than `store` can stand under it.
+//! The two small traits through which documents reach a storage engine, so that an engine other than `store` can take its
+//! place.
 //!
-//! [`View`] is what queries read: a snapshot, or through [`Within`] a transaction in progress. [`Change`] is the inside
-//! of a transaction, where writes happen. Both name trees by [`TreeId`] and know nothing of documents.
+//! [`View`] is what queries read: a snapshot, or through [`Within`] a transaction in progress. [`Change`] is a transaction in
+//! progress, where writes happen. Both name trees by [`TreeId`] and know nothing of documents.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -9,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 
 pub use store::{Direction, Entries, KeyRange, TreeId};
 
-/// What can be read: a snapshot, or a transaction in progress.
+/// A readable state: a snapshot, or a transaction in progress.
 #[allow(
     clippy::type_complexity,
     reason = "the visitor's type is said once, here; a name for it would hide its arguments"
@@ -25,8 +26,8 @@ pub trait View {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), store::Error>;
-    /// Visits the entries of a range leaf by leaf, in key order, until it ends or `visit` breaks. `false`: nothing was
-    /// visited, [`View::scan`] is the way. What the entries hand out lives as long as the view is borrowed.
+    /// Visits the entries of a range leaf by leaf, in key order, until it ends or `visit` breaks. `false`: nothing was visited;
+    /// use [`View::scan`]. The borrowed keys and values live as long as the view is borrowed.
     fn scan_leaves<'v>(
         &'v self,
         _tree: TreeId,
@@ -36,8 +37,8 @@ pub trait View {
     ) -> Result<bool, store::Error> {
         Ok(false)
     }
-    /// Looks many keys up in about the time of one, and writes what each has to its place in `values`. `false`: nothing
-    /// was looked up, [`View::get`] is the way.
+    /// Looks many keys up in about the time of one, and writes each key's value to its place in `values`. `false`: nothing was
+    /// looked up; use [`View::get`].
     fn get_all<'v>(
         &'v self,
         _tree: TreeId,
@@ -51,20 +52,20 @@ pub trait View {
     fn ready_by(&self) -> u64 {
         u64::MAX
     }
-    /// The same state for other threads, as long as this one is borrowed; `None` where there is none.
+    /// The same state for other threads, while this one is borrowed; `None` where the engine cannot share it.
     fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
         None
     }
-    /// Keys in order that cut a range into up to `count` parts of about one size.
+    /// Keys in order that cut a range into up to `count` parts of about equal size.
     fn cuts(&self, _tree: TreeId, _range: KeyRange<'_>, _count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
         Ok(Vec::new())
     }
-    /// About how many entries lie in a range; `None` where that is not known.
+    /// The approximate number of entries in a range; `None` where it is not known.
     fn entries_about(&self, _tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
         Ok(None)
     }
-    /// Looking many keys up takes about the time of one where memory is asked for all of them first: this for each,
-    /// then [`View::fetch_value`] for each, then [`View::get`]. Changes nothing that they give.
+    /// Prefetch: many lookups take about the time of one if memory is requested for all of them first. Call this for each key,
+    /// then [`View::fetch_value`] for each, then [`View::get`]. Results do not change.
     #[inline]
     fn fetch_place(&self, _tree: TreeId, _key: &[u8]) {}
     /// See [`View::fetch_place`].
@@ -88,13 +89,13 @@ pub trait Change {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), store::Error>;
-    /// Inserts or replaces.
+    /// Inserts or replaces a value.
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]);
     /// The same; the value's first 8 bytes become the transaction's change number (little-endian).
     fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]);
     /// Removes a key (it need not exist).
     fn delete(&mut self, tree: TreeId, key: &[u8]);
-    /// Has the engine lay an operand onto what the key has when the transaction is committed; nothing is read.
+    /// Merges an operand into the key's value when the transaction commits; nothing is read.
     fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]);
 }
 
@@ -224,14 +225,14 @@ impl Change for store::Tx<'_> {
 
 /// A transaction in progress as a [`View`], so that a query can run inside it.
 ///
-/// Values are copied: a transaction remembers each read, so it is borrowed mutably for each, and nothing it hands out
-/// can outlive that. A scan goes in batches, so that its visitor may read through the same view, as joins do.
+/// Values are copied: a transaction records each read, so each read borrows it mutably, and a borrowed value cannot outlive
+/// that borrow. A scan copies in batches, so that its visitor may read through the same view, as joins do.
 pub struct Within<'c, C: Change + ?Sized> {
     change: RefCell<&'c mut C>,
 }
 
 impl<'c, C: Change + ?Sized> Within<'c, C> {
-    /// Looks at the transaction's state until dropped.
+    /// Reads the transaction's state until dropped.
     pub fn new(change: &'c mut C) -> Self {
         Within { change: RefCell::new(change) }
     }
@@ -277,7 +278,7 @@ impl<C: Change + ?Sized> View for Within<'_, C> {
     }
 }
 
-/// Entries of a transaction's scan that are copied at once: few at first, for what is read counts as read.
+/// Entries that a transaction's scan copies at once: few at first, because every copied entry counts as read.
 const FIRST_BATCH_ROWS: usize = 16;
 const BATCH_ROWS_MAX: usize = 1024;
 const BATCH_BYTES_MAX: usize = 256 << 10;

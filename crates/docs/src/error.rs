@@ -6,11 +6,11 @@ use std::fmt;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// Stored bytes are damaged: which document, what is wrong.
+    /// Stored bytes are damaged: which document, and what is wrong.
     Damaged(String),
-    /// The engine says no.
+    /// The engine reported an error.
     Store(store::Error),
-    /// Nobody waits for it any more.
+    /// The read was cancelled: nobody waits for it.
     Stopped,
 }
 
@@ -20,23 +20,23 @@ pub enum ReadError {
 pub enum WriteError {
     /// There is no such document.
     NotFound,
-    /// What has to be there for the write to be done at all gives no row.
+    /// The write's guard query returned no row.
     Unguarded,
-    /// The document is not what the request was made for (`If-Match`, `If-None-Match`).
+    /// The stored document does not match the request's precondition (`If-Match`, `If-None-Match`).
     PreconditionFailed,
-    /// The body is wrong: send another.
+    /// The body is wrong; the client must send another.
     Invalid {
         /** What is wrong, in words. */
         why: String,
         /** Where in the body, as a JSON pointer; empty for the whole. */
         pointer: String,
     },
-    /// The body is right, but something else in the database forbids it.
+    /// The body is right, but it conflicts with other stored data.
     Conflict {
         /** What it is. */
         what: String,
     },
-    /// Over a bound.
+    /// Over a limit.
     TooLarge {
         /** What is too large. */
         what: String,
@@ -63,7 +63,7 @@ impl WriteError {
     }
 }
 
-/// Why a write is refused whose rows in a view have no place in another view that reads it.
+/// Why a write is rejected when its view row cannot be stored in another view that reads the first one.
 pub(crate) const VIEW_CANNOT_TAKE: &str =
     "a view over a view cannot take the row that this makes: its key is too long, or a value has no place in 64 bits";
 

@@ -1,11 +1,11 @@
-//! Sums of reals without any error, whatever the order: a fixed-point number wide enough for every finite double.
+//! Exact sums of reals, in any order: a fixed-point number wide enough for every finite double.
 //!
 //! Every double is a whole multiple of 2^-1074, and the largest is below 2^1024. So a two's complement integer of
 //! [`LIMBS`] words, in units of 2^-1074, holds any sum of fewer than 2^63 doubles exactly (Kulisch's long accumulator,
 //! "Computer Arithmetic and Validity", 2008, chapter 8). Addition is commutative and associative, subtracting undoes
 //! adding to the last bit, and [`ExactSum::round`] rounds once, to nearest, ties to even.
 //!
-//! Stored, most of the words are sign or zero and are left out. A sum has one encoding only, so equal sums are equal bytes:
+//! In the stored form the words that are only sign or zero are left out. A sum has one encoding, so equal sums are equal bytes:
 //!
 //! ```text
 //!  zero           00
@@ -15,10 +15,10 @@
 
 use crate::varint;
 
-/// 2098 bits for the doubles themselves, 63 for how many there are, one for the sign; in whole words.
+/// 2098 bits for the doubles themselves, 63 for their number, one for the sign; in whole words.
 const LIMBS: usize = 34;
 const BYTES: usize = LIMBS * 8;
-/// Where 1 stands: 2^0 in units of 2^-1074.
+/// The bit of 1: 2^0 in units of 2^-1074.
 pub(crate) const ONE_BIT: usize = 1074;
 /// Bits of a double's fraction.
 const FRACTION_BITS: usize = 52;
@@ -52,7 +52,7 @@ impl ExactSum {
         let bits = real.to_bits();
         let fraction = bits & ((1 << FRACTION_BITS) - 1);
         let exponent = bits >> FRACTION_BITS & EXPONENT_MAX;
-        // A subnormal has no hidden bit, and the exponent of the least normal.
+        // A subnormal has no hidden bit, and the exponent of the smallest normal.
         let (mantissa, shift) = match exponent {
             0 => (fraction, 0),
             _ => (fraction | 1 << FRACTION_BITS, exponent as usize - 1),
@@ -60,7 +60,7 @@ impl ExactSum {
         self.add_shifted(u128::from(mantissa), shift, bits >> 63 == 1);
     }
 
-    /// Takes a finite double out again.
+    /// Subtracts a finite double.
     #[cfg(test)]
     fn subtract(&mut self, real: f64) {
         self.add(-real);
@@ -71,16 +71,16 @@ impl ExactSum {
         self.add_scaled(integer, ONE_BIT);
     }
 
-    /// Adds an integer whose last bit stands at `bit`.
+    /// Adds an integer whose lowest bit is at `bit`.
     pub(crate) fn add_scaled(&mut self, integer: i128, bit: usize) {
         let magnitude = integer.unsigned_abs();
         let negative = integer < 0;
-        // In two parts, for a shift moves up to 63 bits out.
+        // In two parts, as the shift needs up to 63 more bits.
         self.add_shifted(magnitude & u128::from(u64::MAX), bit, negative);
         self.add_shifted(magnitude >> 64, bit + 64, negative);
     }
 
-    /// Adds or subtracts up to 64 bits at a place.
+    /// Adds or subtracts up to 64 bits at a bit position.
     #[inline]
     fn add_shifted(&mut self, magnitude: u128, shift: usize, negative: bool) {
         let word = shift / 64;
@@ -111,7 +111,7 @@ impl ExactSum {
         }
     }
 
-    /// Turns it into what undoes it.
+    /// Negates the sum.
     pub(crate) fn negate(&mut self) {
         let mut carry = true;
         for limb in &mut self.limbs {
@@ -136,7 +136,7 @@ impl ExactSum {
         if negative { -magnitude } else { magnitude }
     }
 
-    /// Appends its one encoding.
+    /// Appends its unique encoding.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let Some(low) = self.limbs.iter().position(|limb| *limb != 0) else {
             out.push(0);
@@ -148,7 +148,7 @@ impl ExactSum {
         for (place, limb) in self.limbs[low..=high].iter().enumerate() {
             bytes[place * 8..place * 8 + 8].copy_from_slice(&limb.to_le_bytes());
         }
-        // One byte of sign may be needed behind the last word.
+        // One sign byte may be needed after the last word.
         let all = &bytes[..((high - low + 1) * 8 + 1).min(BYTES)];
         let start = (self.limbs[low].trailing_zeros() / 8) as usize;
         let is_sign = |place: usize| all[place] == fill as u8 && all[place - 1] >> 7 == fill as u8 & 1;
@@ -161,7 +161,7 @@ impl ExactSum {
         out.extend_from_slice(&all[start..end]);
     }
 
-    /// Adds an encoded sum off the front of `bytes`. `None`: damaged.
+    /// Decodes a sum from the front of `bytes` and adds it. `None`: damaged.
     pub(crate) fn add_encoded(&mut self, bytes: &mut &[u8]) -> Option<()> {
         let length = usize::try_from(varint::take(bytes)?).ok()?;
         if length == 0 {
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(of(reals).round().to_bits(), expected.to_bits(), "{reals:?}: {} {expected}", of(reals).round());
     }
 
-    /// Any finite double, the odd ones often.
+    /// Any finite double, with special values often.
     fn real() -> impl Strategy<Value = f64> {
         prop_oneof![
             any::<u64>().prop_map(f64::from_bits).prop_filter("finite", |real| real.is_finite()),
@@ -256,9 +256,9 @@ mod tests {
         ]
     }
 
-    /// A sum the slow way: a big integer in units of 2^-1074 as sign and decimal-free vector of bits, rounded by hand.
+    /// A sum computed the slow way, in units of 2^-1074 with 32-bit digits, and rounded.
     fn naive(reals: &[f64]) -> f64 {
-        // Bit by bit, in 32-bit digits with room above.
+        // 32-bit digits with room for carries.
         let mut digits = [0i64; 80];
         for real in reals {
             let bits = real.to_bits();
@@ -290,7 +290,7 @@ mod tests {
         if shift > 0 && bit(shift - 1) == 1 && ((0..shift - 1).any(|place| bit(place) == 1) || mantissa & 1 == 1) {
             mantissa += 1;
         }
-        // Exact steps: by powers of two, the last one into a subnormal or beyond the range.
+        // Each step is exact: powers of two; only the last one may reach a subnormal or overflow.
         let mut value = mantissa as f64;
         let mut left = shift as i32 - 1074;
         while left != 0 {
@@ -336,7 +336,7 @@ mod tests {
         #[test]
         fn a_sum_is_the_nearest_double_to_the_true_one(reals in prop::collection::vec(real(), 0..12)) {
             let sum = of(&reals).round();
-            // The naive way rounds twice where the result is subnormal, which is exact then.
+            // The naive way rounds twice only if the result is subnormal, and a subnormal sum is exact.
             prop_assert_eq!(sum.to_bits(), naive(&reals).to_bits(), "{} {}", sum, naive(&reals));
         }
 

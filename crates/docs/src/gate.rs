@@ -1,22 +1,22 @@
-//! The gate that every write passes, so that a database can be opened anew ([`crate::Database::reopen`]), or a collection emptied
-//! ([`crate::truncate`]), while none is under way.
+//! The gate that every write passes, so that no write is in progress while a database is opened anew
+//! ([`crate::Database::reopen`]) or a collection is emptied ([`crate::truncate`]).
 //!
-//! A write is counted from before it is prepared until it is told. To close, the gate first holds back those that may take long
-//! (statements on threads of their own, which may wait), then all: what is then inside are single transactions on their way to
-//! the disk, so others wait for some milliseconds. An event loop never waits: it is told that the gate is closed
-//! ([`Gate::try_enter`]), keeps the write, and comes again.
+//! A write is counted from before its preparation until its result is reported. To close, the gate first blocks writes that may
+//! take long (statements on threads of their own, which may wait), then all. What is then inside are single transactions on
+//! their way to the disk, so others wait for some milliseconds. An event loop never waits: [`Gate::try_enter`] returns that the
+//! gate is closed, the loop keeps the write and tries again.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How long statements that run may hold up a closing.
+/// How long a closing waits for running statements.
 const LONG_WAIT: Duration = Duration::from_secs(10);
-/// The same for a closing that is given up sooner than it makes others wait.
+/// The same for a closing that gives up early rather than delay others.
 const BRIEF_WAIT: Duration = Duration::from_millis(500);
-/// How long transactions on their way to the disk may: everybody waits.
+/// How long a closing waits for transactions on their way to the disk; all writes wait meanwhile.
 const SHORT_WAIT: Duration = Duration::from_secs(3);
-/// Between two looks at who is inside.
+/// Interval of polling the counts.
 const LOOK: Duration = Duration::from_micros(200);
 
 const OPEN: u8 = 0;
@@ -24,19 +24,19 @@ const CLOSED_TO_LONG: u8 = 1;
 const CLOSED: u8 = 2;
 const GONE: u8 = 3;
 
-/// What passes.
+/// Classes of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// One transaction, perhaps of an event loop.
+    /// One transaction, possibly of an event loop.
     Short,
-    /// What may run for seconds, on a thread that may wait.
+    /// May run for seconds, on a thread that may wait.
     Long,
 }
 
 /// Why a write was not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shut {
-    /// For some time: it may come again.
+    /// For some time: try again.
     Closed,
     /// For ever: another database has taken over.
     Gone,
@@ -50,11 +50,11 @@ pub(crate) struct Gate {
     long: AtomicUsize,
     changing: Mutex<()>,
     changed: Condvar,
-    /// Held by the one who closes it.
+    /// Held by the thread that closes the gate.
     closer: Mutex<()>,
 }
 
-/// A closed gate, opened again when this is dropped.
+/// A closed gate; dropping this opens it.
 pub(crate) struct Closed<'g> {
     gate: &'g Gate,
     _closer: MutexGuard<'g, ()>,
@@ -71,7 +71,7 @@ impl Gate {
         if kind == Kind::Short { &self.short } else { &self.long }
     }
 
-    /// Goes in, or says why not.
+    /// Enters, or returns why not.
     #[inline]
     pub(crate) fn try_enter(&self, kind: Kind) -> Result<(), Shut> {
         // Counted before the state is read: closing sets the state before it reads the count.
@@ -94,7 +94,7 @@ impl Gate {
         Err(shut)
     }
 
-    /// Goes in, perhaps after a wait; false where nobody goes in any more.
+    /// Enters, possibly after a wait; false if the gate is closed for ever.
     #[inline]
     pub(crate) fn enter(&self, kind: Kind) -> bool {
         loop {
@@ -106,7 +106,7 @@ impl Gate {
         }
     }
 
-    /// Waits until it is no longer closed.
+    /// Waits until the gate is no longer closed to this kind.
     #[cold]
     fn wait(&self, kind: Kind) {
         let mut changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,12 +136,12 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// The right to close it: one at a time.
+    /// The right to close the gate, held by one thread at a time.
     pub(crate) fn closer(&self) -> MutexGuard<'_, ()> {
         self.closer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes it to everybody for a moment. `None`: it is closed already, or those inside take too long.
+    /// Closes the gate to all writes for a moment. `None`: it is closed already, or the writes inside take too long.
     pub(crate) fn try_close(&self) -> Option<Closed<'_>> {
         let closer = match self.closer.try_lock() {
             Ok(closer) => closer,
@@ -156,14 +156,13 @@ impl Gate {
         is_closed.then(|| Closed { gate: self, _closer: closer })
     }
 
-    /// Holds those back that may take long; returns when none of them is inside, or false, open again, where that takes too
-    /// long.
+    /// Blocks long writes and waits until none is inside. If that takes too long, opens the gate again and returns false.
     pub(crate) fn close_to_long(&self) -> bool {
         self.set(CLOSED_TO_LONG);
         self.empties(Kind::Long, LONG_WAIT) || self.give_up()
     }
 
-    /// Then everybody.
+    /// Then blocks all writes.
     pub(crate) fn close(&self) -> bool {
         self.set(CLOSED);
         self.empties(Kind::Short, SHORT_WAIT) || self.give_up()
@@ -185,12 +184,12 @@ impl Gate {
         true
     }
 
-    /// Lets everybody in.
+    /// Opens the gate to all writes.
     pub(crate) fn open(&self) {
         self.set(OPEN);
     }
 
-    /// Sends everybody away for ever: it is not opened again.
+    /// Closes the gate for ever.
     pub(crate) fn end(&self) {
         self.set(GONE);
     }
@@ -209,7 +208,7 @@ mod tests {
         assert_eq!(gate.try_enter(Kind::Short), Err(Shut::Closed));
         drop(closed);
         assert_eq!(gate.try_enter(Kind::Long), Ok(()));
-        // It does not wait long for who is inside.
+        // It does not wait long for writes inside.
         assert!(gate.try_close().is_none());
         assert_eq!(gate.try_enter(Kind::Short), Ok(()));
         gate.leave(Kind::Short);

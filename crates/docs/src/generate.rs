@@ -1,8 +1,8 @@
-//! How a collection makes keys for documents that come without one; `made_keys.rs` does it.
+//! How a collection generates keys for documents without one; `made_keys.rs` implements it.
 
 use crate::key::KeyType;
 
-/// How a collection makes keys.
+/// How a collection generates keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generate {
     /// The next number.
@@ -11,11 +11,11 @@ pub enum Generate {
     Uuid,
 }
 
-/// The names of the ways, as the configuration file has them.
+/// The names of the generators in the configuration file.
 pub const GENERATORS: [(&str, Generate); 2] = [("counter", Generate::Counter), ("uuid", Generate::Uuid)];
 
 impl Generate {
-    /// Whether it makes keys of this type.
+    /// Whether it generates keys of this type.
     pub fn fits(self, kind: KeyType) -> bool {
         (self == Generate::Uuid) == (kind == KeyType::String)
     }

@@ -1,11 +1,11 @@
-//! What an index entry's value carries: the stored JSON of the index's included fields.
+//! The value of an index entry: the stored JSON of the index's included fields.
 //!
 //! ```text
 //!  for each included field, in the index's order:   length (varint.rs) | that many bytes of JSON text
 //! ```
 //!
-//! Length 0 is a missing field. Without included fields the value is empty. A query that needs only these fields and
-//! the key's reads no document.
+//! Length 0 is a missing field. Without included fields the value is empty. A query that needs only these fields and the key's
+//! fields reads no document.
 
 use crate::varint;
 
@@ -32,7 +32,7 @@ impl<'a> Included<'a> {
         Ok(if text.is_empty() { None } else { Some(text) })
     }
 
-    /// Most are short: `varint::take` has this way too, but takes more instructions here.
+    /// Most lengths fit one byte: `varint::take` has this case too, but takes more instructions here.
     #[inline(always)]
     fn length(&mut self) -> Result<usize, Damaged> {
         match self.rest.split_first() {

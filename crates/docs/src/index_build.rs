@@ -1,16 +1,18 @@
-//! Building indexes and unique fields of collections that have documents, and looking at documents by rules that were announced
+//! Building indexes and unique fields of collections that have documents, and checking stored documents against announced rules
 //! ([`crate::announced`]), while the database serves.
 //!
-//! Every write keeps and obeys them from the moment the database is open. A thread goes through the documents that are there,
-//! some at a time: each batch is a transaction that reads the documents as they are **now**, checks them and puts their entries.
-//! What a write changes meanwhile makes the batch try again, so no entry of an old document is ever put; what is inserted behind
-//! the thread was kept by its write. The second time everybody's commits wait: no document is checked by a schema there (it is the
-//! one that was checked the first time, or its write has checked it), and a batch that takes long is taken in parts. When all were seen, one transaction changes the catalog's rows, and queries begin to use them.
+//! From the moment the database is open, every write maintains and obeys them. A thread goes through the stored documents in
+//! batches: each batch is a transaction that reads the documents as they are **now**, checks them and puts their entries. If a
+//! write changes one of them meanwhile, the batch is retried, so no entry of an old document is ever put; documents inserted
+//! behind the thread's position were entered by their own write. A retry blocks all commits: it checks no document against a
+//! schema (the first attempt did, or the document's own write), and a batch that takes long is split. When all documents were
+//! seen, one transaction changes the catalog's rows, and queries begin to use the new indexes.
 //!
-//! - A document that breaks a rule, two with one value in a field that is to be unique, an entry over its bound: that rule, field
-//!   or index is refused, and neither kept nor heeded from then on. The thread goes on to the end, so that what is told has the
-//!   count of such documents and the first keys. The next opening tries again, into a new tree.
-//! - A build that stops half-way leaves the row that says so. The next opening begins again, and empties the old tree.
+//! - A rule, field or index is refused if a document breaks it, if two documents have the same value in a new unique field, or
+//!   if an entry is over its limit. From then on it is neither maintained nor obeyed. The thread goes on to the end, so that
+//!   the message has the number of such documents and the first keys. The next opening tries again, into a new tree.
+//! - A build that stops half-way leaves its catalog row marked as building. The next opening begins again, and empties the old
+//!   tree.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -34,24 +36,24 @@ use crate::row::{Row, Shape};
 use crate::statement::{Share, ShareOf};
 use crate::views::Heart;
 
-/// Keys that are taken from one snapshot, so that none is held long.
+/// Keys that are read from one snapshot, so that no snapshot is held long.
 const PAGE_KEYS: usize = 1024;
-/// Documents of one transaction: small, for writes between them make it try again.
+/// Documents of one transaction: few, as concurrent writes to them cause a retry.
 const BATCH_DOCUMENTS: usize = 64;
-/// Keys that are told of documents that break something; the rest are counted.
+/// Keys listed in a refusal; further ones are only counted.
 const KEYS_TOLD: usize = 10;
 
-/// The thread; dropped, it stops where it is.
+/// The build thread; dropping this stops it.
 #[derive(Default)]
 pub(crate) struct IndexBuilder {
     stop: Arc<AtomicBool>,
-    /// Has the thread begin.
+    /// Signals the thread to begin.
     begin: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl IndexBuilder {
-    /// Starts a thread that will build what is not built. It changes nothing before [`IndexBuilder::begin`].
+    /// Starts a thread that will build what is missing. It changes nothing before [`IndexBuilder::begin`].
     pub(crate) fn start(heart: &Arc<Heart>) -> Result<IndexBuilder, store::Error> {
         let mut builder = IndexBuilder::default();
         if heart.collections.iter().all(|collection| targets_of(collection).is_empty()) {
@@ -88,15 +90,15 @@ impl IndexBuilder {
         Ok(builder)
     }
 
-    /// Has the thread build.
+    /// Lets the thread begin.
     pub(crate) fn begin(&self) {
         if let Some(begin) = &self.begin {
-            // A thread that has ended already has told why.
+            // A thread that has already ended has logged why.
             let _ = begin.send(());
         }
     }
 
-    /// Whether all is built, or refused.
+    /// Whether everything is built or refused.
     pub(crate) fn is_done(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -107,20 +109,20 @@ impl Drop for IndexBuilder {
         self.stop.store(true, Ordering::Release);
         self.begin = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was told by itself.
+            // The panic hook has reported a panic of the thread.
             let _ = thread.join();
         }
     }
 }
 
-/// What of a collection is being built or looked at.
+/// An index, unique field or rule that is being built or checked.
 struct Target<'c> {
     part: Part,
     readiness: &'c Readiness,
     breakers: Breakers,
 }
 
-/// By number.
+/// By its number in the collection.
 #[derive(Clone, Copy)]
 enum Part {
     Index(usize),
@@ -128,12 +130,12 @@ enum Part {
     Rule(usize),
 }
 
-/// The documents that break something.
+/// The documents that break a rule.
 #[derive(Default)]
 struct Breakers {
     count: u64,
     keys: Vec<String>,
-    /// Why, of the first.
+    /// The reason for the first one.
     first: String,
 }
 
@@ -166,7 +168,7 @@ fn targets_of(collection: &Collection) -> Vec<Target<'_>> {
     building.map(|(part, readiness)| Target { part, readiness, breakers: Breakers::default() }).collect()
 }
 
-/// Goes through all documents, then makes what was not refused ready; false where it was stopped.
+/// Goes through all documents, then makes ready what was not refused; false if it was stopped.
 fn build(
     heart: &Heart,
     collection: &Collection,
@@ -208,9 +210,8 @@ fn build(
     Ok(true)
 }
 
-/// Brings some documents in line with what is new: fewer at a time where their entries, which may carry large fields, do not fit
-/// into one transaction, or where others would wait for long. A single one that does not fit was refused when it was written, or is
-/// an error.
+/// Enters some documents. If their entries, which may carry large fields, do not fit into one transaction, or a retry takes too
+/// long, the batch is halved. A single document that does not fit was rejected when it was written, or is an error.
 fn enter_in_parts(
     heart: &Heart,
     collection: &Collection,
@@ -227,7 +228,7 @@ fn enter_in_parts(
     }
 }
 
-/// Brings some documents as they are now in line with what is new, in one transaction.
+/// Enters some documents, as they are now, in one transaction.
 fn enter(
     heart: &Heart,
     collection: &Collection,
@@ -252,14 +253,14 @@ fn enter(
     Ok(())
 }
 
-/// A document that breaks something: which target, the document's key, and why.
+/// A document that breaks a rule: the target, the document's key, and why.
 struct Found {
     place: usize,
     key: String,
     why: String,
 }
 
-/// What was seen of a document the first time: its stamp, and by target why it does not fit a schema.
+/// The state of a document at the first attempt: its stamp, and for each target why it does not fit a schema.
 #[derive(Default)]
 struct Seen {
     stamp: Option<[u8; STAMP_BYTES]>,
@@ -284,7 +285,7 @@ impl<'b, 'c> Batch<'b, 'c> {
         Batch { collection, targets, keys, runs: 0, seen, found: Vec::new(), failure: None }
     }
 
-    /// Enters the documents. From the second time on everybody's commits wait.
+    /// Enters the documents. From the second run on, all commits wait.
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
         self.found.clear();
         self.runs += 1;
@@ -342,7 +343,7 @@ fn enter_one(
                     }
                     refusal
                 }
-                // What was written since then obeys the schema, unless that is refused already: then it is not counted.
+                // Documents written since then obey the schema, unless it is already refused: then they are not counted.
                 Part::Rule(_) => {
                     let misfit = seen.misfits.iter().find(|(of, _)| is_as_seen && *of == place);
                     misfit.map(|(_, why)| Refusal::Own(why.clone()))
@@ -360,14 +361,14 @@ fn enter_one(
     })
 }
 
-/// Why a document stands against something.
+/// Why a document breaks a rule.
 enum Refusal {
     Own(String),
-    /// With another one, and what is told of both.
+    /// Together with another document; the text names both.
     Twice(String),
 }
 
-/// One document as it is now, within a transaction.
+/// One document in its current state, within a transaction.
 struct One<'o, 't, 'd> {
     collection: &'o Collection,
     tx: &'o mut Tx<'t>,
@@ -391,7 +392,7 @@ impl One<'_, '_, '_> {
         })
     }
 
-    /// One that is refused goes on to be built, for the count of what breaks it.
+    /// A refused field is still built, to count the documents that break it.
     fn unique(&mut self, number: usize, shown: &dyn Fn(&[u8]) -> String) -> Result<Option<Refusal>, store::Error> {
         let mut entry = Vec::new();
         let tree = self.collection.unique[number].tree;
@@ -423,7 +424,7 @@ impl One<'_, '_, '_> {
     }
 }
 
-/// Who refers to a document is found through an index: without it there is no reference.
+/// References and expiry find documents through an index: refuses the rules whose index was refused.
 fn refuse_without_index(collection: &Collection) {
     for announced in collection.announced.iter().filter(|announced| announced.readiness.is_building()) {
         let field = match &announced.rule {
@@ -438,7 +439,7 @@ fn refuse_without_index(collection: &Collection) {
     }
 }
 
-/// Makes what is built and holds the indexes that queries use, and the rules in force.
+/// Makes the completed parts ready: queries use the indexes, and the rules are in force.
 fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), store::Error> {
     let whole = || targets.iter().filter(|target| target.readiness.is_building());
     let mut failure = None;
@@ -467,7 +468,7 @@ fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), store::Error> 
     Ok(())
 }
 
-/// A row of the catalog with these fields in the place of its own: several rules share the row of a collection.
+/// A row of the catalog with these fields replaced: several rules share the row of a collection.
 fn laid_over(tx: &mut Tx<'_>, catalog: store::TreeId, key: &str, fields: &str) -> Result<String, store::Error> {
     let stored = tx.get(catalog, key.as_bytes())?.map(|row| row.into_owned()).unwrap_or_default();
     let parsed = |text: &[u8]| serde_json::from_slice(text).unwrap_or(Json::Object(serde_json::Map::new()));

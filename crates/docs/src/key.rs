@@ -1,18 +1,18 @@
-//! Primary keys: what they are typed as, and the bytes under which a document is stored.
+//! Primary keys: their types, and the bytes under which a document is stored.
 //!
 //! - `u32` is 4 bytes, big-endian; `i64` is 8, big-endian with the sign bit flipped; a string is its UTF-8 bytes, 1 to
 //!   [`KEY_BYTES_MAX`] of them. So the tree's order is the keys' order.
-//! - A key has one spelling: a number is digits without leading zeros (before them a `-`, where the type has
-//!   negatives), within the type. Anything else is no key, neither in a path nor in a document.
+//! - A key has one spelling: a number is digits without leading zeros (after a `-` if negative), within the type's range.
+//!   Anything else is no key, neither in a path nor in a document.
 
 use std::fmt;
 
 use crate::order::Scalar;
 
-/// Longest string key: the store's own bound on keys.
+/// Longest string key: the store's own limit on keys.
 pub const KEY_BYTES_MAX: usize = 1024;
 
-/// What a collection's keys are.
+/// The type of a collection's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyType {
     /// 0 to 4294967295.
@@ -60,7 +60,7 @@ impl<'a> Key<'a> {
 }
 
 impl fmt::Display for Key<'_> {
-    /// The spelling that a path has.
+    /// The spelling in a path.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.scalar() {
             Scalar::Integer(number) => write!(out, "{number}"),
@@ -82,7 +82,7 @@ impl KeyType {
         }
     }
 
-    /// The key that a value is, if it is one: an integer within the type, or text. A real is no key, even if equal.
+    /// The key for a value: an integer within the type, or text. A real is no key, even if equal to an integer.
     #[inline]
     pub fn of_scalar(self, value: Scalar<'_>) -> Option<Key<'_>> {
         match (self, value) {
@@ -95,7 +95,7 @@ impl KeyType {
         }
     }
 
-    /// The key that a path segment (percent-decoded) or the text of a number in JSON names, if it names one.
+    /// The key for a path segment (percent-decoded) or the text of a JSON number; `None` if it is not a key.
     #[inline]
     pub fn of_text(self, text: &str) -> Option<Key<'_>> {
         match self {
@@ -104,7 +104,7 @@ impl KeyType {
         }
     }
 
-    /// The key whose stored bytes these are. `None`: damaged.
+    /// The key with these stored bytes. `None`: damaged.
     #[inline]
     pub fn of_bytes(self, bytes: &[u8]) -> Option<Key<'_>> {
         match self {

@@ -1,4 +1,4 @@
-//! Statements that write more than one transaction holds: which of them may, and how often they are tried ([`crate::sql::LargeRun`]).
+//! Statements that write more than one transaction holds: which statements may, and their retries ([`crate::sql::LargeRun`]).
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use crate::gate::Kind;
 use crate::sql::{Action, Budget, LargeRun, Modification, ModifyError, QueryError, SpillSpace, Value};
 use crate::views::ViewState;
 
-/// How often such a statement is begun: others may have written too much meanwhile.
+/// Attempts for such a statement: concurrent writes may be too many for one to succeed.
 const TRIES_MAX: usize = 3;
-/// Less room on the disk than this is none.
+/// With less free disk space than this no large transaction is started.
 const BYTES_LEAST: u64 = 16 << 20;
 
-/// What such a statement did.
+/// Result of such a statement.
 pub(crate) struct LargeDid {
-    /// Documents that it was about.
+    /// Documents that were affected.
     pub(crate) documents: u64,
-    /// Rows that it has looked at.
+    /// Rows that were scanned.
     pub(crate) looked_at: u64,
 }
 
-/// Whether a statement was refused for what one transaction holds.
+/// Whether a statement failed because it exceeds one transaction's limits.
 pub(crate) fn is_too_large(error: &ModifyError) -> bool {
     matches!(error, ModifyError::Query(QueryError::Limit { .. }) | ModifyError::Write(WriteError::TooLarge { .. }))
 }
 
 impl Database {
-    /// Why a statement cannot be run in a large transaction, if it cannot.
+    /// Whether a statement cannot run in a large transaction.
     pub(crate) fn is_for_one_transaction(&self, statement: &Modification, collection: &Collection) -> bool {
         let info = &collection.info;
         let is_known = |readiness: &crate::readiness::Readiness| !readiness.is_building();
@@ -44,7 +44,7 @@ impl Database {
             || (statement.action() == Action::Insert && collection.keys.is_some())
     }
 
-    /// Runs a statement in a large transaction; `None` where it is not one that may be.
+    /// Runs a statement in a large transaction; `None` if it is not eligible.
     pub(crate) fn modify_large(
         &self,
         statement: &Modification,
@@ -81,7 +81,7 @@ impl Database {
         let watched = LargeRun::watched(statement, collection);
         let mut taken = space.take_rest();
         if statement.action() == Action::Insert {
-            // The source may sort and group on disk too, while the statement's changes are there.
+            // The source may also sort and group on disk while the statement's changes are there.
             taken.shrink(taken.bytes() / 2);
         }
         let mut tx = loop {

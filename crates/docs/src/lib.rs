@@ -1,8 +1,8 @@
 //! Collections, schemas, indexes and SQL over the store. A library without any network.
 //!
-//! [`config`] reads what is declared; [`Database::open`] makes it so in a directory; a [`Session`] reads, [`Database::write`]
-//! changes. Every write keeps documents, index entries, unique values and references in step, in one transaction
-//! ([`write`](mod@write)).
+//! [`config`] reads the declarations; [`Database::open`] brings a directory in line with them; a [`Session`] reads,
+//! [`Database::write`] changes. Every write updates documents, index entries, unique values and references together, in one
+//! transaction ([`write`](mod@write)).
 
 mod announced;
 mod body;

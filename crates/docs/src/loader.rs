@@ -1,7 +1,7 @@
-//! Bulk building of what stands beside documents: index entries, unique values, references to be checked.
+//! Bulk building of index entries, unique values and reference checks for many documents.
 //!
-//! Documents come once, in any number; their entries are sorted outside memory, then each tree is built bottom-up. Two
-//! documents with one unique value, or a reference to nobody, are found while the sorted entries are read.
+//! Each document is added once; its entries are sorted externally, then each tree is built bottom-up. Duplicate unique values
+//! and dangling references are found while the sorted entries are read.
 
 use std::io;
 
@@ -13,12 +13,12 @@ use crate::error::WriteError;
 use crate::key::Key;
 use crate::row::{Row, plain};
 
-/// Where a document came from: 4 bytes of source, 8 of place in it, big-endian, so that they sort in reading order.
+/// The origin of a document: 4 bytes of source, 8 of place in it, big-endian, so that origins sort in reading order.
 pub(crate) const ORIGIN_BYTES: usize = 12;
 /// The origin of a document that is stored already.
 pub(crate) const STORED: [u8; ORIGIN_BYTES] = [0xff; ORIGIN_BYTES];
 
-/// Which of a collection's trees and references are wanted.
+/// The trees and references of a collection to build or check.
 pub(crate) struct Wanted {
     pub(crate) indexes: Vec<usize>,
     pub(crate) unique: Vec<usize>,
@@ -38,20 +38,20 @@ pub(crate) struct Loader<'c> {
 /// Why a bulk build stops.
 #[derive(Debug)]
 pub(crate) enum LoadError {
-    /// Two documents with the same values in fields that are unique.
+    /// Two documents with the same values in unique fields.
     Twice {
         fields: String,
         first: Origin,
         second: Origin,
     },
-    /// A reference to nobody.
+    /// A reference to a missing document.
     Dangling {
         field: String,
         target: String,
         key: Vec<u8>,
         from: Origin,
     },
-    /// A document's entry is over a bound, or no key where it refers.
+    /// A document's entry is over a limit, or its reference is no key.
     Record {
         why: WriteError,
         from: Origin,
@@ -60,7 +60,7 @@ pub(crate) enum LoadError {
     Store(store::Error),
 }
 
-/// A document for a message: where it came from, and its key's stored bytes.
+/// A document in a message: where it came from, and its key's stored bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) place: [u8; ORIGIN_BYTES],
@@ -78,18 +78,18 @@ impl From<store::Error> for LoadError {
     }
 }
 
-/// One tree to be built, or one reference to be checked; these can run side by side.
+/// One tree to be built, or one reference to be checked; tasks can run in parallel.
 pub(crate) enum Task<'c> {
     Index { tree: TreeId, entries: Sorter },
     Unique { tree: TreeId, fields: String, entries: Sorter },
     Reference { field: &'c str, target: TreeId, target_name: &'c str, entries: Sorter },
 }
 
-/// The keys that references may name.
+/// The keys that references may point to.
 pub(crate) enum Targets<'t> {
     /// Sorted, from a run that was written while the target's documents were built.
     Run(&'t SortedRun),
-    /// By asking for each.
+    /// Looked up one by one.
     Ask(&'t dyn Fn(&[u8]) -> Result<bool, store::Error>),
 }
 
@@ -109,7 +109,7 @@ impl<'c> Loader<'c> {
         }
     }
 
-    /// Adds one document's entries. `Ok(Err(_))`: the document itself is the fault.
+    /// Adds one document's entries. `Ok(Err(_))`: the document is invalid.
     pub(crate) fn add(
         &mut self,
         row: &Row<'_, '_>,
@@ -148,7 +148,7 @@ impl<'c> Loader<'c> {
         Ok(Ok(()))
     }
 
-    /// What remains to be done.
+    /// The remaining tasks.
     pub(crate) fn into_tasks(self) -> Vec<Task<'c>> {
         let collection = self.collection;
         let indexes = self.indexes.into_iter().map(|(number, entries)| {
@@ -177,7 +177,7 @@ pub(crate) fn build_index(entries: Sorter, mut tree: BulkTree) -> Result<BulkTre
     Ok(tree)
 }
 
-/// Builds a unique field's tree; the same value twice is the error.
+/// Builds a unique field's tree; a duplicate value is an error.
 pub(crate) fn build_unique(entries: Sorter, mut tree: BulkTree, fields: String) -> Result<BulkTree, LoadError> {
     let mut merge = entries.finish()?;
     let mut last: Option<(Vec<u8>, Vec<u8>)> = None;
@@ -196,7 +196,7 @@ pub(crate) fn build_unique(entries: Sorter, mut tree: BulkTree, fields: String) 
     Ok(tree)
 }
 
-/// Checks that each reference names one of the targets.
+/// Checks that each reference points to one of the targets.
 pub(crate) fn check_references(
     entries: Sorter,
     targets: Targets<'_>,
@@ -231,7 +231,7 @@ enum Lookup<'t> {
 }
 
 impl Lookup<'_> {
-    /// Asked with rising keys.
+    /// Must be called with ascending keys.
     fn has(&mut self, key: &[u8]) -> Result<bool, LoadError> {
         match self {
             Lookup::Ask(ask) => Ok(ask(key)?),

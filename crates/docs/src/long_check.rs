@@ -1,14 +1,16 @@
-//! Long documents and schemas of any kind: the check of one takes milliseconds and more, so it is done once for a write, and never on
-//! a thread that commits for all.
+//! Long documents and general schemas: one check can take a millisecond or more, so it is done once for a write, and never on
+//! the committing thread, which works for all.
 //!
-//! Two things are known only when a write is prepared: that a schema takes as long for a short document, and that the stored document
-//! is a large one, which a short patch is merged into. Where others wait, on an event loop and where all commit, the check of a short
-//! document ends after [`SHORT_CHECK_STEPS`], and a stored document of [`LARGE_BYTES`] is not read at all on an event loop. The loop
-//! then hands the write to another thread ([`crate::TakeLong`]), which goes on as with a long document.
+//! Two conditions are known only when a write is prepared: that a schema takes long even for a short document, and that the
+//! stored document that a short patch is merged into is large. Where others wait (on an event loop, or while all commits wait),
+//! the check of a short document ends after [`SHORT_CHECK_STEPS`], and an event loop does not read a stored document of
+//! [`LARGE_BYTES`]. The loop then hands the write to another thread ([`crate::TakeLong`]), which treats it like a long
+//! document.
 //!
-//! A write whose transaction others overtook is prepared again by the committer. The document is mostly the same: then it is known
-//! to fit. A patch that meets another document there makes another one, which is not checked: the write is refused, to be sent again.
-//! While a long document is read and checked it is asked whether anybody still wants the write.
+//! A write that conflicts with concurrent transactions is prepared again by the committer. If the document is the same, it is
+//! known to fit. If a patch was merged into a changed document, the result is not checked: the write is rejected, and the
+//! client may send it again. While a long document is read and checked, the check asks repeatedly whether the client still
+//! waits.
 
 use std::hash::BuildHasher;
 use std::hash::RandomState;
@@ -22,38 +24,38 @@ use crate::statement;
 use crate::writing::Question;
 use binjson::Document;
 
-/// A document whose text is this long, or longer, is checked by a schema of any kind where nobody waits. Of 4 KiB most checks take
-/// 15 µs; arrays nested 120 deep under a schema that follows them take 1.5 ms, and 6 ms of 16 KiB.
+/// A document whose text is at least this long is checked against a general schema only where nobody waits. Most checks of 4
+/// KiB take 15 µs; arrays nested 120 deep under a recursive schema take 1.5 ms, and 6 ms for 16 KiB.
 pub const LONG_CHECK_BYTES: usize = 4 << 10;
 
-/// Steps of the check of a shorter document before it counts as a long one: a millisecond or so.
+/// Steps of the check of a shorter document before it counts as long: about a millisecond.
 pub(crate) const SHORT_CHECK_STEPS: u64 = schema::QUESTION_STEPS;
 
-/// A write of so many bytes of JSON, and one that finds a stored document of so many, is no work for an event loop: to read or to
-/// merge them takes about a millisecond.
+/// A write with this many bytes of JSON, or that finds a stored document of this size, is too long for an event loop: reading
+/// or merging it takes about a millisecond.
 pub const LARGE_BYTES: usize = 256 << 10;
 
-/// Bytes of a write, and of the document that it finds, that may be prepared again where everybody's commits wait for it: some
+/// Limit in bytes for a write, and for the document that it finds, to be prepared again while all commits wait: some
 /// milliseconds.
 pub(crate) const AGAIN_BYTES_MAX: usize = 1 << 20;
 
-/// Keys of hashes: a client cannot make two documents of one hash.
+/// Random keys of the hashes, so that a client cannot make two documents with one hash.
 static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
 
-/// What is known of a write: how the check of its document is done, and ended, and what it had when it was prepared before.
+/// The state of a write's check: where it runs, when it is cancelled, and results of earlier preparations.
 #[derive(Default)]
 pub(crate) struct LongCheck {
-    /// Hashes of the text that fits.
+    /// Hashes of the text that passed the check.
     fits: Option<[u64; 2]>,
-    /// The number that it was given for its key.
+    /// The number that was generated for its key.
     pub(crate) number: Option<i64>,
-    /// This is not the first time that the write is prepared.
+    /// The write has been prepared before.
     pub(crate) is_again: bool,
-    /// An event loop prepares it: no long check is begun there, and no large document read.
+    /// An event loop prepares it: it starts no long check and reads no large document.
     pub(crate) is_on_loop: bool,
-    /// On an event loop it turned out to be too long for one.
+    /// Set if the write turned out to be too long for an event loop.
     pub(crate) is_long: bool,
-    /// Asked while it is read and checked.
+    /// Asks whether the write is cancelled, while it is read and checked.
     pub(crate) over: Option<Question>,
 }
 

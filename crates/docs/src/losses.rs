@@ -1,11 +1,11 @@
-//! What a folder would lose by a configuration, checked before anything in it is changed.
+//! What a folder would lose under a configuration, checked before anything in it is changed.
 //!
 //! A folder knows what it was made for: its catalog names collections, indexes, rules and views. A configuration that declares none
 //! of the folder's collections belongs to another service and is refused. A configuration that would drop some of what the folder
 //! holds is refused unless [`Config::may_drop`] permits it.
 //!
 //! - Indexes, unique fields and references that were never in force are no loss, nor is a view that was never built.
-//! - An index that another one begins with is no loss: what it found, the longer one finds.
+//! - An index whose fields are the first ones of another index is no loss: the longer one serves the same lookups.
 //! - The documents of a collection that is no longer declared stay in the folder. Nobody reads or changes them until a configuration
 //!   declares the collection again. The collection's catalog row is marked ([`UNDECLARED`]), so the folder asks only once.
 
@@ -19,9 +19,9 @@ use crate::rebuild;
 use crate::stored_catalog::{self, Rows, UNDECLARED};
 use crate::views;
 
-/// Gives what the configuration would drop, where that is permitted.
+/// Returns what the configuration would drop, if that is permitted.
 pub(crate) fn check(config: &Config, store: &Store, view: &impl View, stored: &Rows) -> Result<Differences, OpenError> {
-    // What an earlier opening has given up is lost already.
+    // What an earlier opening has marked as dropped is lost already.
     let stored = rebuild::after_drops(stored.clone());
     refuse_other_service(config, &stored)?;
     let lost = lost(config, store, view, &stored)?;
@@ -57,12 +57,12 @@ fn lost(config: &Config, store: &Store, view: &impl View, stored: &Rows) -> Resu
     Ok(lost)
 }
 
-/// Whether the index of one row of the catalog has the first fields of another's.
+/// Whether one catalog row's index is a prefix of another's.
 fn begins_index(shorter: &str, longer: &str) -> bool {
     shorter.starts_with("index/") && longer.strip_prefix(shorter).is_some_and(|more| more.starts_with(','))
 }
 
-/// Collections that have documents, were declared when the folder was opened last, and no longer are.
+/// Collections that have documents, were declared at the last opening, and no longer are.
 pub(crate) fn undeclared(
     config: &Config,
     store: &Store,

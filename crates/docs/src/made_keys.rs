@@ -1,14 +1,14 @@
-//! Keys that the collection gives to documents that come without one.
+//! Keys that the collection generates for documents without one.
 //!
-//! - `counter`: the numbers from 1 on, for number keys. A number is given once, whatever becomes of the document: an insert
-//!   that is refused leaves a gap, and so does a crash ([`BLOCK`] at most), and a statement or steps that are begun again because others
-//!   changed what they read. Numbers that stored documents brought themselves are stepped over.
-//! - `uuid`: version 7 of RFC 9562, for text keys: they sort by the time at which they were made.
+//! - `counter`: the numbers from 1 on, for number keys. A number is given once, even if the document is not stored: a rejected
+//!   insert leaves a gap, and so does a crash (at most [`BLOCK`]), and a statement or steps that are retried because of
+//!   concurrent writes. Numbers that clients chose are skipped.
+//! - `uuid`: version 7 of RFC 9562, for text keys: they sort by the time of creation.
 //!
-//! The counter is in memory, so inserts beside each other do not conflict. What is on disk is a number that none given so
-//! far has reached: row NAME of the tree `sequences`, 8 bytes, little-endian, moved ahead by the transaction that first
-//! reaches it. A clean end writes the next number itself, another configuration goes on with the counter in memory, and a write that
-//! is prepared again keeps its number: none of them leaves a gap.
+//! The counter is in memory, so concurrent inserts do not conflict. The row on disk is an upper bound of the numbers given so
+//! far: row NAME of the tree `sequences`, 8 bytes, little-endian, moved ahead by the transaction that first reaches it. A clean
+//! end writes the next number itself, a new configuration takes over the counter in memory, and a write that is prepared again
+//! keeps its number: none of these leaves a gap.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::generate::Generate;
 use crate::key::Key;
 use crate::order::Scalar;
 
-/// The tree of what is on disk of counters.
+/// The tree of the counters' rows.
 const TREE: &str = "sequences";
-/// Numbers that the row on disk is ahead.
+/// How far the row on disk is ahead.
 const BLOCK: i64 = 256;
-/// Keys that are tried for one document. A number in use moves the counter behind all documents.
+/// Attempts to find a free number for one document. A number in use moves the counter past all documents.
 const TRIES_MAX: usize = 3;
 
-/// What gives a collection's keys.
+/// A collection's key generator.
 #[derive(Debug)]
 pub(crate) enum Keys {
     Counter(Arc<Counter>),
@@ -41,20 +41,20 @@ pub(crate) enum Keys {
 #[derive(Debug)]
 pub(crate) struct Counter {
     next: AtomicI64,
-    /// The largest number that a document brought since `make` looked last, perhaps one that was refused; 0: none.
+    /// The largest client-chosen number since `make` last checked, perhaps of a rejected document; 0: none.
     brought: AtomicI64,
-    /// What `next` was when the row on disk was last known to be as far.
+    /// The value of `next` that the row on disk is known to equal or exceed.
     settled: AtomicI64,
-    /// The collection's tree, and that of the rows.
+    /// The tree of the collection, and that of the counters' rows.
     documents: TreeId,
     sequences: TreeId,
 }
 
-/// A key as a document has it, in JSON.
+/// A key as JSON text.
 type Made = String;
 
 impl Keys {
-    /// Those of a collection that makes keys, as of now; of one that has made them by another configuration until now, the same.
+    /// The generator of a collection as of now; a counter of the previous configuration is taken over.
     pub(crate) fn open(
         store: &Store,
         view: &impl View,
@@ -83,7 +83,8 @@ impl Keys {
         })
     }
 
-    /// A key that no document has, as JSON. `given` is the number that the same write had when it was prepared before; it is told here.
+    /// A key that no document has, as JSON. `given` is the number from an earlier preparation of the same write; it is set
+    /// here.
     pub(crate) fn make<C: Change>(
         &self,
         info: &CollectionInfo,
@@ -96,8 +97,8 @@ impl Keys {
         }
     }
 
-    /// The tree, and the next number where the row on disk is to tell it: nobody writes any more. Not where another configuration has
-    /// the counter too, and may give numbers.
+    /// The tree and the next number, if the row on disk must be updated at the end. `None` if another configuration shares the
+    /// counter and may still give numbers.
     pub(crate) fn unsettled(&self) -> Option<(TreeId, [u8; 8])> {
         let Keys::Counter(counter) = self else { return None };
         if Arc::strong_count(counter) > 1 {
@@ -108,8 +109,8 @@ impl Keys {
         (!is_known).then(|| (counter.sequences, next.to_le_bytes()))
     }
 
-    /// A document came with a key of its own. It may still be refused: so the counter only looks at what is stored when it gives the
-    /// next number.
+    /// Notes a key chosen by the client. The document may still be rejected: so the counter reads the stored documents only
+    /// when it gives the next number.
     pub(crate) fn met(&self, key: &Key<'_>) {
         if let (Keys::Counter(counter), Scalar::Integer(number)) = (self, key.scalar())
             && number >= counter.next.load(Ordering::Relaxed)
@@ -144,7 +145,7 @@ impl Counter {
         Err(WriteError::Conflict { what: format!("{} has no number left for a key", info.name) })
     }
 
-    /// Moves the counter behind all documents that are stored.
+    /// Moves the counter past all stored documents.
     fn step_over_all<C: Change>(&self, info: &CollectionInfo, change: &mut C) -> Result<(), WriteError> {
         let mut last = None;
         change.scan(info.tree, ALL, Direction::Backward, &mut |key, _| {
@@ -155,14 +156,14 @@ impl Counter {
         Ok(())
     }
 
-    /// The next number; at the end of all numbers it stays there.
+    /// The next number; it stops at the largest one.
     fn give(&self) -> i64 {
         let given = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1));
         given.unwrap_or(i64::MAX)
     }
 
-    /// Moves the row on disk ahead, where this number has reached it. Transactions beside it may do the same, and what each
-    /// of them writes is ahead of its own number; one that read the row before it moved is prepared again.
+    /// Moves the row on disk ahead if this number has reached it. Concurrent transactions may do the same, and each writes more
+    /// than its own number; one that read the row before it moved is prepared again.
     fn reserve<C: Change>(&self, given: i64, info: &CollectionInfo, change: &mut C) -> Result<(), WriteError> {
         let name = info.name.as_bytes();
         let reserved = change.get(self.sequences, name)?.map_or(0, |row| number(&row));
@@ -186,7 +187,7 @@ fn of_key(info: &CollectionInfo, key: &[u8]) -> Option<i64> {
     }
 }
 
-/// The number behind the last one; they begin at 1.
+/// The number after the last one; numbers begin at 1.
 fn behind(last: Option<i64>) -> i64 {
     last.map_or(1, |last| last.saturating_add(1)).max(1)
 }

@@ -1,4 +1,4 @@
-//! Why a database could not be opened, or what comes to it from a file not be taken.
+//! Why a database could not be opened, or data from a file not be imported.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use crate::config::Mistakes;
 use crate::differences::Differences;
 use crate::error::ReadError;
 
-/// Most names in the text of an error; the rest are counted.
+/// Names listed in the text of an error; further ones are only counted.
 const NAMES_TOLD_MAX: usize = 20;
 
-/// Why a database could not be opened, or an import not done.
+/// Why a database could not be opened, or an import failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The configuration file is wrong.
     Config(Mistakes),
-    /// The data in the directory does not fit the configuration: what, and what to do.
+    /// The data in the directory does not fit the configuration; the text names the difference and the remedy.
     Mismatch(String),
     /// The directory belongs to another service: none of its collections is declared.
     OtherService {
@@ -24,15 +24,15 @@ pub enum OpenError {
         /** The collections of the configuration. */
         declared: CollectionNames,
     },
-    /// The configuration would drop this from the directory, and [`crate::config::Config::may_drop`] does not permit it.
+    /// The configuration would drop these parts of the directory, and [`crate::config::Config::may_drop`] does not permit it.
     WouldDrop(Differences),
     /// Stored data cannot be read.
     Read(ReadError),
-    /// The engine says no.
+    /// The engine reported an error.
     Store(store::Error),
 }
 
-/// CollectionNames of collections for the text of an error.
+/// Names of collections for the text of an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectionNames {
     /// The first ones.

@@ -1,8 +1,8 @@
 //! Order-preserving encoding of values in index keys: bytes compare as the values do.
 //!
-//! NULL < numbers < text (text by bytes), as SQL rule 5 of the design says; integers and reals that are equal as
-//! numbers encode equally up to a tail that tells which it was, so that decoding gives the value back exactly.
-//! An index key is the encoded fields one after another, then the encoded primary key, which makes it unique.
+//! NULL < numbers < text (text by bytes), as SQL rule 5 of the design says. Integers and reals that are equal as numbers encode
+//! equally up to a tail that marks the kind, so that decoding restores the value exactly. An index key is the encoded fields
+//! one after another, then the encoded primary key, which makes it unique.
 //!
 //! ```text
 //!  NULL      05
@@ -20,8 +20,8 @@
 //! - Every tag is below every tail byte (`TAIL_MIN`), so an integer followed by any next field sorts before the reals
 //!   with the same floor, and no encoding is a prefix of another except an integer's of the reals with its floor.
 //! - [`lower`] and [`upper`] bound exactly the keys whose field equals a value, 5 and 5.0 alike.
-//! - Between keys whose fields are equal as numbers but differ in kind (5 and 5.0) the kind decides before the fields
-//!   that follow. Who needs the order of later fields must know that the field is of one kind, or sort.
+//! - Between keys whose fields are equal as numbers but differ in kind (5 and 5.0) the kind decides before the fields that
+//!   follow. A reader that needs the order of later fields must know that the field has only one kind, or sort.
 
 /// A value as SQL sees it, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,13 +50,13 @@ const TEXT_ESCAPE: u8 = 0xff;
 const TAIL_NEGATIVE_ZERO: u8 = 0xef;
 const TAIL_REAL: u8 = 0xf0;
 const TAIL_FRACTION: u8 = 0xf1;
-/// A fraction's tail: its tag, and the real.
+/// Length of a fraction's tail: its tag and the real.
 const TAIL_FRACTION_BYTES: usize = 9;
-/// What follows the tag of a huge real.
+/// Length of a huge real after its tag.
 const HUGE_BYTES: usize = 8;
 /// Tails start here; every tag lies below.
 const TAIL_MIN: u8 = TAIL_NEGATIVE_ZERO;
-/// 2^63 as a real: the first that no i64 holds.
+/// 2^63 as a real: the first value above the range of i64.
 const I64_END: f64 = 9_223_372_036_854_775_808.0;
 
 const _: () = assert!(MINUS_END > HUGE_NEGATIVE && ZERO_END < HUGE_POSITIVE && TEXT < TAIL_MIN);
@@ -76,7 +76,7 @@ pub fn encode(value: Scalar<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the least bytes that any key has whose next field equals `value`, and that no key has with a smaller one.
+/// Appends the smallest bytes of any key whose next field equals `value`; they are above every key with a smaller value.
 #[inline]
 pub fn lower(value: Scalar<'_>, out: &mut Vec<u8>) {
     match value {
@@ -87,28 +87,28 @@ pub fn lower(value: Scalar<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends bytes above every key whose next field equals `value`, whatever follows, and below every key with a greater one.
+/// Appends bytes above every key whose next field equals `value`, whatever follows, and below every key with a greater value.
 #[inline]
 pub fn upper(value: Scalar<'_>, out: &mut Vec<u8>) {
     lower(value, out);
     raise(out);
 }
 
-/// Makes of the bytes of [`lower`] those of [`upper`].
+/// Turns the bytes of [`lower`] into those of [`upper`].
 #[inline]
 pub fn raise(out: &mut Vec<u8>) {
     out.push(TAIL_FRACTION);
 }
 
-/// Bytes above every key that begins with these values, encoded one behind the other, and below every other that is above them.
-/// An integer stands for all numbers with its floor.
+/// Bytes above every key that begins with these concatenated encoded values, and below every greater key without this prefix.
+/// An integer covers all numbers with its floor.
 pub fn end_of(values: &[u8]) -> Vec<u8> {
     let mut end = values.to_vec();
     end.push(u8::MAX);
     end
 }
 
-/// Reads one value off the front of `bytes`; text is unescaped into `scratch` where it has to be. `None`: damaged.
+/// Takes one value off the front of `bytes`; escaped text is unescaped into `scratch`. `None`: damaged.
 #[inline]
 pub fn decode<'a>(bytes: &mut &'a [u8], scratch: &'a mut Vec<u8>) -> Option<Scalar<'a>> {
     let (&tag, rest) = bytes.split_first()?;
@@ -130,7 +130,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8], scratch: &'a mut Vec<u8>) -> Option<Scal
     }
 }
 
-/// The integer that `bytes` begin with, if it is one: the common value, without the ways that others need.
+/// The integer at the front of `bytes`, if the value is one: a fast path for the most common kind.
 #[inline]
 pub fn decode_integer(bytes: &[u8]) -> Option<i64> {
     let (&tag, rest) = bytes.split_first()?;
@@ -139,7 +139,7 @@ pub fn decode_integer(bytes: &[u8]) -> Option<i64> {
     if digits.first() == Some(&(fill as u8)) || behind.first().is_some_and(|&tail| tail >= TAIL_MIN) {
         return None; // Damaged, or a real.
     }
-    // The digits behind the fill: a shift by all 64 bits would be none, but then there is no digit.
+    // With eight digit bytes no fill remains: the shift by 64 bits gives `None`.
     let integer = fill.checked_shl(8 * length as u32).unwrap_or(0) | leading(digits) as i64;
     ((integer < 0) == (fill < 0)).then_some(integer)
 }
@@ -151,7 +151,7 @@ fn leading(bytes: &[u8]) -> u64 {
         return u64::from_be_bytes(*all);
     }
     match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        // The two overlap, and say the same there.
+        // The two halves overlap with equal bytes.
         (Some(first), Some(last)) => {
             u64::from(u32::from_be_bytes(*first)) << (8 * (bytes.len() - 4)) | u64::from(u32::from_be_bytes(*last))
         }
@@ -159,7 +159,7 @@ fn leading(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The length of a number's floor, and its bytes in front: all ones for negatives, all zeros otherwise.
+/// The length of a number's floor, and its fill: all ones for negatives, all zeros otherwise.
 #[inline]
 fn number_length(tag: u8) -> Option<(usize, i64)> {
     match tag {
@@ -169,7 +169,7 @@ fn number_length(tag: u8) -> Option<(usize, i64)> {
     }
 }
 
-/// Reads past one value without a look at what it is. `None`: damaged.
+/// Skips one value without decoding it. `None`: damaged.
 #[inline]
 pub fn skip(bytes: &mut &[u8]) -> Option<()> {
     let (&tag, rest) = bytes.split_first()?;
@@ -199,7 +199,7 @@ fn skip_other(bytes: &mut &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The length of a text with its end.
+/// The length of a text including its terminator.
 fn text_length(rest: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -220,8 +220,8 @@ fn integer_bytes(integer: i64, out: &mut Vec<u8>) {
     let magnitude = if integer < 0 { !integer } else { integer } as u64;
     let bytes = 8 - magnitude.leading_zeros() / 8;
     let tag = if integer < 0 { MINUS_ONE - bytes as u8 } else { ZERO + bytes as u8 };
-    // Sign-extended, a negative's low bytes are already the inverted bytes of its complement.
-    // A word of fixed length, cut: a copy of a length that only the run knows is a call.
+    // Sign-extended, a negative's low bytes are already the inverted bytes of its complement. Eight bytes are copied and then
+    // truncated: a copy of a variable length would be a call to `memcpy`.
     let digits = (integer as u64).checked_shl(64 - 8 * bytes).unwrap_or(0);
     let end = out.len() + 1 + bytes as usize;
     let [a, b, c, d, e, f, g, h] = digits.to_be_bytes();
@@ -231,7 +231,7 @@ fn integer_bytes(integer: i64, out: &mut Vec<u8>) {
 
 fn real_bytes(real: f64, out: &mut Vec<u8>) {
     if !in_i64(real) {
-        // JSON has no NaN; one that comes from elsewhere sorts as the greatest number and stays what it is.
+        // JSON has no NaN; a computed one sorts as the greatest number and is preserved.
         out.push(if real < 0.0 { HUGE_NEGATIVE } else { HUGE_POSITIVE });
         out.extend_from_slice(&real_ordered(real));
         return;
@@ -357,7 +357,7 @@ mod tests {
         }
     }
 
-    /// An integer against a real, exactly, the slow way: through the real's integer part and the rest.
+    /// Compares an integer with a real exactly, the slow way: through the real's integer part and the rest.
     fn integer_to_real(integer: i64, real: f64) -> Ordering {
         if real >= I64_END {
             return Ordering::Less;

@@ -1,12 +1,12 @@
-//! Whether an index or a unique field is complete: one that was declared for a collection with documents is built while the
+//! Whether an index or unique field is complete: if it was declared for a collection with documents, it is built while the
 //! database serves (`index_build.rs`).
 //!
-//! All copies of a catalog's entry share one state, so that plans and writes see it change. It goes one way: from building to
-//! ready, or to refused, which a stored document was the reason for.
+//! All copies of a catalog's entry share one state, so that plans and writes see it change. It changes once: from building to
+//! ready, or to refused because of a stored document.
 //!
-//! Who reads has a state of the engine that may be older than the end of a build, and lack entries that came after it. So what
-//! becomes ready is numbered, and who takes a state notes first which numbers there are ([`count`]): the state has all entries of
-//! what has one of these, and may not be asked by others ([`Readiness::is_ready_by`]).
+//! A reader's snapshot may be older than the end of a build and lack later entries. So each index that becomes ready gets the
+//! next number, and a reader notes the highest number before it takes a snapshot ([`count`]): the snapshot is complete for
+//! indexes up to that number, and must not be read through later ones ([`Readiness::is_ready_by`]).
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,10 @@ const BUILDING: u8 = 0;
 const READY: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// How many have become ready, in all databases of the process.
+/// How many parts have become ready, in all databases of the process.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// How many have become ready so far. Read before a state is taken.
+/// How many parts have become ready so far. Must be read before a snapshot is taken.
 #[inline]
 pub(crate) fn count() -> u64 {
     COUNT.load(Ordering::SeqCst)
@@ -33,26 +33,26 @@ pub struct Readiness {
 #[derive(Debug)]
 struct Growth {
     state: AtomicU8,
-    /// Its number among those that have become ready; 0 before.
+    /// Its number in the order of becoming ready; 0 before.
     number: AtomicU64,
     documents: AtomicU64,
     failure: Mutex<Option<String>>,
-    /// The catalog's row once it is ready.
+    /// The catalog's row to be written once it is ready.
     row: (String, String),
 }
 
-/// What is told of it.
+/// The state that is reported to operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadinessState {
-    /// It is used.
+    /// Queries use it.
     Ready,
-    /// So many documents were looked at. Writes keep it already.
+    /// Being built: the number of documents processed. Writes maintain it already.
     Building(u64),
-    /// A stored document has no place in it. Nothing keeps or heeds it.
+    /// Refused because of a stored document. Writes neither maintain nor obey it.
     Refused(String),
 }
 
-/// Not a part of what an entry is.
+/// All are equal, so that readiness does not affect the equality of catalog entries.
 impl PartialEq for Readiness {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -61,13 +61,13 @@ impl PartialEq for Readiness {
 impl Eq for Readiness {}
 
 impl Readiness {
-    /// Of one that is to be built; then the catalog gets this row.
+    /// The state of a part that is to be built; the catalog gets this row when it is ready.
     pub(crate) fn building(row: (String, String)) -> Readiness {
         let (state, number, documents) = (AtomicU8::new(BUILDING), AtomicU64::new(0), AtomicU64::new(0));
         Readiness { growth: Some(Arc::new(Growth { state, number, documents, failure: Mutex::default(), row })) }
     }
 
-    /// Of one that is never ready.
+    /// The state of a part that never becomes ready.
     pub(crate) fn never() -> Readiness {
         Readiness::building((String::new(), String::new()))
     }
@@ -83,14 +83,14 @@ impl Readiness {
         self.is(READY)
     }
 
-    /// Whether a state that was taken when so many had become ready has all of its entries.
+    /// Whether a snapshot taken at this count has all of its entries.
     #[inline]
     pub(crate) fn is_ready_by(&self, count: u64) -> bool {
         let number = |growth: &Arc<Growth>| growth.number.load(Ordering::Acquire);
         self.is_ready() && self.growth.as_ref().is_none_or(|growth| number(growth) <= count)
     }
 
-    /// Whether it was not ready from the beginning, and may become so.
+    /// Whether it was not ready at the start, and is not refused.
     pub(crate) fn becomes_ready(&self) -> bool {
         self.growth.is_some() && !self.is_refused()
     }
@@ -101,13 +101,13 @@ impl Readiness {
         self.is(BUILDING)
     }
 
-    /// Whether it is kept no more.
+    /// Whether it was refused.
     #[inline]
     pub fn is_refused(&self) -> bool {
         self.is(REFUSED)
     }
 
-    /// What is told of it.
+    /// Its state.
     pub fn state(&self) -> ReadinessState {
         let Some(growth) = &self.growth else { return ReadinessState::Ready };
         match growth.state.load(Ordering::Acquire) {

@@ -1,8 +1,8 @@
 //! Bringing stored documents in line with a changed configuration, when a database is opened.
 //!
-//! One pass over a collection's documents checks them against a changed schema and gathers the entries of new or changed
-//! indexes, of new unique fields, and of new references. All of it becomes visible in one step with the catalog's rows;
-//! what an index had before is removed after that, also after a stop in between.
+//! One pass over a collection's documents checks them against a changed schema and collects the entries of new or changed
+//! indexes, of new unique fields, and of new references. All of it becomes visible in one step with the catalog's rows. The old
+//! entries of an index are removed after that, also after a stop in between.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
@@ -19,10 +19,10 @@ use crate::open_error::OpenError;
 use crate::row::Shape;
 use crate::stored_catalog::{DROP, Rows, Work, tree_of};
 
-/// Documents read from one snapshot, so that none is held long.
+/// Documents read from one snapshot, so that no snapshot is held long.
 const SCAN_DOCUMENTS: usize = 65_536;
 
-/// Does the work on one collection and gives its new trees.
+/// Does the work on one collection and returns its new trees.
 pub(crate) fn collection(
     store: &Store,
     reader: &Reader,
@@ -109,7 +109,7 @@ fn explain(collection: &Collection, error: LoadError) -> OpenError {
     }
 }
 
-/// A key for a message.
+/// A key as shown in a message.
 pub(crate) fn shown_key(kind: KeyType, bytes: &[u8]) -> String {
     match kind.of_bytes(bytes) {
         Some(key) => key.to_string(),
@@ -117,7 +117,7 @@ pub(crate) fn shown_key(kind: KeyType, bytes: &[u8]) -> String {
     }
 }
 
-/// Visits all documents in order of key, from one snapshot after the other. Nobody writes meanwhile.
+/// Visits all documents in order of key, over several snapshots. No writes run meanwhile.
 fn each_document(
     reader: &Reader,
     tree: TreeId,
@@ -142,7 +142,7 @@ fn each_document(
     }
 }
 
-/// Makes built trees visible in one step with rows of the catalog, and removes the rows that are of no use then.
+/// Makes built trees and rows of the catalog visible in one step, then removes the obsolete rows.
 pub(crate) fn make_visible(
     store: &Store,
     catalog: TreeId,
@@ -151,7 +151,7 @@ pub(crate) fn make_visible(
     obsolete: &[String],
 ) -> Result<(), store::Error> {
     if trees.is_empty() {
-        // One transaction: an attaching waits for a checkpoint.
+        // One transaction suffices; attaching trees would wait for a checkpoint.
         return write_rows(store, catalog, rows, obsolete);
     }
     let entry = |(key, value): (&String, &String)| (catalog, key.clone().into_bytes(), value.clone().into_bytes());
@@ -160,22 +160,22 @@ pub(crate) fn make_visible(
     write_rows(store, catalog, &Rows::new(), obsolete)
 }
 
-/// Writes rows of the catalog and removes others in one transaction, where there are any.
+/// Writes rows of the catalog and removes others in one transaction, if there are any.
 fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: &[String]) -> Result<(), store::Error> {
     if rows.is_empty() && obsolete.is_empty() {
         return Ok(());
     }
     store.commit(&mut |tx| {
         rows.iter().for_each(|(key, row)| tx.put(catalog, key.as_bytes(), row.as_bytes()));
-        // A row may be among both: it goes.
+        // A row may be in both lists: it is removed.
         obsolete.iter().for_each(|key| tx.delete(catalog, key.as_bytes()));
         Ok(())
     })?;
     Ok(())
 }
 
-/// Empties the trees that rows `drop/…` name, and removes the rows; with them a row that a crash left of such a tree, which would
-/// stand for it. Each tree goes in one transaction, however large it is: its pages are given back by the next checkpoint.
+/// Empties the trees named by rows `drop/…`, and removes these rows, together with index or unique rows of such a tree that a
+/// crash left behind. Each tree is emptied in one transaction, whatever its size: the next checkpoint frees its pages.
 pub(crate) fn drop_trees(store: &Store, catalog: TreeId, rows: &Rows) -> Result<(), store::Error> {
     for row in rows.keys() {
         let Some(name) = row.strip_prefix(DROP) else { continue };
@@ -194,7 +194,7 @@ pub(crate) fn drop_trees(store: &Store, catalog: TreeId, rows: &Rows) -> Result<
     Ok(())
 }
 
-/// What [`drop_trees`] leaves of these rows.
+/// The rows that [`drop_trees`] leaves.
 pub(crate) fn after_drops(rows: Rows) -> Rows {
     let dropped: BTreeSet<String> = rows.keys().filter_map(|key| key.strip_prefix(DROP)).map(str::to_string).collect();
     let stays =

@@ -1,17 +1,17 @@
-//! Another configuration for an open database, without a moment in which it is closed.
+//! Another configuration for an open database, without downtime.
 //!
-//! A [`Database`] holds to the configuration that it was opened with. [`Database::reopen`] opens another one over the same store,
-//! as at a start: what is new is built and looked at beside writes. It takes over while no write is under way ([`crate::gate`]),
-//! so none is half by the old and half by the new:
+//! A [`Database`] keeps the configuration that it was opened with. [`Database::reopen`] opens another one over the same store,
+//! as at a start: new parts are built and checked beside writes. It takes over while no write is in progress ([`crate::gate`]),
+//! so no write runs half under the old and half under the new configuration:
 //!
-//! 1. What cannot be done beside writes is refused, and so are mistakes, and what would drop more than is permitted
-//!    ([`crate::losses`]); nothing has been touched.
-//! 2. Writes are held back, those under way end, builders stop.
-//! 3. The new database is made; it builds nothing yet. Its caller has requests go to it (`publish`), or refuses it: then the
-//!    catalog is put back as it was, and writes go on by the old one.
-//! 4. The old one is superseded: its writes go to the new one, and reads that begin then by its indexes or views are refused
-//!    ([`crate::Moment::check_indexes`]); those that began before go on to their end on their snapshots.
-//! 5. Writes go on. What is no longer declared is removed.
+//! 1. Mistakes are rejected, and so are changes that cannot be made beside writes and changes that would drop more than is
+//!    permitted ([`crate::losses`]); nothing has been changed yet.
+//! 2. New writes wait, those in progress end, builders stop.
+//! 3. The new database is made; it builds nothing yet. The caller directs requests to it (`publish`), or rejects it: then the
+//!    catalog is restored, and writes go on under the old one.
+//! 4. The old database is superseded: its writes go to the new one, and reads that begin then through its indexes or views fail
+//!    ([`crate::Moment::check_indexes`]); earlier ones finish on their snapshots.
+//! 5. Writes go on. Undeclared parts are removed.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Deref};
@@ -34,19 +34,19 @@ use crate::rebuild;
 use crate::stored_catalog::{self, Rows, Work};
 use crate::views::{self, Builder};
 
-/// Why a view is not there whose build a refused reopening has stopped.
+/// The failure of a view whose build was stopped by a reopening that failed.
 const STOPPED: &str = "its build was stopped for a change of the configuration that was not done; restart";
 
-/// What a change ends with that panicked.
+/// The error for a panic during a change.
 fn panicked(why: String) -> OpenError {
     let source = std::io::Error::other(why);
     store::Error::Io { context: "take another configuration".to_string(), source }.into()
 }
 
-/// The catalog's tree, as it lies there.
+/// The rows of the catalog's tree, as stored.
 type CatalogRows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A write on its way; the database is not superseded while it lives.
+/// A write in progress; the database cannot be superseded while this lives.
 pub(crate) struct Passing {
     database: Database,
     kind: Kind,
@@ -65,7 +65,7 @@ impl Drop for Passing {
     }
 }
 
-/// Why only a restart takes a configuration over: some indexes must be whole before the first write.
+/// The error for a change that needs a restart: some indexes must be complete before the first write.
 fn needs_restart(info: &CollectionInfo, work: &Work) -> String {
     let fields = |number: &usize| format!("{}({})", info.name, info.indexes[*number].fields.join(", "));
     let indexes: Vec<String> = work.wanted.indexes.iter().map(fields).collect();
@@ -78,10 +78,11 @@ fn needs_restart(info: &CollectionInfo, work: &Work) -> String {
 }
 
 impl Database {
-    /// Opens the store with another configuration and has that take over; `publish` is called in between, with the new database,
-    /// while writes wait. What it refuses, too, leaves all as it was. Gives the new database, and how long writes waited.
+    /// Opens the store with another configuration, which then takes over; `publish` is called in between, with the new
+    /// database, while writes wait. If it returns an error, everything stays as it was. Returns the new database, and how long
+    /// writes waited.
     ///
-    /// Views that are being built are begun anew, and so is what rules are looked at for.
+    /// Builds of views and checks of rules that are in progress begin anew.
     pub fn reopen<E: From<OpenError>>(
         &self,
         config: &Config,
@@ -107,7 +108,7 @@ impl Database {
                 return Err(error);
             }
         };
-        // Before any write of the new one.
+        // Before any write to the new database.
         self.inner.is_superseded.store(true, Ordering::SeqCst);
         let _ = self.inner.successor.set(database.clone());
         self.inner.gate.end();
@@ -116,13 +117,13 @@ impl Database {
         database.inner.gate.open();
         let drop_trees = || rebuild::drop_trees(database.store(), self.inner.heart.catalog_tree, &drops);
         if let Err(why) = caught::outcome(drop_trees) {
-            // The rows stay: the next opening removes them.
+            // The rows remain: the next opening removes the trees.
             tracing::error!(why, "what is no longer declared cannot be removed");
         }
         Ok((database, waited))
     }
 
-    /// Whether a reopening with this configuration begins: it is not refused for what is stored.
+    /// Checks that the stored data permits this configuration.
     fn check_reopen(&self, config: &Config) -> Result<(), OpenError> {
         if self.is_superseded() {
             return Err(OpenError::Mismatch("another configuration has taken over already".to_string()));
@@ -143,14 +144,14 @@ impl Database {
         Ok(())
     }
 
-    /// Makes the new database and has it published. After an error of either all is as it was.
+    /// Makes the new database and has it published. After an error of either everything is as before.
     fn make_or_put_back<E: From<OpenError>>(
         &self,
         config: &Config,
         publish: impl FnOnce(&Database) -> Result<(), E>,
     ) -> Result<(Database, Rows), E> {
         let before = self.catalog_rows().map_err(OpenError::from)?;
-        // All writes wait: a panic is an error here, like any other.
+        // All writes wait: a panic must become an error like any other.
         let made = caught::unless_panic(|| {
             self.make(config).map_err(E::from).and_then(|made| publish(&made.0).map(|()| made))
         });
@@ -162,7 +163,7 @@ impl Database {
         })
     }
 
-    /// The new database, closed to writes, and the rows of trees that are to go.
+    /// The new database, closed to writes, and the rows that name trees to be removed.
     fn make(&self, config: &Config) -> Result<(Database, Rows), OpenError> {
         let store = self.store().clone();
         let stored = stored_catalog::read(&store.reader()?.snapshot(), self.inner.heart.catalog_tree)?;
@@ -176,7 +177,7 @@ impl Database {
         Ok((database, drops))
     }
 
-    /// What the catalog's tree has.
+    /// The rows of the catalog's tree.
     fn catalog_rows(&self) -> Result<CatalogRows, store::Error> {
         let (mut rows, tree) = (CatalogRows::new(), self.inner.heart.catalog_tree);
         self.store().reader()?.snapshot().scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
@@ -186,8 +187,8 @@ impl Database {
         Ok(rows)
     }
 
-    /// Has the catalog say again what it said before another database was made over the store, which has changed nothing else. A row
-    /// that it left would be believed later: of a view that was ready, for nothing was there to be read, and that nobody kept since.
+    /// Restores the catalog's rows; the new database has changed nothing else in the store. A remaining row would mislead a
+    /// later opening: a view could be marked as ready (its collection was empty) though writes have not maintained it since.
     fn put_back(&self, before: &CatalogRows) -> Result<(), store::Error> {
         let (now, tree) = (self.catalog_rows()?, self.inner.heart.catalog_tree);
         if now != *before {
@@ -208,8 +209,8 @@ impl Database {
         *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = IndexBuilder::default();
     }
 
-    /// After a reopening that was not done. A view's build cannot go on: its state is of a moment that is over. A reopening that
-    /// is done begins it anew ([`Database::has_stopped_builds`]).
+    /// Restarts the builders after a failed reopening. A view's build cannot continue: its snapshot is gone. The next
+    /// successful reopening begins it anew ([`Database::has_stopped_builds`]).
     fn start_builders(&self) {
         for view in self.inner.heart.views.list.iter().filter(|view| view.state() == views::ViewState::Building) {
             view.fail(STOPPED.to_string());
@@ -223,19 +224,19 @@ impl Database {
         }
     }
 
-    /// Counts a write as under way; `None`: another database has taken over.
+    /// Counts a write as in progress; `None`: another database has taken over.
     #[inline]
     pub(crate) fn pass(&self, kind: Kind) -> Option<Passing> {
         self.inner.gate.enter(kind).then(|| Passing { database: self.clone(), kind })
     }
 
-    /// The same for who must not wait.
+    /// The same for callers that must not wait.
     #[inline]
     pub(crate) fn try_pass(&self, kind: Kind) -> Result<Passing, Shut> {
         self.inner.gate.try_enter(kind).map(|()| Passing { database: self.clone(), kind })
     }
 
-    /// A write for the database that has taken over.
+    /// Translates a write for the database that has taken over.
     #[cold]
     pub(crate) fn succeeded(&self, write: &Write) -> Result<(Database, Write), WriteError> {
         let successor = self.inner.successor.get().ok_or(WriteError::Busy)?;
@@ -244,7 +245,7 @@ impl Database {
         Ok((successor.clone(), Write { collection, ..write.clone() }))
     }
 
-    /// The same of a document that must be there.
+    /// The same for a required document.
     #[cold]
     pub(crate) fn required_there(&self, required: Option<Required>) -> Result<Option<Required>, WriteError> {
         let Some(required) = required else { return Ok(None) };
@@ -254,7 +255,7 @@ impl Database {
         Ok(Some(Required { collection, ..required }))
     }
 
-    /// The one that has taken over last: this one, where none has.
+    /// The database that has taken over last, or this one.
     pub fn newest(&self) -> Database {
         let mut newest = self;
         while let Some(next) = newest.inner.successor.get() {
@@ -274,28 +275,28 @@ impl Database {
         self.inner.is_superseded.load(Ordering::SeqCst)
     }
 
-    /// Whether nothing else holds it: dropping this handle ends it, for which its threads are waited for.
+    /// Whether this is the last handle: dropping it closes the database, which waits for its threads.
     pub fn is_last_handle(&self) -> bool {
         Arc::strong_count(&self.inner) == 1
     }
 
-    /// How many of those that have taken over from one another are in memory: this one, and others that something holds.
+    /// How many generations of this database are in memory: this one, and others that are still referenced.
     pub fn generations_held(&self) -> usize {
         Arc::strong_count(&self.inner.generations)
     }
 
-    /// Whether all is built and looked at, as far as it was not refused.
+    /// Whether all builds and checks have ended, by success or refusal.
     pub fn is_settled(&self) -> bool {
         let views = self.inner.builder.lock().unwrap_or_else(PoisonError::into_inner).is_done();
         views && self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner).is_done()
     }
 
-    /// Whether a reopening that was refused has stopped builds of views: one with the same configuration begins them anew.
+    /// Whether a failed reopening has stopped builds of views: reopening with the same configuration begins them anew.
     pub fn has_stopped_builds(&self) -> bool {
         self.inner.heart.views.list.iter().any(|view| view.has_failed_for(STOPPED))
     }
 
-    /// Whether a rule came into force since it was opened: reopened with the same configuration, queries know it too.
+    /// Whether a rule came into force since the opening: queries use it after a reopening with the same configuration.
     pub fn gains_by_reopening(&self) -> bool {
         self.rules().iter().any(|rule| rule.state == ReadinessState::Ready)
     }

@@ -1,7 +1,7 @@
-//! A document as a row: its values in the places of the fields that a collection cares about.
+//! A document as a row: its values by the numbers of the fields that a collection uses.
 //!
-//! One pass over the document finds them all: schema, key, indexes, unique fields and references then read by place.
-//! Documents of one shape are the rule, so each field is first looked for where the last document had it.
+//! One pass over the document finds them all: schema, key, indexes, unique fields and references then read by number. Documents
+//! usually have the same shape, so each field is first compared with the field at the same place of the last document.
 
 use std::borrow::Cow;
 
@@ -9,26 +9,26 @@ use binjson::{Document, Kind, Str, Value};
 
 use crate::order::Scalar;
 
-/// Rows of up to so many fields live on the stack.
+/// Rows of up to this many fields live on the stack.
 const ROW_INLINE: usize = 16;
 
-/// The fields that a collection cares about, numbered.
+/// The fields that a collection uses, numbered.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     names: Vec<String>,
-    /// As documents store them, for comparing without unescaping.
+    /// The names in stored (escaped) form, for comparison without unescaping.
     stored: Vec<Vec<u8>>,
-    /// The number of [`binjson::MARK_NAME`], where that is among them.
+    /// The number of [`binjson::MARK_NAME`], if it is among them.
     mark: Option<usize>,
 }
 
-/// Where the fields of the last document stood: place in the document → number of the field.
+/// The field numbers of the last document, by place in the document.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
     numbers: Vec<u8>,
 }
 
-/// Fields that may be numbered: so that a number fits a byte, with one value left for "none of them".
+/// Limit of numbered fields: a number fits a byte, with one value left for "none of them".
 pub const NAMES_MAX: usize = 254;
 const NONE: u8 = 255;
 
@@ -40,7 +40,7 @@ pub struct Row<'r, 'd> {
 }
 
 impl Names {
-    /// The number of a name, added where it is new; `None` where there are [`NAMES_MAX`] already.
+    /// The number of a name, added if it is new; `None` if there are already [`NAMES_MAX`].
     pub fn add(&mut self, name: &str) -> Option<usize> {
         if let Some(number) = self.number(name) {
             return Some(number);
@@ -78,7 +78,7 @@ impl Names {
         self.names.is_empty()
     }
 
-    /// Lays out a document's fields and hands the row to `each`.
+    /// Collects a document's fields and passes the row to `each`.
     #[inline]
     pub fn with_row<'d, R>(
         &self,
@@ -126,20 +126,20 @@ impl Names {
 }
 
 impl<'d> Row<'_, 'd> {
-    /// The value of a field; `None` where it is missing.
+    /// The value of a field; `None` if it is missing.
     #[inline]
     pub fn get(&self, number: usize) -> Option<Value<'d>> {
         self.values[number]
     }
 
-    /// The stored JSON of a field; empty where it is missing.
+    /// The stored JSON of a field; empty if it is missing.
     #[inline]
     pub fn raw(&self, number: usize) -> &'d [u8] {
         self.values[number].map_or(&[], |value| value.raw())
     }
 }
 
-/// A value as SQL and indexes see it, perhaps with text that had to be unescaped.
+/// A value as SQL and indexes see it; text may be owned if it had to be unescaped.
 #[derive(Clone, Debug)]
 pub enum Plain<'d> {
     /// A missing field or null.
@@ -163,7 +163,7 @@ impl Plain<'_> {
         }
     }
 
-    /// Borrowed.
+    /// The borrowed form.
     #[inline]
     pub fn scalar(&self) -> Scalar<'_> {
         match self {
@@ -175,7 +175,7 @@ impl Plain<'_> {
     }
 }
 
-/// What a stored value is in SQL: a boolean is 1 or 0, an object or array its minified text.
+/// The SQL value of a stored value: a boolean is 1 or 0, an object or array its minified text.
 #[inline]
 pub fn plain<'d>(value: Option<Value<'d>>) -> Plain<'d> {
     let Some(value) = value else {

@@ -1,7 +1,7 @@
-//! Work memory of a thread that writes: kept from one write to the next, so that a steady stream allocates little.
+//! Working memory of a thread that writes, reused from one write to the next, so that a steady stream allocates little.
 //!
-//! A transaction may run on its caller's thread and again on the writer's, so the memory belongs to the thread, not to the
-//! transaction.
+//! A transaction may run on its caller's thread and again on the committing thread, so the memory belongs to the thread, not to
+//! the transaction.
 
 use std::cell::Cell;
 
@@ -11,10 +11,10 @@ use crate::long_check::LongCheck;
 use crate::row::Shape;
 use crate::views;
 
-/// Larger buffers are given back after the write that needed them: each loop and each thread of the store has its own.
+/// Larger buffers are freed after each write: every event loop and every thread of the store has its own.
 const SCRATCH_KEPT_BYTES: usize = 64 << 10;
 
-/// Buffers and memories of shapes.
+/// Buffers and remembered shapes.
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub(crate) encoder: Encoder,
@@ -22,7 +22,7 @@ pub(crate) struct Scratch {
     pub(crate) shape: Shape,
     pub(crate) old_shape: Shape,
     pub(crate) views: views::write::Buffers,
-    /// Of the write under way.
+    /// The check of the current write.
     pub(crate) long_check: LongCheck,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Scratch) -> R) -> R {
             *buffer = Vec::new();
         }
     }
-    // What is known of one write's document says nothing about another's.
+    // The state of one write's check must not apply to another write.
     scratch.long_check = LongCheck::default();
     SCRATCH.set(Some(scratch));
     result

@@ -1,4 +1,4 @@
-//! One thread's way into a database: reads without locks and without allocation.
+//! A thread's access to a database: reads without locks and without allocation.
 
 use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
@@ -13,10 +13,10 @@ use crate::readiness;
 use crate::sql::FirstRange;
 use crate::views::table::WithViews;
 
-/// Documents that one list passes over since their time has come: as many cost a few milliseconds.
+/// Expired documents that one list skips: so many cost a few milliseconds.
 const HIDDEN_MAX: usize = 20_000;
 
-/// Documents of a list, and so many bytes of them for each, between two questions whether it goes on: some ten microseconds.
+/// A list calls `goes_on` after this many documents; each document counts once more for every 2 KiB. Some ten microseconds.
 const LISTED_PER_ASKING: u32 = 32;
 const LISTED_BYTES_PER_ASKING: usize = 2 << 10;
 
@@ -26,10 +26,10 @@ pub struct Session {
     reader: store::Reader,
 }
 
-/// The database as of one moment. Short-lived: it pins pages while it lives.
+/// The database as of one moment. Should be short-lived: it pins pages while it lives.
 pub struct Moment<'s> {
     database: &'s Database,
-    /// Another database had taken over: indexes and views of this one are kept no more.
+    /// Another database had taken over: the indexes and views of this one are no longer maintained.
     is_superseded: bool,
     view: WithViews<'s, store::Snapshot<'s>>,
 }
@@ -40,7 +40,7 @@ pub struct Stored<'v> {
     value: Cow<'v, [u8]>,
 }
 
-/// Looks at one document of a list, and says whether it wants the next.
+/// Visits one document of a list, and returns whether to go on.
 pub type VisitDocument<'v> = dyn FnMut(&Key<'_>, &Stored<'_>) -> Result<ControlFlow<()>, ReadError> + 'v;
 
 impl Database {
@@ -55,7 +55,7 @@ impl Session {
         Session { database, reader }
     }
 
-    /// The same session, which does not remember where it found documents: for reads of what is hardly asked for twice.
+    /// The same session without the memory of where documents were found: for documents that are rarely read twice.
     pub fn without_places(self) -> Session {
         Session { reader: self.reader.without_places(), ..self }
     }
@@ -75,24 +75,24 @@ impl Session {
     pub fn now(&self) -> Moment<'_> {
         let ready_by = readiness::count();
         let view = WithViews { inner: self.reader.snapshot(), views: self.database.views_at_work(), ready_by };
-        // After the snapshot: what is not superseded now was kept in step up to it.
+        // After the snapshot: if the database is not superseded now, its indexes were maintained up to the snapshot.
         Moment { database: &self.database, is_superseded: self.database.is_superseded(), view }
     }
 
-    /// Notes a document that will be asked for soon.
+    /// Registers a document for prefetching.
     #[inline]
     pub fn foresee(&self, collection: CollectionId, key: &Key<'_>) {
         self.reader.foresee(self.database.collection_at(collection).info.tree, key.as_bytes());
     }
 
-    /// Notes a range that a query will begin with soon; `from` is its first key, as [`crate::order::lower`] makes it of the values of
-    /// [`FirstRange::slots`].
+    /// Registers the start of a range for prefetching; `from` is its first key, made by [`crate::order::lower`] from the values
+    /// of [`FirstRange::slots`].
     #[inline]
     pub fn foresee_range(&self, range: &FirstRange<'_>, from: &[u8]) {
         self.reader.foresee_range(range.tree(), from);
     }
 
-    /// Has the noted documents and ranges fetched from memory, all at once.
+    /// Prefetches the registered documents and ranges from memory, all at once.
     #[inline]
     pub fn fetch(&self) {
         self.reader.fetch();
@@ -125,7 +125,7 @@ impl<'s> Moment<'s> {
         self.database.collection_at(collection).expire.is_some()
     }
 
-    /// A document, unless its time has come: then it is hidden until it is removed.
+    /// A document, unless it has expired: then it is hidden until it is removed.
     #[inline(never)]
     fn unless_due<'v>(
         &self,
@@ -137,9 +137,9 @@ impl<'s> Moment<'s> {
         Ok(if collection.has_come(&due, stored.document()?) { None } else { found })
     }
 
-    /// Visits up to `limit` documents behind a key (from the first where there is none), in order of key, until `visit`
-    /// breaks. Ends before, too, where it has passed over many that are hidden, for their time has come: then it gives the key of the
-    /// last of these, behind which a list goes on.
+    /// Visits up to `limit` documents after a key (from the first if there is none), in order of key, until `visit` breaks. A
+    /// list that skips too many expired documents ends early and returns the key of the last one, after which the next list
+    /// continues.
     pub fn list(
         &self,
         collection: CollectionId,
@@ -150,7 +150,8 @@ impl<'s> Moment<'s> {
         self.list_while(collection, after, limit, &|| true, visit)
     }
 
-    /// The same as long as `goes_on`, which is asked every few documents, hidden ones too; then [`ReadError::Stopped`].
+    /// The same while `goes_on` returns true; it is called every few documents, hidden ones included. Afterwards
+    /// [`ReadError::Stopped`].
     pub fn list_while(
         &self,
         collection: CollectionId,
@@ -171,7 +172,7 @@ impl<'s> Moment<'s> {
         }
         self.view.inner.scan(info.tree, range, Direction::Forward, &mut |key, value| {
             let stored = Stored { value: Cow::Borrowed(value) };
-            // A long document is asked about for itself.
+            // A long document counts as several.
             seen += 1 + u32::try_from(value.len() / LISTED_BYTES_PER_ASKING).unwrap_or(u32::MAX / 2);
             if seen >= LISTED_PER_ASKING {
                 seen = 0;
@@ -208,15 +209,15 @@ impl<'s> Moment<'s> {
         result.map(|_| goes_on_behind)
     }
 
-    /// Whether all that was read of this moment so far was really there: a failing disk may lose a page between a `get` and
-    /// the use of what it gave. Who copies documents or computes from them asks this before the result is used.
+    /// Whether everything read of this moment so far was valid: a failing disk may lose a page between a `get` and the use of
+    /// its result. A caller that copies documents or computes from them must call this before using the result.
     #[inline]
     pub fn check(&self) -> Result<(), ReadError> {
         Ok(self.view.inner.check()?)
     }
 
-    /// The same for who read by indexes or views: they were kept in step, too. [`store::Error::Busy`] where another database had
-    /// taken over before.
+    /// The same for reads through indexes or views, which must have been maintained. [`store::Error::Busy`] if another database
+    /// had already taken over.
     #[inline]
     pub fn check_indexes(&self) -> Result<(), store::Error> {
         if self.is_superseded {
@@ -225,7 +226,7 @@ impl<'s> Moment<'s> {
         self.view.inner.check()
     }
 
-    /// Whether another database had taken over before: indexes and views are not kept in step any more.
+    /// Whether another database had taken over: indexes and views are no longer maintained.
     #[inline]
     pub fn is_superseded(&self) -> bool {
         self.is_superseded
@@ -236,12 +237,12 @@ impl<'s> Moment<'s> {
         self.database
     }
 
-    /// The change number of the newest change it shows.
+    /// The change number of the newest visible change.
     pub fn version(&self) -> u64 {
         self.view.inner.version().0
     }
 
-    /// What queries read.
+    /// The view for queries.
     pub fn view(&self) -> &impl View {
         &self.view
     }
@@ -253,7 +254,7 @@ impl<'v> Stored<'v> {
         Stored { value: value.into() }
     }
 
-    /// The number of its last change: its ETag.
+    /// The number of its last change, which is its ETag.
     #[inline]
     pub fn change_number(&self) -> Result<u64, ReadError> {
         let stamp = self.value.first_chunk::<STAMP_BYTES>().ok_or_else(damaged)?;

@@ -1,8 +1,7 @@
-//! Statements that write, alone or as steps, are one transaction: prepared on the caller's thread, and again where others changed what it read.
+//! Statements that write, alone or as steps, are one transaction: prepared on the caller's thread, and again after a conflict.
 //!
-//! The second preparing runs on the thread that commits for all, so it may look at few rows there
-//! ([`AGAIN_ROWS_MAX`]) and take little time ([`AGAIN_TIME`]); a longer statement gives up its turn and begins anew, on the caller's thread, so many times at most
-//! ([`TRIES_MAX`]).
+//! The retry runs on the committing thread, so it is limited to [`AGAIN_ROWS_MAX`] rows and [`AGAIN_TIME`]. A longer statement
+//! gives up its turn and begins anew on the caller's thread, at most [`TRIES_MAX`] times.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -21,22 +20,22 @@ use crate::sql::{
     StepsDid, StepsError, Value,
 };
 
-/// Rows that a statement may look at while everybody's commits wait for it: some milliseconds.
+/// Rows that a statement may scan while all commits wait for it: some milliseconds.
 pub(crate) const AGAIN_ROWS_MAX: u64 = 20_000;
-/// Time for the same, whatever the rows cost.
+/// Time limit for the same, whatever a row costs.
 pub(crate) const AGAIN_TIME: Duration = Duration::from_millis(5);
-/// Time that submitted steps may take of the event loop that submits them, whose connections all wait.
+/// Time that submitted steps may take on the event loop, whose connections all wait.
 const LOOP_TIME: Duration = Duration::from_millis(1);
-/// How often a longer one is begun.
+/// Attempts for a longer statement.
 const TRIES_MAX: usize = 5;
 
-/// Runs what is to be one transaction within a budget.
+/// Runs the work of one transaction within a budget.
 type Attempt<'a, T, E> = dyn FnMut(&mut Tx<'_>, &Budget<'_>) -> Result<T, E> + Send + 'a;
 
 impl Database {
-    /// Runs an INSERT, UPDATE or DELETE in one transaction and waits until it is durable. What RETURNING gives goes to `sink`
-    /// then. [`Outcome::rows`] are the documents that it was about. Where it is more than a common transaction holds, it may go to the
-    /// disk that the budget has for what exceeds memory.
+    /// Runs an INSERT, UPDATE or DELETE in one transaction and waits until it is durable. The rows of RETURNING go to `sink`
+    /// afterwards. [`Outcome::rows`] is the number of affected documents. A statement that exceeds one transaction may use the
+    /// budget's spill space on disk.
     pub fn modify<S: RowSink + ?Sized>(
         &self,
         statement: &Modification,
@@ -66,20 +65,19 @@ impl Database {
         Ok(Outcome { rows: applied.documents, rows_read: applied.looked_at, scans })
     }
 
-    /// Runs steps in one transaction and waits until it is durable; gives the reply. What they did is in `did`, whatever became of
-    /// them.
+    /// Runs steps in one transaction and waits until it is durable; returns the reply. `did` reports what the steps did, even
+    /// if they failed.
     pub fn run_steps(&self, call: &StepsCall, budget: &Budget<'_>, did: &mut StepsDid) -> Result<Vec<u8>, StepsError> {
         let mut body = Vec::new();
         self.attempt(budget, &mut |tx, budget| call.prepare(self, tx, budget, &mut body, did))?;
         Ok(body)
     }
 
-    /// Submits steps as one transaction; `done` is called once, perhaps before this returns. Within
-    /// [`StepsCall::rows_max`] and [`StepsCall::bytes_max`]: what needs more is refused, and may be run by
-    /// [`Database::run_steps`].
+    /// Submits steps as one transaction; `done` is called once, perhaps before this returns. Steps that exceed
+    /// [`StepsCall::rows_max`] or [`StepsCall::bytes_max`] are rejected, and may be run by [`Database::run_steps`].
     ///
-    /// For event loops: while another configuration takes over, for some milliseconds, the call is given back. Once it has taken
-    /// over, [`store::Error::Busy`]: the steps were prepared by the old one.
+    /// For event loops: while another configuration takes over, for some milliseconds, the call is given back. Afterwards the
+    /// result is [`store::Error::Busy`], as the steps were prepared by the old database.
     pub fn try_submit_steps(
         &self,
         session: &Session,
@@ -103,18 +101,18 @@ impl Database {
         Ok(())
     }
 
-    /// Commits what `attempt` does, however often it has to be done, and waits until it is durable.
+    /// Commits the work of `attempt`, retrying it as needed, and waits until it is durable.
     pub(crate) fn attempt<T: Send, E>(&self, budget: &Budget<'_>, attempt: &mut Attempt<'_, T, E>) -> Result<T, E>
     where
         E: Refusal + Send,
     {
-        // A statement was prepared from this database's catalog: no other can run it.
+        // A statement was prepared from this database's catalog: no other database can run it.
         let Some(_passing) = self.pass(Kind::Long) else { return Err(E::from(store::Error::Busy)) };
         for _ in 0..TRIES_MAX {
             let (mut runs, mut outcome) = (0, None);
             let commit = self.store().commit(&mut |tx| {
                 runs += 1;
-                // It may be computed again on the thread that commits, which waits for no file.
+                // The retry runs on the committing thread, which must not wait for files: so no spilling.
                 let own = Budget { now_ms: self.moment_ms(budget.now_ms), spill: None, ..*budget };
                 let result = match runs {
                     1 => attempt(tx, &own),
@@ -149,26 +147,26 @@ impl Database {
 }
 
 thread_local! {
-    /// The share that this thread is at.
+    /// The share under which this thread works.
     static SHARE: Cell<Option<ShareOf>> = const { Cell::new(None) };
 }
 
-/// Whether others wait for what this thread does: an event loop's connections, or everybody's commits.
+/// Whether others wait for this thread: the connections of an event loop, or all commits.
 pub(crate) fn is_in_share() -> bool {
     SHARE.get().is_some()
 }
 
-/// Whether an event loop's connections do.
+/// Whether the connections of an event loop wait for this thread.
 pub(crate) fn is_in_share_of_loop() -> bool {
     SHARE.get() == Some(ShareOf::Loop)
 }
 
-/// The thread that a share is of.
+/// The thread whose time is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShareOf {
     /// An event loop, whose connections all wait.
     Loop,
-    /// The thread that commits for all.
+    /// The committing thread, which works for all.
     Commits,
 }
 
@@ -181,7 +179,7 @@ impl ShareOf {
     }
 }
 
-/// What one transaction may take of the thread that commits for all, or of an event loop.
+/// The time that one transaction may take on the committing thread or on an event loop.
 pub(crate) struct Share {
     begun: Instant,
     time_max: Duration,
@@ -204,40 +202,40 @@ impl Share {
     }
 }
 
-/// Steps, and what they are called with.
+/// Steps, and the arguments of their call.
 #[derive(Debug)]
 pub struct StepsCall {
     /// The steps.
     pub steps: Arc<Steps>,
     /// Their parameters.
     pub parameters: Vec<OwnedValue>,
-    /// A document that must be there when they are done.
+    /// A document that must exist when they are committed.
     pub required: Option<Required>,
-    /// What is done with the rows of the last step.
+    /// How the rows of the last step are returned.
     pub rows: RowsWanted,
     /// Unix time in milliseconds.
     pub now_ms: i64,
-    /// Rows that they may look at where they are submitted.
+    /// Rows that submitted steps may scan.
     pub rows_max: u64,
-    /// Bytes of rows that are kept there.
+    /// Limit for the rows that submitted steps keep, in bytes.
     pub bytes_max: usize,
-    /// Bytes of the reply there.
+    /// Limit for the reply of submitted steps, in bytes.
     pub reply_bytes_max: usize,
 }
 
-/// What is wanted of the last step's rows.
+/// How the last step's rows are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowsWanted {
-    /// Nothing.
+    /// Not at all.
     None,
-    /// All, as an array.
+    /// All rows, as an array.
     All,
-    /// The first, which must be there.
+    /// The first row, which must exist.
     First,
 }
 
-/// Told once what steps did, and what became of them: their reply, or why they were not done. May run on a thread of the store,
-/// and must not block.
+/// Called once with what the steps did and their result: the reply, or the error. May run on a thread of the store, and must
+/// not block.
 pub type StepsDone = Box<dyn FnOnce(StepsCall, StepsDid, Result<Vec<u8>, StepsError>) + Send>;
 
 impl StepsCall {
@@ -266,13 +264,13 @@ impl StepsCall {
     }
 }
 
-/// Steps on their way through the store.
+/// Submitted steps, in progress.
 struct Stepping {
     passing: Passing,
     call: StepsCall,
     body: Vec<u8>,
     did: StepsDid,
-    /// How often they were prepared: at first where they are submitted, then by the thread that commits.
+    /// Number of preparations: the first on the submitting thread, further ones by the committing thread.
     runs: u32,
     refused: Option<StepsError>,
     done: StepsDone,
@@ -308,11 +306,11 @@ impl store::Transaction for Stepping {
     }
 }
 
-/// Why a transaction was given up, as far as it matters for doing it again.
+/// The errors of an aborted transaction that matter for a retry.
 pub(crate) trait Refusal: From<store::Error> {
-    /// Whether it looked at too many rows.
+    /// Whether it reached the limit of rows.
     fn is_of_rows(&self) -> bool;
-    /// Whether its time was over.
+    /// Whether it reached the limit of time.
     fn is_of_time(&self) -> bool;
 }
 
@@ -330,7 +328,7 @@ impl Refusal for ModifyError {
         matches!(self, ModifyError::Query(QueryError::Limit { what: ROWS_READ, .. }))
     }
     fn is_of_time(&self) -> bool {
-        // A long document's check is refused in a share.
+        // In a share, the check of a long document fails with `Busy`.
         matches!(self, ModifyError::Query(QueryError::Deadline) | ModifyError::Write(WriteError::Busy))
     }
 }

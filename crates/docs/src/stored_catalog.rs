@@ -1,6 +1,6 @@
-//! What the directory says about itself: one row for each collection, index, unique field and reference.
+//! The stored catalog: one row for each collection, index, unique field and reference of the directory.
 //!
-//! The rows lie in the tree `catalog`; keys and values are text.
+//! The rows are stored in the tree `catalog`; keys and values are text.
 //!
 //! ```text
 //!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}, and "expire": FIELD, "expire_after": SECONDS;
@@ -13,12 +13,12 @@
 //!  counts/NUMBER           about how much a tree holds (`counter.rs`)
 //! ```
 //!
-//! At open the wanted catalog, from the configuration, is compared with these rows. What is missing or different, while
-//! the collection has documents, is work to be done before the database opens (`rebuild.rs`): an index is built into a
-//! tree of a new name, and one step makes the tree visible and changes its row, so that a stop in between leaves the old one.
+//! At open the catalog that the configuration wants is compared with these rows. If the collection has documents, missing or
+//! different parts are work to be done before the database opens (`rebuild.rs`): an index is built into a tree with a new name,
+//! and one step makes the tree visible and changes its row, so that a stop in between leaves the old one.
 //!
-//! Where that is to be done while the database serves (`builds_indexes_later`), rows of rules keep what is in force until the new
-//! rule is ([`crate::announced`]).
+//! If the work is done while the database serves (`builds_indexes_later`), rows keep the rules in force until the new rule
+//! replaces them ([`crate::announced`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
@@ -42,12 +42,12 @@ use crate::schema::Schema;
 /// Rows by key.
 pub(crate) type Rows = BTreeMap<String, String>;
 
-/// The wanted catalog, and what it takes to get there.
+/// The wanted catalog, and the work to get there.
 pub(crate) struct Resolved {
     pub(crate) catalog: Catalog,
-    /// Those in force.
+    /// The schemas in force.
     pub(crate) schemas: Vec<Option<Schema>>,
-    /// What is to be in force, by collection, and is looked at while the database serves.
+    /// New rules, by collection, that are checked while the database serves.
     pub(crate) wishes: Vec<Vec<(Wish, Readiness)>>,
     /// What must be made or checked, by collection; empty work for most.
     pub(crate) work: Vec<Work>,
@@ -60,7 +60,7 @@ pub(crate) struct Resolved {
 /// Work on one collection's stored documents.
 pub(crate) struct Work {
     pub(crate) wanted: Wanted,
-    /// The schema is another than the one the documents were checked by.
+    /// The schema differs from the one by which the documents were checked.
     pub(crate) recheck: bool,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn read(view: &impl View, tree: TreeId) -> Result<Rows, ReadError> {
     Ok(rows)
 }
 
-/// Compares what is wanted with what is stored.
+/// Compares the configuration with the stored rows.
 pub(crate) fn resolve(store: &Store, view: &impl View, config: &Config, stored: &Rows) -> Result<Resolved, OpenError> {
     let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
     wanted.sort_by(|a, b| a.name.cmp(&b.name));
@@ -113,8 +113,8 @@ pub(crate) fn resolve(store: &Store, view: &impl View, config: &Config, stored: 
     Ok(Resolved { catalog, schemas, wishes, work, rows, obsolete })
 }
 
-/// Rows of what is no longer declared. Trees lose their entries; of a collection that is no longer declared the trees
-/// stay as they are, for nobody changes it, but its references must be checked again when it comes back.
+/// Rows of parts that are no longer declared. The trees of indexes and unique fields are emptied. The trees of an undeclared
+/// collection stay, as nothing changes them, but its references must be checked again when it is declared again.
 fn obsolete(stored: &Rows, kept: &BTreeSet<String>, names: &[&str], rows: &mut Rows) -> Vec<String> {
     let mut obsolete = Vec::new();
     for (key, value) in stored.iter().filter(|(key, _)| !kept.contains(*key)) {
@@ -134,10 +134,10 @@ fn obsolete(stored: &Rows, kept: &BTreeSet<String>, names: &[&str], rows: &mut R
     obsolete
 }
 
-/// The row of a tree that is to be emptied: its key is this and the tree's name.
+/// Prefix of the row of a tree that is to be emptied; the tree's name follows.
 pub(crate) const DROP: &str = "drop/";
 
-/// The mark in a collection's row that the last configuration did not declare it.
+/// The mark in the row of a collection that the last configuration did not declare.
 pub(crate) const UNDECLARED: &str = "undeclared";
 
 /// Whether a row has a mark.
@@ -145,7 +145,7 @@ pub(crate) fn is_marked(row: &str, mark: &str) -> bool {
     serde_json::from_str::<Json>(row).is_ok_and(|row| row[mark] == json!(true))
 }
 
-/// Whether a row is of an index or unique field that is not built to its end, or was refused.
+/// Whether a row belongs to an index or unique field whose build was not finished, or refused.
 pub(crate) fn is_part(row: &str) -> bool {
     state_of(row).is_some()
 }
@@ -155,7 +155,7 @@ pub(crate) fn documents_tree(collection: &str) -> String {
     format!("docs/{collection}")
 }
 
-/// The tree that a row stands for.
+/// The tree that a row names.
 pub(crate) fn tree_of(row: &str) -> Option<String> {
     let row: Json = serde_json::from_str(row).ok()?;
     row.get("tree")?.as_str().map(str::to_string)
@@ -166,8 +166,8 @@ fn state_of(row: &str) -> Option<Json> {
     row.get("state").cloned()
 }
 
-/// The catalog that a configuration makes, without a database: for preparing queries before there is one. Its trees are
-/// no trees.
+/// The catalog that a configuration makes, without a database: for preparing queries before one is open. Its tree numbers are
+/// not real.
 pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
     let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
     wanted.sort_by(|a, b| a.name.cmp(&b.name));
@@ -200,7 +200,7 @@ pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
 
 const NO_TREE: TreeId = TreeId(u32::MAX);
 
-/// A collection as far as its configuration tells, without indexes and the like.
+/// A collection as far as its configuration determines it, without indexes and the like.
 fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -> CollectionInfo {
     CollectionInfo {
         name: wanted.name.clone(),
@@ -217,7 +217,7 @@ fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -
     }
 }
 
-/// The fields that an index is to carry.
+/// The fields that an index must carry.
 pub(crate) fn included(config: &Config, collection: &CollectionConfig, index: &[String]) -> Vec<String> {
     let mut declared = config.included.iter();
     let found = declared.find(|included| included.collection == collection.name && included.index == index);
@@ -244,28 +244,28 @@ impl CollectionInfo {
     }
 }
 
-/// A collection as it is to be opened: its entry, its schema in force, work before, wishes for after.
+/// A collection as it is to be opened: its entry, its schema in force, work before the opening, new rules for afterwards.
 type Planned = (CollectionInfo, Option<Schema>, Work, Vec<(Wish, Readiness)>);
-/// Fields, and places of targets.
+/// Fields and the places of their targets.
 type References = Vec<(String, usize)>;
-/// The same, and the catalog's rows.
+/// The same with the catalog's rows.
 type NewReferences = Vec<(String, usize, String)>;
 
-/// What a collection's own row says, beside what is wanted.
+/// The state of a collection's own row, compared with the configuration.
 struct Identity {
-    /// The documents are to be checked before anything is served.
+    /// The documents must be checked before the database serves.
     recheck: bool,
-    /// The schema in force until another one is, or that there is none.
+    /// Set if a new schema is announced: the schema in force until then, or none.
     before: Option<Option<(Schema, Arc<str>)>>,
-    /// When documents go now.
+    /// The expiry in force.
     expire: Option<ExpireConfig>,
-    /// Since when the times of last writes are noted, where documents go by those.
+    /// For expiry by last write: when recording began.
     since: Option<i64>,
     wishes: Vec<(Wish, Readiness)>,
 }
 
 impl Identity {
-    /// Keeps what is stored in force, unless the new schema takes all that the stored one does.
+    /// Keeps the stored schema in force, unless the new one accepts every document that the stored one accepts.
     fn announce_schema(&mut self, new: &Schema, stored: &Json, row: &mut Json) -> Result<(), OpenError> {
         let text = stored["schema"].as_str();
         let before = text.map(Schema::compile).transpose().map_err(OpenError::Mismatch)?;
@@ -285,7 +285,7 @@ impl Identity {
         self.wishes.push((Wish::Expire(new.field.clone()), Readiness::building((collection_row(wanted), ready))));
         (row["expire"], row["expire_after"]) = (stored["expire"].clone(), stored["expire_after"].clone());
         let field = stored["expire"].as_str().map(str::to_string);
-        // Without a duration in the row (it was written before those were noted) nothing goes until the new time is in force.
+        // A row without a duration is of an older format: nothing expires until the new rule is in force.
         let before = field.zip(stored["expire_after"].as_i64());
         self.expire = before.map(|(field, after_seconds)| ExpireConfig { field, after_seconds });
         self.since = stored["expire_since"].as_i64();
@@ -297,7 +297,7 @@ pub(crate) fn collection_row(wanted: &CollectionConfig) -> String {
     format!("collection/{}", wanted.name)
 }
 
-/// The row of that name, as far as the declaration tells.
+/// The row of that name, as far as the declaration determines it.
 pub(crate) fn declared_row(wanted: &CollectionConfig) -> Json {
     let mut row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
     if let Some(expire) = &wanted.expire {
@@ -315,7 +315,7 @@ pub(crate) fn unique_row(wanted: &CollectionConfig, fields: &[String]) -> String
     format!("unique/{}/{}", wanted.name, joined(fields))
 }
 
-/// The names of fields inside the name of a row.
+/// The names of fields inside a row's key.
 fn joined(fields: &[String]) -> String {
     fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",")
 }
@@ -355,7 +355,7 @@ impl<V: View> Resolver<'_, V> {
                 info.fields = schema.as_ref().map(|new| announced::weakened(new, before.as_ref())).unwrap_or_default();
                 let row = json!({ "schema": wanted.schema }).to_string();
                 let readiness = Readiness::building((collection_row(wanted), row));
-                // Its fields do not lie where the row of the schema in force has them.
+                // Compiled in full, as its fields do not have the row places that the plain checker needs.
                 let new =
                     wanted.schema.as_deref().map(Schema::compile_full).transpose().map_err(OpenError::Mismatch)?;
                 wishes.extend(new.map(|schema| (Wish::Schema(schema), readiness)));
@@ -393,7 +393,7 @@ impl<V: View> Resolver<'_, V> {
         Ok((info, schema, work, wishes))
     }
 
-    /// Checks the collection's own row; gives what is in force of it, and what is not yet.
+    /// Checks the collection's own row; returns the rules in force and the new ones.
     fn identity(
         &mut self,
         wanted: &CollectionConfig,
@@ -425,7 +425,7 @@ impl<V: View> Resolver<'_, V> {
                 wanted.name, stored["key"], stored["type"], row["key"], row["type"]
             )));
         }
-        // What is not there indexes to null. Without a time to hold to nothing has to be checked.
+        // Missing fields are indexed as null. If expiry is removed, nothing has to be checked.
         let has_schema = stored["schema"] != row["schema"];
         let has_expire = !row["expire"].is_null() && stored["expire"] != row["expire"];
         if self.config.builds_indexes_later {
@@ -442,13 +442,13 @@ impl<V: View> Resolver<'_, V> {
         Ok(identity)
     }
 
-    /// Since when the times of last writes are noted: from now on, where they were not yet.
+    /// When recording of last writes began: now, if it was not on before.
     fn since(&self, stored: Option<&Json>) -> i64 {
         let noted = stored.filter(|row| row["expire"] == LAST_WRITE).and_then(|row| row["expire_since"].as_i64());
         noted.unwrap_or_else(|| mark_at(self.config.clock.now_ms()) as i64)
     }
 
-    /// The references in force, and those that are to be, with their rows.
+    /// The references in force, and new ones with their rows.
     fn references(&mut self, wanted: &CollectionConfig, empty: bool, work: &mut Work) -> (References, NewReferences) {
         let (mut references, mut new) = (Vec::new(), Vec::new());
         for (field, target) in &wanted.references {
@@ -459,7 +459,7 @@ impl<V: View> Resolver<'_, V> {
             let is_new = !empty && stored != Some(&row);
             self.kept.insert(key.clone());
             if is_new && self.config.builds_indexes_later {
-                // One to another collection holds until this one does.
+                // A reference of the field to another collection stays in force until the new one replaces it.
                 let before = stored.and_then(|row| serde_json::from_str::<Json>(row).ok());
                 let before = before.and_then(|row| self.names.binary_search(&row.get("target")?.as_str()?).ok());
                 references.extend(before.map(|before| (field.clone(), before)));
@@ -486,7 +486,8 @@ impl<V: View> Resolver<'_, V> {
         let included = included(self.config, wanted, &fields);
         let name = index_row(wanted, &fields);
         let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree, "included": included }), empty)?;
-        // Where a rule is in force, who refers and what expires is found through an index from the first write on.
+        // Rules in force find references and expired documents through an index, which must be complete from the first write
+        // on.
         let readiness = if new { self.later(&name, !is_needed) } else { Readiness::default() };
         if new && readiness.is_ready() {
             work.wanted.indexes.push(number);
@@ -494,7 +495,7 @@ impl<V: View> Resolver<'_, V> {
         Ok(IndexInfo { fields, included, tree, readiness })
     }
 
-    /// Whether what is new is built while the database serves: then its row says so until it is done.
+    /// Whether a new part is built while the database serves: then its row is marked until it is complete.
     fn later(&mut self, name: &str, may_wait: bool) -> Readiness {
         let row = self.rows.get(name).filter(|_| may_wait && self.config.builds_indexes_later).cloned();
         let Some(row) = row else { return Readiness::default() };
@@ -504,12 +505,12 @@ impl<V: View> Resolver<'_, V> {
         Readiness::building((name.to_string(), row))
     }
 
-    /// The tree of an index or unique field, and whether it is to be built: the row is kept when it says what is wanted.
+    /// The tree of an index or unique field, and whether it must be built: an unchanged row keeps its tree.
     fn tree(&mut self, name: &str, row: impl Fn(&str) -> Json, empty: bool) -> Result<(TreeId, bool), OpenError> {
         let before = self.stored.get(name).and_then(|row| tree_of(row));
         let same = |tree: &str| self.stored.get(name) == Some(&row(tree).to_string());
         self.kept.insert(name.to_string());
-        // One that was not built to its end, or was refused, may hold entries that nobody keeps.
+        // A tree whose build was not finished, or refused, may hold entries that are not maintained.
         let is_part = self.stored.get(name).is_some_and(|row| is_part(row));
         let keep = before.as_deref().filter(|tree| (empty && !is_part) || same(tree));
         let (tree, new) = match (keep, &before) {
@@ -525,7 +526,7 @@ impl<V: View> Resolver<'_, V> {
         Ok((self.store.tree(&tree)?, new))
     }
 
-    /// A tree's name that no row uses: the first is the index's own.
+    /// An unused name for a tree: the first choice is the name of the row.
     fn fresh(&self, name: &str) -> Result<String, OpenError> {
         let candidates = std::iter::once(name.to_string()).chain((2..).map(|number| format!("{name}#{number}")));
         for candidate in candidates {
@@ -546,8 +547,8 @@ impl<V: View> Resolver<'_, V> {
     }
 }
 
-/// The declared indexes, and one for each referring field, and for that of times, that none of them starts with: deleting a
-/// document must find who refers to it without reading a whole collection, and expiry what has come due.
+/// The declared indexes, and one for each referring field and the expiry field if no declared index starts with it. They find
+/// the referring documents at a deletion, and the expired documents, without reading the whole collection.
 pub(crate) fn index_fields(wanted: &CollectionConfig, expire: Option<&ExpireConfig>) -> Vec<Vec<String>> {
     let mut indexes = wanted.indexes.clone();
     let times = wanted.expire.iter().chain(expire).map(|expire| &expire.field);
@@ -569,7 +570,7 @@ pub(crate) fn is_empty(view: &impl View, tree: TreeId) -> Result<bool, ReadError
     Ok(empty)
 }
 
-/// A field's name inside the name of a row.
+/// A field's name inside a row's key.
 fn escaped(field: &str) -> String {
     let field = field.replace('%', "%25").replace('/', "%2F").replace(',', "%2C").replace('#', "%23");
     field.replace('\0', "%00")

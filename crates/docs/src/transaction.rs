@@ -1,9 +1,8 @@
-//! Transactions of any reads and writes, as closures: what a program does in one step that no single write says.
+//! Transactions of arbitrary reads and writes, as closures.
 //!
-//! The closure runs on its caller's thread against a snapshot, and again on the thread that commits for all where others have changed
-//! what it read. So it depends on nothing but what it reads through its [`Transaction`], and is short: everybody's commits wait for a
-//! second run. The first refusal of a write does not end the transaction by itself: the closure's result does, and where that is an error
-//! nothing is changed.
+//! The closure runs on its caller's thread against a snapshot, and after a conflict again on the committing thread. So it must
+//! depend only on what it reads through its [`Transaction`], and be short: all commits wait for a second run. A rejected write
+//! does not end the transaction by itself: the closure's result does, and if that is an error nothing is changed.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -21,7 +20,7 @@ use crate::reopen::Passing;
 use crate::session::{Session, Stored};
 use crate::views::table::WithViews;
 
-/// Writes that one transaction may hold: each keeps what is known of its document's check.
+/// Writes that one transaction may hold: each keeps the state of its document's check.
 pub const TRANSACTION_WRITES_MAX: usize = 10_000;
 
 /// The inside of a transaction: reads see its own writes.
@@ -31,18 +30,18 @@ pub struct Transaction<'a, 't> {
     checks: &'a mut Checks,
 }
 
-/// What is known of the writes of a transaction when it runs again, by their places.
+/// The states of the checks of a transaction's writes, by their order, for a second run.
 #[derive(Default)]
 struct Checks {
     list: Vec<(CollectionId, LongCheck)>,
     next: usize,
     is_on_loop: bool,
-    /// The transaction runs again, where everybody's commits wait.
+    /// The transaction runs again, while all commits wait.
     is_again: bool,
 }
 
 impl Checks {
-    /// Of the next write. What another collection's write had at this place says nothing about it.
+    /// The check of the next write. A check at this place for another collection does not apply and is replaced.
     fn next(&mut self, collection: CollectionId) -> Result<&mut LongCheck, WriteError> {
         let place = self.next;
         if place >= TRANSACTION_WRITES_MAX {
@@ -63,13 +62,13 @@ impl Checks {
         (self.next, self.is_again, self.is_on_loop) = (0, true, false);
     }
 
-    /// A write of it is no work for an event loop.
+    /// Whether a write is too long for an event loop.
     fn is_long(&self) -> bool {
         self.list.iter().any(|(_, check)| check.is_long)
     }
 }
 
-/// What one write of a transaction did, but for its change number, which the commit gives.
+/// Result of one write of a transaction, without its change number, which the commit assigns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// Whether the document is new.
@@ -84,7 +83,7 @@ impl Transaction<'_, '_> {
         self.database
     }
 
-    /// A document by its key, unless its time has come.
+    /// A document by its key, unless it has expired.
     pub fn get(&mut self, collection: CollectionId, key: &Key<'_>) -> Result<Option<Stored<'_>>, ReadError> {
         let collection = self.database.collection_at(collection);
         let clock = self.database.clock();
@@ -99,39 +98,39 @@ impl Transaction<'_, '_> {
         Ok(Applied { created: prepared.created, key: prepared.key })
     }
 
-    /// What queries read: the transaction's state. A view into which it has written can not be read any more:
+    /// The transaction's state for queries. A view into which the transaction has written cannot be read:
     /// [`store::Error::Refused`].
     pub fn view(&mut self) -> impl View + '_ {
         WithViews { inner: Within::new(self.tx), views: self.database.views_at_work(), ready_by: u64::MAX }
     }
 }
 
-/// What a transaction does. May be called more than once.
+/// The body of a transaction. May be called more than once.
 pub type Run<T, E> = Box<dyn FnMut(&mut Transaction<'_, '_>) -> Result<T, E> + Send>;
 
-/// Told once what became of a transaction. May run on a thread of the store, and must not block.
+/// Called once with the result of a transaction. May run on a thread of the store, and must not block.
 pub type RunDone<T, E> = Box<dyn FnOnce(Result<T, E>) + Send>;
 
-/// A transaction that was not let in.
+/// A transaction that was not accepted.
 pub type GivenBack<T, E> = (Run<T, E>, RunDone<T, E>);
 
-/// Takes a transaction that turned out to be no work for an event loop, to run it by [`Database::transact`] on another thread. May be called
-/// on a thread of the store; must not block.
+/// Takes a transaction that turned out to be too long for an event loop, to run it by [`Database::transact`] on another thread.
+/// May be called on a thread of the store; must not block.
 pub type Elsewhere = Arc<dyn Fn(Box<dyn FnOnce(&Database) + Send>) + Send + Sync>;
 
 impl Database {
-    /// Runs a transaction and waits until it is durable; a lone caller commits on its own thread. A panic of the closure changes nothing, and
-    /// goes on here.
+    /// Runs a transaction and waits until it is durable; a lone caller commits on its own thread. If the closure panics,
+    /// nothing is changed and the panic continues here.
     pub fn transact<T, E>(&self, run: &mut (dyn FnMut(&mut Transaction<'_, '_>) -> Result<T, E> + Send)) -> Result<T, E>
     where
         T: Send,
         E: From<WriteError> + Send,
     {
-        // A closure may have the numbers of this database's collections: no other can run it.
+        // The closure may hold collection numbers of this database: no other database can run it.
         let Some(_passing) = self.pass(Kind::Long) else { return Err(WriteError::Busy.into()) };
         let (mut outcome, mut checks, mut panicked) = (None, Checks::default(), None);
         let commit = self.store().commit(&mut |tx| {
-            // A panic must not pass through the store, which would take no writes any more.
+            // A panic must not unwind through the store, which would then reject all writes.
             let ran =
                 catch_unwind(AssertUnwindSafe(|| run(&mut Transaction { database: self, tx, checks: &mut checks })));
             checks.was_prepared();
@@ -144,10 +143,11 @@ impl Database {
         ended(commit, outcome)
     }
 
-    /// Submits a transaction; `done` is called once, perhaps before this returns. If the closure panics, it is told
+    /// Submits a transaction; `done` is called once, perhaps before this returns. If the closure panics, `done` gets
     /// [`WriteError::Unavailable`], and nothing is changed.
     ///
-    /// For event loops: while another configuration takes over, or a collection is emptied, for some milliseconds, it is given back.
+    /// For event loops: while another configuration takes over or a collection is emptied, for some milliseconds, it is given
+    /// back.
     pub fn try_transact<T, E>(
         &self,
         session: &Session,
@@ -178,11 +178,12 @@ impl Database {
 }
 
 thread_local! {
-    /// A transaction was given up by this thread, an event loop, as too long for it.
+    /// Set if this thread, an event loop, gave up a transaction as too long.
     static GIVEN_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a transaction that this thread submitted since it last asked goes on elsewhere, so that later writes may overtake it.
+/// Whether a transaction that this thread submitted since the last call continues elsewhere, so that later writes may overtake
+/// it.
 pub fn take_given_up() -> bool {
     GIVEN_UP.take()
 }
@@ -204,7 +205,7 @@ fn ended<T, E: From<WriteError>>(
     }
 }
 
-/// A transaction on its way through the store.
+/// A submitted transaction, in progress.
 struct Running<T, E> {
     passing: Passing,
     run: Run<T, E>,
@@ -223,7 +224,7 @@ where
         let Running { passing, run, outcome, checks, .. } = self;
         *outcome = None;
         if checks.is_long() {
-            // Whatever others have changed meanwhile: another thread begins it anew.
+            // It is not retried here: another thread begins it anew.
             return Err(store::Abort);
         }
         let is_on_loop = checks.is_on_loop;
@@ -242,7 +243,7 @@ where
             drop(passing);
             return elsewhere(Box::new(move |database| done(database.transact(&mut *run))));
         }
-        // What the closure holds goes before anybody is told: who is told may open the folder again.
+        // Drops the closure's captures first: the receiver of `done` may reopen the folder.
         drop((passing, run));
         done(ended(commit, outcome));
     }

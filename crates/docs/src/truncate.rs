@@ -1,20 +1,22 @@
-//! A statement that deletes all documents of a collection, done as deletions of whole trees: documents, index entries, unique values
-//! and the rows of the collection's views. It costs the same whatever the collection holds.
+//! Deletion of all documents of a collection as range deletions of whole trees: documents, index entries, unique values and the
+//! rows of the collection's views. The cost does not depend on the number of documents.
 //!
-//! A deleted range takes every key that is there at its commit, whoever put it, and additions to views that are on their way would
-//! outlive it. So the gate is closed meanwhile ([`crate::gate`]): no write is under way, and those that come wait some milliseconds. The
-//! documents are counted there, too: the tree file knows its entries, and few changes lie above it after a checkpoint.
+//! A range deletion removes every key that exists at its commit, including keys of concurrent writes, and concurrent additions
+//! to views would survive it. So the gate is closed meanwhile ([`crate::gate`]): no write is in progress, and new ones wait
+//! some milliseconds. The documents are counted under the closed gate, too: the tree file stores its number of entries, and
+//! after a checkpoint few changes lie above it.
 //!
-//! Where it cannot be done so, the statement deletes document by document like any other ([`Database::modify`]):
+//! In these cases the statement deletes document by document like any other ([`Database::modify`]):
 //!
 //! - it has a condition, or RETURNING;
-//! - a collection that refers to this one has documents, which may refer to what goes;
-//! - an index, rule or view of it is being built, or a view over a view counts the row that the lower one has of no document;
+//! - a collection that refers to this one has documents, which may refer to deleted ones;
+//! - an index, rule or view of it is being built, or a view over a view counts the lower view's row that exists without
+//!   documents;
 //! - its indexes, unique fields and views are too many for one transaction ([`store::RANGES_MAX`]);
-//! - its documents expire and are many: those that are due are not counted, and each is looked at to tell;
-//! - statements that run for long hold up the gate, or a disk is too full for a checkpoint.
+//! - its documents expire and are many: expired ones must not be counted, so each would have to be read;
+//! - long-running statements keep the gate open, or the disk is too full for a checkpoint.
 //!
-//! Followers of changes are told to read the collection anew ([`crate::changes::DocumentChange::Reset`]).
+//! Followers of the changes receive a reset of the collection ([`crate::changes::DocumentChange::Reset`]).
 
 use store::{KeyRange, RANGES_MAX, TreeId};
 
@@ -24,11 +26,11 @@ use crate::large::LargeDid;
 use crate::sql::{Action, Budget, Modification, ModifyError, Value};
 use crate::views::ViewState;
 
-/// Up to so many documents are counted one by one while writes wait: some milliseconds.
+/// Documents that may be counted one by one while writes wait: some milliseconds.
 const COUNTED_MAX: u64 = 100_000;
 
 impl Database {
-    /// Deletes all documents; `None` where nothing was done, and the statement has to be run like any other.
+    /// Deletes all documents; `None`: nothing was done, and the statement must run like any other.
     pub(crate) fn truncate(
         &self,
         statement: &Modification,
@@ -60,7 +62,7 @@ impl Database {
                 return Ok(None);
             }
             if self.store().checkpoint().is_err() {
-                // A full disk takes deletions all the same.
+                // A full disk still permits deletions, document by document.
                 return Ok(None);
             }
         }
@@ -90,8 +92,8 @@ impl Database {
         Ok(Some(LargeDid { documents, looked_at: 0 }))
     }
 
-    /// All trees that hold what a collection's documents put there. `None` where one of them is not empty without documents, or where
-    /// they are more than a transaction can empty.
+    /// All trees filled by a collection's documents. `None` if a view's tree is not empty without documents, or if the trees
+    /// are too many for one transaction.
     fn trees_of(&self, collection: usize) -> Option<Vec<TreeId>> {
         let (views, info) = (self.views_at_work(), &self.collection_at(CollectionId(collection)).info);
         let mut trees = vec![info.tree];

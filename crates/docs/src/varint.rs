@@ -1,4 +1,4 @@
-//! Numbers of variable length (LEB128); signed ones in zigzag, so that small ones of either sign are short.
+//! Variable-length numbers (LEB128); signed ones in zigzag, so that small numbers of either sign are short.
 
 /// Longest encoding: 128 bits, seven in a byte.
 const BYTES_MAX: usize = 19;
@@ -6,11 +6,11 @@ const BYTES_MAX: usize = 19;
 /// Appends a number.
 #[inline]
 pub(crate) fn push(out: &mut Vec<u8>, number: u64) {
-    // Most are lengths and counts of one byte: those are written in place.
+    // Most are lengths and counts of one byte, which this inlined path writes.
     if number < 0x80 { out.push(number as u8) } else { push_wide(out, u128::from(number)) }
 }
 
-/// Takes a number off the front. `None`: damaged.
+/// Takes a number off the front of `bytes`. `None`: damaged.
 #[inline]
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     match bytes.split_first() {

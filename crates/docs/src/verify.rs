@@ -1,12 +1,12 @@
-//! Verification of a database: everything that writes keep in step is computed again from the documents and compared.
+//! Verification of a database: everything that writes maintain is computed again from the documents and compared.
 //!
 //! - Each document is whole, lies under its own key and fits the schema.
 //! - Each index holds exactly the entries that the documents make, with the included fields they have now.
 //! - Each unique tree holds exactly one entry for each value.
-//! - Each reference names a document.
+//! - Each reference names an existing document.
 //!
-//! Entries that documents make are looked up one by one; the trees' counts then tell whether there are any others. So the
-//! memory is bounded, and the time is about that of reading everything at random.
+//! The expected entries are looked up one by one; the trees' counts then reveal any others. So memory is bounded, and the time
+//! is about that of reading everything in random order.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -21,7 +21,7 @@ use crate::error::ReadError;
 use crate::key::Key;
 use crate::row::{Row, Shape, plain};
 
-/// Most faults told in words; the rest are counted.
+/// Faults described in words; further ones are only counted.
 pub const FAULTS_MAX: usize = 100;
 
 /// What a verification found.
@@ -31,14 +31,14 @@ pub struct Report {
     pub documents: u64,
     /// Entries of indexes and unique fields read.
     pub entries: u64,
-    /// What is wrong; empty: nothing.
+    /// The faults; empty if there are none.
     pub faults: Vec<String>,
     /// Faults beyond [`FAULTS_MAX`].
     pub more: u64,
 }
 
 impl Report {
-    /// Whether all is as it should be.
+    /// Whether no fault was found.
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty()
     }
@@ -133,7 +133,7 @@ impl<V: View> Verifier<'_, V> {
 
     fn entries(&mut self, key: &Key<'_>, row: &Row<'_, '_>, counts: &mut Counts) -> Result<(), ReadError> {
         let collection = self.collection;
-        // What is being built is not looked at: it lacks entries.
+        // Indexes that are being built are skipped: they lack entries.
         for number in (0..collection.indexes.len()).filter(|n| collection.indexes[*n].readiness.is_ready()) {
             let name = || collection.info.indexes[number].fields.join(",");
             if let Err(why) = collection.index_entry(number, row, key, &mut self.key, &mut self.value) {
@@ -199,7 +199,7 @@ impl<V: View> Verifier<'_, V> {
     }
 }
 
-/// Entries that the documents make.
+/// Numbers of entries that the documents should have.
 struct Counts {
     /// In each index.
     indexes: u64,

@@ -1,7 +1,7 @@
-//! Tree numbers, given by no store, under which queries read views.
+//! Virtual tree numbers, not assigned by a store, under which queries read views.
 //!
-//! Such a number says which view, whether its rows are read as documents or as entries of the index over GROUP BY, and which of
-//! its first columns the reader does without: these come as NULL, and nothing is computed for them.
+//! A number encodes the view, whether its rows are read as documents or as entries of the index over GROUP BY, and which of its
+//! first columns the reader does not need: these are returned as NULL and not computed.
 //!
 //! ```text
 //!  bit 31: 1 | bits 30 to 11: a column is not wanted, the last one first | bits 10 to 1: the view's place | bit 0: index
@@ -9,18 +9,18 @@
 
 use crate::engine::TreeId;
 
-/// From here on.
+/// The first such number.
 const TABLES: u32 = 1 << 31;
 const PLACE_BITS: u32 = 10;
-/// Columns that a reader can do without; all others are always computed.
+/// Columns that can be marked as not needed; later columns are always computed.
 const COLUMNS_MAX: usize = 20;
 
-/// The tree under which a view's rows are read as documents, by its place among the views.
+/// The tree number for reading a view's rows as documents, by the view's place.
 pub(crate) fn document_tree(place: usize) -> TreeId {
     TreeId(TABLES | (place as u32 & ((1 << PLACE_BITS) - 1)) << 1)
 }
 
-/// The same as entries of the index over GROUP BY.
+/// The same for reading them as entries of the index over GROUP BY.
 pub(crate) fn index_tree(place: usize) -> TreeId {
     TreeId(document_tree(place).0 | 1)
 }
@@ -40,12 +40,12 @@ pub(crate) fn is_index(tree: TreeId) -> bool {
     tree.0 & 1 == 1
 }
 
-/// The same for a reader that does without a column.
+/// The same tree without a column that the reader does not need.
 pub(crate) fn without(tree: TreeId, column: usize) -> TreeId {
     if column < COLUMNS_MAX { TreeId(tree.0 | 1 << (1 + PLACE_BITS as usize + column)) } else { tree }
 }
 
-/// Whether the reader wants a column.
+/// Whether the reader needs a column.
 pub(crate) fn wants(tree: TreeId, column: usize) -> bool {
     column >= COLUMNS_MAX || tree.0 >> (1 + PLACE_BITS as usize + column) & 1 == 0
 }

@@ -1,16 +1,16 @@
-//! Writes: insert, update (merge patch), replace, put, delete; each one transaction with all its checks.
+//! Writes: insert, update (merge patch), replace, put, delete; each is one transaction with all its checks.
 //!
-//! The checks run in this order: the target exists, the precondition, the body (JSON, schema, key, references), then what
-//! else is stored (key in use, unique values). The first that fails is the answer, and nothing is changed.
+//! The checks run in this order: existence of the target, the precondition, the body (JSON, schema, key, references), conflicts
+//! with other stored documents (key in use, unique values). The first failure is returned, and nothing is changed.
 //!
-//! What a write keeps true, in the same transaction:
+//! Invariants that a write maintains, in the same transaction:
 //!
-//! - Each index has exactly one entry for the document, each unique tree one where its fields are there and not null.
-//! - Each view of the collection has what the document contributes ([`crate::views`]).
-//! - Each reference that is not null names a stored document, whose time had not come when the reference was made, and a document that
-//!   others refer to stays.
-//! - A write that leaves the document byte for byte as it was changes nothing, not even the change number; but where documents
-//!   go so long after their last write it is one, if the second is another.
+//! - Each index has exactly one entry for the document, each unique tree one if its fields are present and not null.
+//! - Each view of the collection includes the document's contribution ([`crate::views`]).
+//! - Each reference that is not null names a stored document that had not expired when the reference was written, and a
+//!   referenced document cannot be deleted.
+//! - A write that leaves the document byte for byte the same changes nothing, not even the change number. Exception: if
+//!   documents expire by their last write, a write in a later second updates the mark.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -29,7 +29,7 @@ use crate::row::Row;
 use crate::scratch::{Entries, Scratch};
 use crate::views;
 
-/// What to do with a document.
+/// An operation on a document.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Store a new document; its key is in the body, unless the collection makes keys.
@@ -44,21 +44,21 @@ pub enum Op {
         /** JSON. */
         patch: Vec<u8>,
     },
-    /// The same, but the patch may repeat the key: a client that sends back what it read changes nothing by that.
+    /// The same, but the patch may repeat the unchanged key, as when a client sends back a document that it read.
     Patch {
         /** The key's stored bytes. */
         key: Vec<u8>,
         /** JSON. */
         patch: Vec<u8>,
     },
-    /// Store another document in the place of one that is there.
+    /// Replace an existing document.
     Replace {
         /** The key's stored bytes. */
         key: Vec<u8>,
         /** JSON. */
         body: Vec<u8>,
     },
-    /// Store a document under a key, whether or not there is one.
+    /// Store a document under a key, whether or not one exists.
     Put {
         /** The key's stored bytes. */
         key: Vec<u8>,
@@ -73,7 +73,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Bytes of the JSON that it brings.
+    /// Size of its JSON in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Op::Insert { body } | Op::Replace { body, .. } | Op::Put { body, .. } => body.len(),
@@ -83,15 +83,15 @@ impl Op {
     }
 }
 
-/// What must hold of the stored document before anything else is looked at.
+/// A condition on the stored document that is checked first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Precondition {
     /// Nothing.
     #[default]
     None,
-    /// It is there (`If-Match: *`).
+    /// It exists (`If-Match: *`).
     Exists,
-    /// It is not there (`If-None-Match: *`).
+    /// It does not exist (`If-None-Match: *`).
     Absent,
     /// Its change number is one of these (`If-Match`).
     Matches(Vec<u64>),
@@ -99,10 +99,10 @@ pub enum Precondition {
     Differs(Vec<u64>),
 }
 
-/// What a write did.
+/// Result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// The document's change number now (of a deleted one: the deletion's).
+    /// The new change number of the document (after a delete: that of the deletion).
     pub change_number: u64,
     /// Whether the document is new.
     pub created: bool,
@@ -110,16 +110,16 @@ pub struct Written {
     pub key: Vec<u8>,
 }
 
-/// What a transaction will have done, but for its change number.
+/// Result of a prepared write, without its change number.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// The change number that stays, where nothing changes.
+    /// The old change number, if nothing changes.
     pub(crate) unchanged: Option<u64>,
     pub(crate) created: bool,
     pub(crate) key: Vec<u8>,
 }
 
-/// Checks one write and puts its changes into the transaction. What has come due `at` it is not there for it: that goes first.
+/// Checks one write and puts its changes into the transaction. An expired document does not exist for it: it is removed first.
 #[inline]
 pub(crate) fn apply<C: Change>(
     collection: &Collection,
@@ -135,7 +135,7 @@ pub(crate) fn apply<C: Change>(
     apply_to_all(collection, (op, at), precondition, change, scratch)
 }
 
-/// Removes the document that a write is about where its time has come.
+/// Removes the target of a write if it has expired.
 #[inline(never)]
 fn clear_due<C: Change>(
     collection: &Collection,
@@ -146,7 +146,7 @@ fn clear_due<C: Change>(
 ) -> Result<(), WriteError> {
     let key = match op {
         Op::Insert { body } => {
-            // What is wrong with it is told where it is inserted.
+            // The insert itself reports an invalid body.
             let buffers = &mut scratch.buffers;
             if encode(&mut scratch.encoder, body, &mut buffers.new, &scratch.long_check).is_err() {
                 return Ok(());
@@ -169,24 +169,24 @@ fn clear_due<C: Change>(
     if is_due(collection, due, &key, change, scratch)? {
         let delete = (&Op::Delete { key }, &AtWrite::default());
         let cleared = apply_to_all(collection, delete, &Precondition::None, change, scratch);
-        // What others refer to stays, and stays hidden.
+        // If others refer to the document, it stays hidden and the write fails.
         cleared.map(drop)?;
     }
     Ok(())
 }
 
-/// A stored document that a new one cannot stand beside: the fields in which both have the same values, and its key.
+/// A stored document that prevents an insert: the fields that have the same values, and its key.
 pub(crate) struct InTheWay {
     pub(crate) fields: Vec<String>,
     pub(crate) key: Vec<u8>,
-    /// The field is the key itself.
+    /// The field is the primary key.
     pub(crate) is_key: bool,
-    /// Its time has come, and it cannot go: why.
+    /// It has expired but cannot be removed, for this reason.
     pub(crate) stuck: Option<WriteError>,
 }
 
-/// The documents that a new one would be refused for: of its key, and of its unique values. If the new one is itself invalid there may
-/// be none; the insert reports that. Changes nothing but that documents go whose time has come.
+/// The documents that would make an insert fail: by its key, and by its unique values. If the new document is itself invalid
+/// the list may be empty; the insert reports that. Changes nothing except that expired documents are removed.
 pub(crate) fn in_the_way<C: Change>(
     collection: &Collection,
     (op, at): (&Op, &AtWrite),
@@ -214,7 +214,7 @@ pub(crate) fn in_the_way<C: Change>(
     Ok(found)
 }
 
-/// The stored documents that have a new one's key, or one of its unique values.
+/// The stored documents that have the new document's key, or one of its unique values.
 fn alike<C: Change>(
     collection: &Collection,
     body: &[u8],
@@ -238,7 +238,7 @@ fn alike<C: Change>(
             put(std::slice::from_ref(&collection.info.key.field), key.as_bytes(), true);
         }
         for (number, unique) in collection.unique.iter().enumerate().filter(|(_, one)| !one.readiness.is_refused()) {
-            // One that is too long is refused where it is inserted.
+            // The insert reports a value that is too long.
             if !matches!(collection.unique_key(number, row, entry), Ok(true)) {
                 continue;
             }
@@ -250,7 +250,7 @@ fn alike<C: Change>(
     })
 }
 
-/// Whether there is a document of this key whose time has come.
+/// Whether the document of this key exists and has expired.
 pub(crate) fn is_due<C: Change>(
     collection: &Collection,
     due: &Due,
@@ -270,7 +270,7 @@ pub(crate) fn is_due<C: Change>(
     Ok(collection.has_come(due, document(old)?))
 }
 
-/// The same as [`apply`], whatever has come due. What is stored gets the mark.
+/// The same as [`apply`] without the removal of an expired document. The stored document gets the mark.
 pub(crate) fn apply_to_all<C: Change>(
     collection: &Collection,
     (op, at): (&Op, &AtWrite),
@@ -309,7 +309,7 @@ pub(crate) fn apply_to_all<C: Change>(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Naming {
     Never,
-    /// Only as it is.
+    /// Only with the same value.
     TheSame,
 }
 
@@ -325,7 +325,7 @@ impl<C: Change> Work<'_, C> {
         self.collection.info.key.kind.of_bytes(bytes).ok_or(WriteError::NotFound)
     }
 
-    /// Reads the document into `scratch.old` and checks the precondition; gives its change number.
+    /// Reads the document into `scratch.old` and checks the precondition; returns its change number.
     fn find(
         &mut self,
         key: &Key<'_>,
@@ -355,7 +355,7 @@ impl<C: Change> Work<'_, C> {
         if holds { Ok(found) } else { Err(WriteError::PreconditionFailed) }
     }
 
-    /// The same for a document that must be there: that it is comes before the precondition.
+    /// The same for a document that must exist: existence is checked before the precondition.
     fn target(&mut self, key: &Key<'_>, precondition: &Precondition, scratch: &mut Scratch) -> Result<u64, WriteError> {
         match self.find(key, precondition, scratch) {
             Ok(Some(number)) => Ok(number),
@@ -399,7 +399,7 @@ impl<C: Change> Work<'_, C> {
         }
     }
 
-    /// Puts a key in front of the fields of a document that has none.
+    /// Adds a generated key as the first field of a document without one.
     fn complete(
         &mut self,
         keys: &Keys,
@@ -457,8 +457,8 @@ impl<C: Change> Work<'_, C> {
         self.store(key, Some(number), scratch)
     }
 
-    /// A patch may not name what the schema forbids, not even to remove it: `{"nobody": null}` changes nothing by RFC 7396,
-    /// but whoever sends it believes in a field that is not there.
+    /// A patch must not name a field that the schema forbids, not even to remove it: `{"nobody": null}` changes nothing by RFC
+    /// 7396, but shows that the client expects a field that does not exist.
     fn check_patch(&self, patch: Document<'_>) -> Result<(), WriteError> {
         let info = &self.collection.info;
         if !info.closed {
@@ -484,7 +484,7 @@ impl<C: Change> Work<'_, C> {
         self.store(key, number, scratch)
     }
 
-    /// Stores `scratch.new` under the key, in the place of `scratch.old` where there is one.
+    /// Stores `scratch.new` under the key, replacing `scratch.old` if there is one.
     fn store(&mut self, key: &Key<'_>, number: Option<u64>, scratch: &mut Scratch) -> Result<Prepared, WriteError> {
         let Scratch { buffers, shape, old_shape, views, long_check, .. } = scratch;
         self.mark(&mut buffers.new);
@@ -534,7 +534,7 @@ impl<C: Change> Work<'_, C> {
         Ok(Prepared { unchanged: None, created: false, key: key.as_bytes().to_vec() })
     }
 
-    /// Replaces the old row's entries by the new one's in all trees; what is equal is not touched.
+    /// Replaces the old row's entries by the new row's in all trees; equal entries are not touched.
     fn move_entries(
         &mut self,
         old: Option<&Row<'_, '_>>,
@@ -563,7 +563,8 @@ impl<C: Change> Work<'_, C> {
         let collection = self.collection;
         let tree = collection.unique[number].tree;
         let had = match old.map(|row| collection.unique_key(number, row, &mut entries.old_key)) {
-            // A value that is too long, of a document from before the field was unique: the build refuses the field, not this write.
+            // The document is older than the unique field, and its value is too long: the build refuses the field, not this
+            // write.
             Some(Err(_)) if !collection.unique[number].readiness.is_ready() => false,
             had => had.unwrap_or(Ok(false))?,
         };
@@ -576,7 +577,7 @@ impl<C: Change> Work<'_, C> {
             let what = format!("another document of {} has this {fields}", collection.info.name);
             return Err(WriteError::Conflict { what });
         }
-        // Of one that is being built the value may have gone to another document before this one was entered.
+        // While the field is being built, another document may already own the value in the tree.
         let is_its_own = had
             && (collection.unique[number].readiness.is_ready()
                 || self.change.get(tree, &entries.old_key)?.is_some_and(|named| *named == *key.as_bytes()));
@@ -600,7 +601,7 @@ impl<C: Change> Work<'_, C> {
         let Entries { old_key, old_value, new_key, new_value } = entries;
         let tree = self.collection.indexes[number].tree;
         let old = match old.map(|row| self.collection.index_entry(number, row, key, old_key, old_value)) {
-            // Too long for an index that is being built: the build refuses the index, not this write.
+            // The entry is too long for an index that is being built: the build refuses the index, not this write.
             Some(Err(_)) if !self.collection.indexes[number].readiness.is_ready() => None,
             had => had.transpose()?,
         };
@@ -616,7 +617,7 @@ impl<C: Change> Work<'_, C> {
         Ok(())
     }
 
-    /// Each reference of the new row names a document. What the old row had too was checked when it came.
+    /// Checks that each reference of the new row names a document. References that the old row has too were checked before.
     fn check_references(
         &mut self,
         new: &Row<'_, '_>,
@@ -645,7 +646,7 @@ impl<C: Change> Work<'_, C> {
         Ok(())
     }
 
-    /// No other document refers to this one: one look into the index of each referring field.
+    /// Checks that no other document refers to this one, with one lookup in the index of each referring field.
     fn check_referrers(&mut self, key: &Key<'_>) -> Result<(), WriteError> {
         for referrer in self.collection.referrers.iter().filter(|referrer| !referrer.readiness.is_refused()) {
             let (mut from, mut to) = (Vec::new(), Vec::new());
@@ -655,7 +656,7 @@ impl<C: Change> Work<'_, C> {
             let mut refers = false;
             let range = KeyRange { from: Bound::Included(&from), to: Bound::Excluded(&to) };
             self.change.scan(referrer.index, range, Direction::Forward, &mut |entry, _| {
-                // A document may refer to itself and still go.
+                // A document that refers only to itself may be deleted.
                 refers = !(own && referrer.is_entry_of(entry, key));
                 if refers { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
@@ -679,7 +680,7 @@ fn encode(encoder: &mut Encoder, json: &[u8], out: &mut Vec<u8>, long_check: &Lo
     long_check.go_on()
 }
 
-/// Whether a write leaves a document as it was: but for a mark that nobody keeps any more.
+/// Whether a write leaves a document unchanged, apart from a mark that is no longer maintained.
 #[inline]
 fn is_same(old: &[u8], new: &[u8]) -> Result<bool, WriteError> {
     if old[STAMP_BYTES..] == new[STAMP_BYTES..] {
@@ -689,7 +690,7 @@ fn is_same(old: &[u8], new: &[u8]) -> Result<bool, WriteError> {
     Ok(old.mark().is_some() && new.mark().is_none() && old.text() == new.text())
 }
 
-/// The document behind its stamp.
+/// The document after its stamp.
 fn document(stored: &[u8]) -> Result<Document<'_>, WriteError> {
     let bytes = stored.get(STAMP_BYTES..).ok_or_else(damaged)?;
     Document::from_bytes(bytes).map_err(|_| damaged())

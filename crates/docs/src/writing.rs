@@ -1,4 +1,4 @@
-//! Writes that are submitted and answered later: each is a transaction on its way through the store.
+//! Writes that are submitted and answered later: each is a transaction of the store.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::session::Session;
 use crate::sql::Guard;
 use crate::write::{Prepared, Written};
 
-/// Told once what became of a write. May run on a thread of the store, and must not block.
+/// Called once with the result of a write. May run on a thread of the store, and must not block.
 pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
 
-/// Asked from any thread while work goes on: whether nobody wants it any more. Once that is so, it stays so.
+/// Called from any thread while work goes on: true if the work is cancelled. Once true, it stays true.
 pub type Question = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Takes writes of an event loop that turned out, while they were prepared, to be too long for it: by the check of a document, or by
-/// the size of the stored one.
+/// Takes writes of an event loop that turned out, during preparation, to be too long for it: because of the check of a
+/// document, or the size of the stored one.
 pub trait TakeLong: Send + Sync {
-    /// On the loop, before [`Database::try_write`] returns: the write will be given to [`TakeLong::take`].
+    /// Called on the loop before [`Database::try_write`] returns: the write will be passed to [`TakeLong::take`].
     fn note(&self);
-    /// Takes a write to this database, after all writes that were submitted before it are prepared. May run on a thread of the store; must not block. For
-    /// [`Database::write_submission`], on a thread that may be busy for a while.
+    /// Takes a write to this database, after all writes submitted before it are prepared. May run on a thread of the store;
+    /// must not block. The write is to be run by [`Database::write_submission`], on a thread that may be busy for a while.
     fn take(&self, database: &Database, submission: Submission);
 }
 
@@ -33,21 +33,21 @@ pub trait TakeLong: Send + Sync {
 pub struct Submission {
     /// The write.
     pub write: Write,
-    /// What must give a row when it is done: else [`WriteError::Unguarded`]. Asked before anything else.
+    /// A query that must return a row, else [`WriteError::Unguarded`]. Evaluated first.
     pub guard: Option<Guard>,
-    /// A document that must be there when it is done: else [`WriteError::NotFound`].
+    /// A document that must exist, else [`WriteError::NotFound`].
     pub required: Option<Required>,
-    /// Asked while a long document is checked by a JSON Schema: if nobody wants the write any more, it ends with [`WriteError::Busy`].
+    /// Called while a long document is checked by a JSON Schema: if the write is cancelled, it ends with [`WriteError::Busy`].
     pub over: Option<Question>,
-    /// Takes it from [`Database::try_write`] where it turns out to be no work for an event loop. Without it such a write ends with
-    /// [`WriteError::Busy`]. See [`Database::may_be_long`].
+    /// Takes the write from [`Database::try_write`] if it turns out to be too long for an event loop. Without it such a write
+    /// ends with [`WriteError::Busy`]. See [`Database::may_be_long`].
     pub long: Option<Arc<dyn TakeLong>>,
-    /// Told what became of it.
+    /// Called with the result.
     pub done: Done,
 }
 
 impl Submission {
-    /// Whether nobody wants the write any more.
+    /// Whether the write is cancelled.
     pub fn is_over(&self) -> bool {
         self.over.as_ref().is_some_and(|over| over())
     }
@@ -60,12 +60,12 @@ impl Database {
         self.write_where(session, write, None, done);
     }
 
-    /// The same where another document must be there when it is done: else [`WriteError::NotFound`].
+    /// The same with a required document that must exist, else [`WriteError::NotFound`].
     pub fn write_where(&self, session: &Session, write: Write, required: Option<Required>, done: Done) {
         self.write_submission(session, Submission { write, guard: None, required, over: None, long: None, done });
     }
 
-    /// The same of a submission.
+    /// The same for a submission.
     pub fn write_submission(&self, session: &Session, submission: Submission) {
         match self.pass(Kind::Short) {
             Some(passing) => self.submit(session, passing, submission, LongCheck::asking),
@@ -78,7 +78,7 @@ impl Database {
     }
 
     /// The same for event loops, which must not wait: while another configuration takes over, for some milliseconds, the
-    /// submission is given back. Who tries again keeps the order.
+    /// submission is given back. Retrying in order keeps the order of writes.
     pub fn try_write(&self, session: &Session, submission: Submission) -> Result<(), Box<Submission>> {
         match self.try_pass(Kind::Short) {
             Ok(passing) => self.submit(session, passing, submission, LongCheck::on_loop),
@@ -90,7 +90,7 @@ impl Database {
 
     #[cold]
     fn try_write_moved(&self, session: &Session, submission: Submission) -> Result<(), Box<Submission>> {
-        // By the old one's numbers of collections it is given back.
+        // If given back, it must have the collection numbers of this database.
         let (write, required) = (submission.write.clone(), submission.required.clone());
         match self.moved(submission) {
             Some((database, moved)) => {
@@ -100,11 +100,11 @@ impl Database {
         }
     }
 
-    /// The submission as the database takes it that has taken over. One that this cannot take is answered.
+    /// Translates the submission for the database that has taken over. If that is impossible, answers it.
     fn moved(&self, submission: Submission) -> Option<(Database, Submission)> {
         let Submission { write, guard, required, over, long, done } = submission;
         if guard.is_some() {
-            // It was prepared from this database's catalog: no other can ask it.
+            // The guard was prepared from this database's catalog: no other database can run it.
             done(Err(WriteError::Busy));
             return None;
         }
@@ -137,7 +137,7 @@ impl Database {
     }
 }
 
-/// A write on its way through the store.
+/// A submitted write, in progress.
 struct Writing {
     passing: Passing,
     write: Write,
@@ -164,7 +164,7 @@ impl Writing {
 impl store::Transaction for Writing {
     fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
         if self.long_check.is_long {
-            // Whatever others have changed meanwhile: another thread begins it anew.
+            // It is not retried here: another thread begins it anew.
             return Err(store::Abort);
         }
         let prepared = self.prepared(tx);

@@ -1,17 +1,17 @@
-//! What time it is.
+//! The clock for expiry.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The system's time, or one that is given from outside. Cheap to clone.
+/// The system's time, or a time that is set from outside. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     given_ms: Option<Arc<AtomicI64>>,
 }
 
 impl Clock {
-    /// One that stands where it is put: milliseconds since 1970.
+    /// A clock that shows the given time: milliseconds since 1970.
     pub fn given(ms: Arc<AtomicI64>) -> Clock {
         Clock { given_ms: Some(ms) }
     }

@@ -1,23 +1,23 @@
-//! Expiry: documents that go after their time.
+//! Expiry: documents are removed after their time.
 //!
-//! A collection names a field that holds a time, and may add a duration to it; or a duration alone, which begins with each document's
-//! last write (`written.rs`). From then on:
+//! A collection names a field that holds a time, and may add a duration to it; or only a duration, which begins with each
+//! document's last write (`written.rs`). Then:
 //!
-//! - A document whose time has come is **hidden at once**: from lookups, lists and queries, and a write finds no document there
-//!   (an insert with its key takes its place).
-//! - It is **removed a little later**, in small transactions, through the index of its field ([`crate::Database::expire`]). Then its index
-//!   entries, its unique values and what it adds to views go too, and the feed of changes tells it: so until then a view counts
-//!   it, and its unique values are taken.
-//! - A document that others refer to is hidden and stays; it goes when they do. Nothing new can refer to it, and it is not there for
-//!   what a transaction requires when it is committed.
-//! - A document without the field, or with null in it, stays for ever.
+//! - An expired document is **hidden at once**: from lookups, lists and queries, and a write finds no document there (an insert
+//!   with its key replaces it).
+//! - It is **removed a little later**, in small transactions, through the index of its field ([`crate::Database::expire`]).
+//!   Then its index entries, unique values and contributions to views are removed too, and the feed of changes reports the
+//!   deletion. Until then a view counts it, and its unique values are taken.
+//! - An expired document that others refer to is hidden and stays until they are removed. New references to it are rejected,
+//!   and it does not satisfy a transaction's required documents.
+//! - A document without the field, or with null in it, never expires.
 //!
-//! A time is a number (seconds since 1970) or a text, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS[.fff]Z`: those texts whose order is
-//! that of time, so that one range of the index is what has come due. Within a second it is not, for `Z` sorts behind a
-//! fraction: a text may come due as late as its second ends. Anything else is refused when it is written.
+//! A time is a number (seconds since 1970) or a text, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS[.fff]Z`. These texts sort by time,
+//! so that one range of the index is all expired documents. Within a second they do not, as `Z` sorts after a fraction: a text
+//! may expire as late as the end of its second. Other values are rejected when they are written.
 //!
-//! The clock is the system's ([`Clock`]): where it is set back, what is hidden and not yet removed is seen again; where it is set
-//! forward, what that makes due is gone.
+//! The clock is the system's ([`Clock`]). If it is set back, documents that are hidden but not yet removed become visible
+//! again; if it is set forward, documents that expire by that are removed for good.
 
 mod clock;
 mod sweep;
@@ -37,31 +37,31 @@ use crate::row::{Plain, Row, plain};
 use crate::sql::Value;
 use crate::sql::dates::{self, DateFunction};
 
-/// Most seconds that may be added to a field: a thousand years.
+/// Longest duration, in seconds: a thousand years.
 pub const AFTER_SECONDS_MAX: i64 = 31_557_600_000;
 
 const DATE_BYTES: usize = "2026-11-22".len();
 const SECOND_BYTES: usize = "2026-11-22T10:00:00".len();
 
-/// The moment up to which times have come, in the two forms that a field may have.
+/// The latest expired time, in the two forms that a field may have.
 #[derive(Clone, Debug)]
 pub(crate) struct Due {
     ms: i64,
-    /// Written when a field is a text: most are numbers.
+    /// Formatted only when a field is a text: most are numbers.
     text: OnceLock<String>,
     without_time: WithoutTime,
-    /// Times before it count as it.
+    /// Earlier times count as this time.
     since_seconds: i64,
 }
 
 impl Due {
-    /// At `now_ms`, milliseconds since 1970, where so many seconds are added to each field.
+    /// As of `now_ms`, milliseconds since 1970, with a duration of `after_seconds`.
     pub(crate) fn at(now_ms: i64, after_seconds: i64) -> Due {
         let ms = now_ms.saturating_sub(after_seconds.saturating_mul(1000));
         Due { ms, text: OnceLock::new(), without_time: WithoutTime::Never, since_seconds: i64::MIN }
     }
 
-    /// At `now_ms` in a collection of which this is said.
+    /// As of `now_ms` under this rule.
     pub(crate) fn of(expire: &ExpireInfo, now_ms: i64) -> Due {
         let due = Due::at(now_ms, expire.after_seconds);
         let Some(since_seconds) = expire.since_seconds else { return due };
@@ -70,12 +70,12 @@ impl Due {
         Due { without_time, since_seconds, ..due }
     }
 
-    /// What is with documents that have no time.
+    /// The treatment of documents without a time.
     pub(crate) fn without_time(&self) -> WithoutTime {
         self.without_time
     }
 
-    /// The time of a document, by what its index's entry says.
+    /// The time of a document, from its index entry.
     pub(crate) fn time_of(&self, entry: Option<f64>) -> Option<f64> {
         match self.without_time {
             WithoutTime::Never => entry,
@@ -91,7 +91,7 @@ impl Due {
         self.text.get_or_init(|| written(self.ms))
     }
 
-    /// Whether a field's time has come.
+    /// Whether a field's time has passed.
     #[inline]
     pub(crate) fn has_come(&self, field: Scalar<'_>) -> bool {
         if self.without_time == WithoutTime::Nothing {
@@ -106,14 +106,14 @@ impl Due {
     }
 }
 
-/// What a write goes by at its moment.
+/// The time-dependent inputs of a write.
 #[derive(Debug, Default)]
 pub(crate) struct AtWrite {
-    /// What has come due is not there.
+    /// Expired documents of the collection do not exist.
     pub(crate) due: Option<Due>,
-    /// What is stored is marked with this.
+    /// The mark for stored documents.
     pub(crate) mark: Option<u64>,
-    /// The moment, in milliseconds since 1970: other documents that have come due are not there either.
+    /// The time in milliseconds since 1970: referenced documents that have expired do not exist either.
     pub(crate) now_ms: i64,
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn check(name: &str, place: usize, row: &Row<'_, '_>) -> Result<(), W
     Err(WriteError::invalid(why, format!("/{name}")))
 }
 
-/// Whether a text is one of those whose order is that of time, to the second.
+/// Whether a text has one of the forms that sort by time, to the second.
 fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     let fits = |bytes: &[u8], form: &[u8]| {
@@ -163,7 +163,7 @@ fn is_time(text: &str) -> bool {
     is_fraction && number(11) < 24 && number(14) < 60 && number(17) < 60
 }
 
-/// A moment as such a text. Before the year 0 and after 9999 it is the first or the last that there is.
+/// A time as such a text, clamped to the years 0 to 9999.
 fn written(ms: i64) -> String {
     const FORM: &str = "%Y-%m-%dT%H:%M:%fZ";
     const FIRST_MS: i64 = -62_167_219_200_000;
@@ -244,7 +244,7 @@ mod tests {
             (Scalar::Text("1970-01-01"), true),
             (Scalar::Text("1970-01-01T00:00:00.500Z"), true),
             (Scalar::Text("1970-01-01T00:00:00.501Z"), false),
-            // When its second is over.
+            // It expires at the end of its second.
             (Scalar::Text("1970-01-01T00:00:00Z"), false),
             (Scalar::Text("1970-01-02"), false),
         ] {

@@ -1,4 +1,4 @@
-//! The removal of documents whose time has come.
+//! The removal of expired documents.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
@@ -15,27 +15,28 @@ use crate::statement::{Share, ShareOf};
 use crate::write::{Op, Precondition};
 use crate::{scratch, write};
 
-/// Documents of one transaction: small, so that other writes do not wait, nor are redone, for long.
+/// Documents of one transaction: few, so that other writes are not delayed or retried for long.
 const BATCH_DOCUMENTS: usize = 64;
 
-/// What one call did.
+/// Result of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Documents removed.
     pub removed: u64,
-    /// Documents whose time has come, and to which others refer.
+    /// Expired documents that others refer to.
     pub blocked: u64,
-    /// Documents whose time has come, and which cannot be removed for another reason.
+    /// Expired documents that cannot be removed for another reason.
     pub unremovable: u64,
-    /// Which the first of them is, and why.
+    /// The first of them, and the reason.
     pub why: Option<String>,
-    /// Whether the sweep has not seen all.
+    /// Whether the sweep has not reached the end.
     pub has_more: bool,
-    /// How long the one is due that waits longest, in milliseconds, where its field is a number; of those that were looked at.
+    /// How long the oldest scanned document has been expired, in milliseconds, if its field is a number.
     pub lag_ms: u64,
 }
 
-/// A sweep over the index of times: it goes on behind what it has seen, so that documents which cannot go hold up no others.
+/// A sweep over the index of times: it continues after the documents seen, so that documents that cannot be removed do not
+/// block others.
 #[derive(Debug)]
 pub struct Sweep {
     collection: CollectionId,
@@ -44,7 +45,7 @@ pub struct Sweep {
     ranges: VecDeque<Range>,
 }
 
-/// A part of an index that is still to be seen.
+/// A part of an index that is still to be scanned.
 #[derive(Debug)]
 struct Range {
     from: Bound<Vec<u8>>,
@@ -58,7 +59,7 @@ impl Database {
         infos.filter(|(_, info)| info.expire.is_some()).map(|(place, _)| CollectionId(place)).collect()
     }
 
-    /// Begins to remove documents whose time has come, as of the clock now.
+    /// Starts the removal of documents that are expired as of now.
     pub fn sweep(&self, collection: CollectionId) -> Sweep {
         let info = &self.collection_at(collection).info;
         let Some(expire) = &info.expire else {
@@ -69,7 +70,7 @@ impl Database {
         Sweep { collection, due, index: expire.index, ranges }
     }
 
-    /// Goes on with a sweep: looks at up to `limit` documents, and removes them in small transactions.
+    /// Continues a sweep: scans up to `limit` documents, and removes them in small transactions.
     pub fn expire(&self, sweep: &mut Sweep, limit: usize) -> Result<Swept, WriteError> {
         let collection = self.collection_at(sweep.collection);
         let reader = self.store().reader()?;
@@ -88,7 +89,7 @@ impl Database {
             };
             let is_first = swept.lag_ms == 0 && !keys.keys.is_empty();
             if let Some(first) = sweep.due.time_of(keys.first).filter(|_| is_first) {
-                // Not below zero: it has come.
+                // Not negative: the time has passed.
                 swept.lag_ms = ((sweep.due.seconds() - first) * 1000.0).round() as u64;
             }
             left -= keys.keys.len();
@@ -100,7 +101,7 @@ impl Database {
         Ok(swept)
     }
 
-    /// Removes those of the documents that are still due and can go; what cannot is counted.
+    /// Removes the documents that are still expired; counts those that cannot be removed.
     fn remove(
         &self,
         collection: &Collection,
@@ -137,7 +138,7 @@ impl Database {
         going.into_iter().try_for_each(|(key, _)| self.remove(collection, due, std::slice::from_ref(key), swept))
     }
 
-    /// Removes documents in one transaction, each unless it is not due any more; gives how many.
+    /// Removes documents in one transaction, except those that are no longer expired; returns their number.
     fn remove_together(&self, collection: &Collection, due: &Due, keys: &[(usize, &Vec<u8>)]) -> Result<u64, Stopped> {
         let mut removal = Removal { collection, due, keys, runs: 0, removed: 0, refused: None };
         let commit = self.store().commit(&mut |tx| removal.run(tx));
@@ -148,9 +149,9 @@ impl Database {
                 Err(Stopped::Store(error))
             }
             (Err(store::Error::Aborted), Some((number, error))) => Err(Stopped::Document(number, error)),
-            // Others would have waited for too long.
+            // All commits would have waited for too long.
             (Err(store::Error::Aborted), None) => Err(Stopped::Together(WriteError::Busy)),
-            // A row of a view refuses what they make of it, or they are too much for one transaction.
+            // A view rejects the resulting row, or the changes are too large for one transaction.
             (Err(error @ (store::Error::Refused { .. } | store::Error::Limit { .. })), _) => {
                 Err(Stopped::Together(error.into()))
             }
@@ -167,12 +168,12 @@ struct Removal<'r> {
     keys: &'r [(usize, &'r Vec<u8>)],
     runs: u32,
     removed: u64,
-    /// The document that cannot go, and why.
+    /// The document that cannot be removed, and why.
     refused: Option<(usize, WriteError)>,
 }
 
 impl Removal<'_> {
-    /// Removes them. From the second time on everybody's commits wait.
+    /// Removes them. From the second run on, all commits wait.
     fn run(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
         self.runs += 1;
         let share = (self.runs > 1).then(|| Share::begin(ShareOf::Commits));
@@ -182,7 +183,7 @@ impl Removal<'_> {
     fn run_within(&mut self, share: Option<&Share>, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
         (self.removed, self.refused) = (0, None);
         for (place, &(number, key)) in self.keys.iter().enumerate() {
-            // One alone goes whatever it takes.
+            // A single document is removed whatever time it takes.
             if place > 0 && share.is_some_and(Share::is_over) {
                 return Err(store::Abort);
             }
@@ -200,11 +201,11 @@ impl Removal<'_> {
 
 /// Why documents were not removed.
 enum Stopped {
-    /// The one of this number cannot be.
+    /// The document of this number cannot be removed.
     Document(usize, WriteError),
-    /// One of them, or all in one transaction, cannot be.
+    /// One of them cannot be removed, or not all in one transaction.
     Together(WriteError),
-    /// Nothing can be now.
+    /// Nothing can be removed now.
     Store(WriteError),
 }
 
@@ -230,13 +231,13 @@ fn remove_one(
     if !write::is_due(collection, due, key, tx, scratch)? {
         return Ok(false);
     }
-    // By its key alone: for this deletion the document is there.
+    // Without an expiry limit: for this deletion the document exists.
     let op = Op::Delete { key: key.to_vec() };
     write::apply_to_all(collection, (&op, &AtWrite::default()), &Precondition::None, tx, scratch).map(|_| true)
 }
 
-/// The ranges of an index's first field that have come: numbers, then texts; where the time of the last write is noted, that what
-/// has none goes with the numbers.
+/// The expired ranges of an index's first field: numbers, then texts. For expiry by last write, documents without a time expire
+/// with the numbers.
 fn ranges(due: &Due) -> VecDeque<Range> {
     let (mut numbers, mut texts) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
     order::upper(Scalar::Real(due.seconds()), &mut numbers.1);
@@ -252,11 +253,11 @@ fn ranges(due: &Due) -> VecDeque<Range> {
 
 struct Keys {
     keys: Vec<Vec<u8>>,
-    /// The first one's time, where it is a number.
+    /// The first entry's time, if it is a number.
     first: Option<f64>,
 }
 
-/// The stored keys of up to `most` documents in a range, which is moved behind them.
+/// The stored keys of up to `most` documents in a range; the range is advanced past them.
 fn keys(
     snapshot: &store::Snapshot<'_>,
     collection: &Collection,
