@@ -38,20 +38,20 @@ pub struct CollectionConfig {
     pub indexes: Vec<Vec<String>>,
     /// Fields that hold keys of other collections: field, collection.
     pub references: Vec<(String, String)>,
-    /// When documents go.
+    /// When documents expire.
     pub expire: Option<ExpireConfig>,
 }
 
-/// The field that holds a document's time, and what is added to it.
+/// The field that holds a document's time, and the duration added to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpireConfig {
-    /// The field; [`LAST_WRITE`]: none, the time of the document's last write.
+    /// The field, or [`LAST_WRITE`] for the time of the document's last write.
     pub field: String,
-    /// What is added, in seconds.
+    /// The added duration, in seconds.
     pub after_seconds: i64,
 }
 
-/// Reads all collections of the file. Gives those that could be read, and the names of those with mistakes.
+/// Reads all collections of the file. Returns those that could be read, and the names of those with mistakes.
 pub(crate) fn read_all(root: &Table<'_>) -> (Vec<CollectionConfig>, Vec<String>) {
     let Some(table) = root.get("collections").and_then(|item| item.table()) else { return Default::default() };
     let mut entries = table.entries();
@@ -89,7 +89,7 @@ fn read(item: &Item<'_>, names: &[&str]) -> Option<CollectionConfig> {
     Some(CollectionConfig { schema: schema.map(|(text, _)| text), ..read })
 }
 
-/// Trees are named after the fields of their indexes.
+/// Checks that tree names, which are made of field names, are not too long.
 fn check_trees(read: &CollectionConfig, table: &Table<'_>) {
     let is_long = |row: &str| row.len() > TREE_NAME_BYTES_MAX;
     let is_index_long = |fields: &[String]| is_long(&index_row(read, fields));
@@ -107,7 +107,7 @@ fn check_trees(read: &CollectionConfig, table: &Table<'_>) {
     }
 }
 
-/// All fields that have a place in a row.
+/// Checks that all fields that need a place in a row fit.
 fn check_fields(read: &CollectionConfig, schema: Option<&Schema>, item: &Item<'_>) {
     let of_schema = schema.into_iter().flat_map(|schema| schema.fields()).map(|field| &field.name).take(NAMES_MAX);
     let others =
@@ -124,7 +124,7 @@ fn check_fields(read: &CollectionConfig, schema: Option<&Schema>, item: &Item<'_
     }
 }
 
-/// Names stand in paths and in trees' names.
+/// Checks a name, which becomes part of paths and of trees' names.
 pub(super) fn check_name(item: &Item<'_>, what: &str) {
     let name = item.name();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
@@ -177,7 +177,7 @@ fn read_unique(item: &Item<'_>, fields: &Fields<'_>) -> Vec<Vec<String>> {
                 continue;
             }
         };
-        // In any order they say the same.
+        // The order does not matter.
         let is_same =
             |other: &Vec<String>| other.len() == together.len() && other.iter().all(|field| together.contains(field));
         if together.is_empty() || together.len() > INDEX_FIELDS_MAX {
@@ -237,7 +237,7 @@ fn read_references(item: &Item<'_>, fields: &Fields<'_>, names: &[&str]) -> Vec<
     references
 }
 
-/// `"FIELD"`, or `{ field = "FIELD", after_seconds = N }`, or `{ after_seconds = N }`: so long after the last write.
+/// `"FIELD"`, `{ field = "FIELD", after_seconds = N }`, or `{ after_seconds = N }` for a duration after the last write.
 fn read_expire(item: &Item<'_>, fields: &Fields<'_>) -> Option<ExpireConfig> {
     if item.value().is_str() {
         return fields.own_name(item).map(|field| ExpireConfig { field, after_seconds: 0 });
@@ -256,7 +256,7 @@ fn read_expire(item: &Item<'_>, fields: &Fields<'_>) -> Option<ExpireConfig> {
     if field.is_none() && after.is_none() {
         return None;
     }
-    // At once after its last write no document would ever be seen.
+    // A duration of 0 after the last write would hide every document at once.
     let after_min = i64::from(field.is_none());
     let after = after.map_or(Some(0), |item| item.integer(after_min..=AFTER_SECONDS_MAX));
     let field = match field {
@@ -266,7 +266,7 @@ fn read_expire(item: &Item<'_>, fields: &Fields<'_>) -> Option<ExpireConfig> {
     Some(ExpireConfig { field, after_seconds: after? })
 }
 
-/// The fields that documents can have, as far as the schema says.
+/// The fields that documents can have according to the schema.
 struct Fields<'s> {
     schema: Option<&'s Schema>,
 }
@@ -297,14 +297,14 @@ impl Fields<'_> {
         Some(name.to_string())
     }
 
-    /// The name of a field that has an index, a rule or a time in it.
+    /// The name of a field for an index, a rule or a time.
     fn own_name(&self, item: &Item<'_>) -> Option<String> {
         let name = item.text()?;
         self.check_own(name, item);
         Some(name.to_string())
     }
 
-    /// A path is no field. Who writes one means what lies inside a field, and would wait in vain for its index.
+    /// Rejects paths: the user means a value inside a field, and such an index would stay empty.
     fn check_own(&self, name: &str, item: &Item<'_>) {
         if name.contains(['.', '[', ']']) && !self.is_declared(name) {
             let allowed = "a field of the document itself, or one whose very name the schema declares";

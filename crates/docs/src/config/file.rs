@@ -1,23 +1,23 @@
 //! A file that the user names, on the command line or inside the configuration: a regular file of a bounded size.
 //!
-//! A device may be read without an end, and a pipe that nobody writes to holds up whoever opens it; both are refused before they
-//! are opened. Opening waits for nobody either, for a pipe may have taken the file's place by then.
+//! Reading a device may never end, and opening a pipe without a writer blocks; both are rejected before they are opened. The
+//! file is also opened without blocking, as a pipe may have taken its place meanwhile.
 
 use std::fs::{self, File, FileType};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Reads a regular file of at most so many bytes.
+/// Reads a regular file of at most `bytes_max` bytes.
 pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     check(&fs::metadata(path)?, bytes_max)?;
     read(path, bytes_max)
 }
 
-/// The same of whatever is there by now.
+/// The same, whatever the path names by now.
 fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    // Another file may have taken its place meanwhile, and this one may grow.
+    // The path may name another file by now, and this file may grow.
     check(&file.metadata()?, bytes_max)?;
     let mut bytes = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;
@@ -53,7 +53,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    /// What takes longer hangs.
+    /// After this time the call counts as blocked.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]

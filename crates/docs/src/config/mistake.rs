@@ -1,8 +1,8 @@
-//! A mistake in a configuration file, and the collection of all that a file has.
+//! A mistake in a configuration file, and the list of all mistakes of a file.
 
 use std::fmt;
 
-/// Most mistakes reported at once; the rest are counted.
+/// Mistakes that are reported; further ones are only counted.
 pub const MISTAKES_MAX: usize = 20;
 
 /// One mistake: where it is, what is wrong, and what is allowed there.
@@ -16,7 +16,7 @@ pub struct Mistake {
     pub column: usize,
     /// What is wrong.
     pub what: String,
-    /// What is allowed; empty where `what` says all.
+    /// What is allowed; empty if `what` says everything.
     pub allowed: String,
 }
 

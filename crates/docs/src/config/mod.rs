@@ -1,8 +1,7 @@
-//! The configuration file, as far as it is about documents: `[collections.NAME]`, `[views.NAME]` and
-//! `[params.NAME]`.
+//! The configuration file's sections about documents: `[collections.NAME]`, `[views.NAME]` and `[params.NAME]`.
 //!
-//! The other sections belong to the server, which reads them from the same [`Source`] with the same checked [`Table`]s, so
-//! that all mistakes of a file are told at once. Every mistake has its place, what is wrong and what is allowed.
+//! The other sections belong to the server, which reads them from the same [`Source`] through the same checked [`Table`]s, so
+//! that all mistakes of a file are reported at once. Every mistake states its place, what is wrong and what is allowed.
 //!
 //! ```
 //! use docs::config::{Config, Source, Table};
@@ -46,46 +45,47 @@ pub use view::ViewConfig;
 
 /// The sections of a file.
 pub const SECTIONS: [&str; 8] = ["collections", "views", "params", "guards", "endpoints", "errors", "server", "tokens"];
-/// Names of sections kept for later.
+/// Names of sections reserved for later.
 pub const SECTIONS_LATER: [&str; 1] = ["auth"];
 /// Most declared parameters of a file, and of an endpoint.
 pub const PARAMETERS_MAX: usize = 256;
 
-/// What a database holds: collections, the parameters of its queries, and what its indexes carry.
+/// The declared content of a database: collections, views, the parameters of its queries, and the fields that indexes carry.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The collections.
     pub collections: Vec<CollectionConfig>,
     /// The views.
     pub views: Vec<ViewConfig>,
-    /// The parameters that `--set` sets.
+    /// The parameters whose values `--set` sets.
     pub params: Vec<Parameter>,
-    /// Fields that indexes carry for the service's declared queries; not in the file: whoever prepares the queries adds it.
+    /// Fields that indexes carry for the service's declared queries. Not in the file: added when the queries are prepared.
     pub included: Vec<Included>,
-    /// Memory for sorting while the database is opened and brought in line with the file; not in the file either.
+    /// Memory for sorting while the database is opened and brought in line with the file. Not in the file.
     pub sort_bytes: usize,
-    /// Memory for building views while the database is open, and as much for each that is verified; not in the file either.
+    /// Memory for building views while the database is open, and for each verification of a view. Not in the file.
     pub build_bytes: usize,
-    /// Threads that build views; not in the file either.
+    /// Threads that build views. Not in the file.
     pub build_threads: usize,
-    /// Whether indexes and unique fields that are new for a collection with documents are built while it is open, and not before;
-    /// not in the file either.
+    /// Whether new indexes and unique fields of collections with documents are built while the database is open, not before.
+    /// Not in the file.
     pub builds_indexes_later: bool,
-    /// Collections and views of the file with mistakes. What names them is not checked: it would bring mistakes that are none.
+    /// Collections and views of the file with mistakes. Statements that name them are not checked, as the reported mistakes
+    /// would be misleading.
     pub doubtful: Vec<String>,
-    /// Whether opening a directory may drop what the directory holds and this no longer declares; not in the file either.
-    /// Where it may not, such an opening is refused.
+    /// Whether opening a directory may drop parts that the configuration no longer declares; otherwise such an opening fails.
+    /// Not in the file.
     pub may_drop: bool,
-    /// Where plans of queries are kept; not in the file either.
+    /// The cache of query plans. Not in the file.
     pub plans: PlanSpace,
-    /// What time it is for documents that expire; not in the file either.
+    /// The clock for expiry. Not in the file.
     pub clock: Clock,
 }
 
-/// Memory for the same where nobody says how much.
+/// Default memory for sorting.
 pub const SORT_BYTES_DEFAULT: usize = 64 << 20;
 
-/// Memory for building views where nobody says how much.
+/// Default memory for building views.
 pub const BUILD_BYTES_DEFAULT: usize = 16 << 20;
 
 impl Default for Config {
@@ -110,7 +110,7 @@ impl Default for Config {
     }
 }
 
-/// One of `[params]`, which no request gives.
+/// Reads an entry of `[params]`, which is not taken from requests.
 fn read_parameter(item: &Item<'_>) -> Parameter {
     let parameter = Parameter::read(item);
     if parameter.from != ParameterPlace::Query {
@@ -119,7 +119,7 @@ fn read_parameter(item: &Item<'_>) -> Parameter {
     parameter
 }
 
-/// Whether a text has a name in it, and not as a part of a longer one.
+/// Whether a text contains a name as a whole word.
 fn names(text: &str, name: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     text.to_ascii_lowercase().match_indices(&name.to_ascii_lowercase()).any(|(at, found)| {
@@ -145,7 +145,7 @@ pub struct Included {
 }
 
 impl Config {
-    /// Reads the sections that are about documents, and checks the names of all. Mistakes are noted in the table's source.
+    /// Reads the sections about documents, and checks the names of all sections. Mistakes are recorded in the table's source.
     pub fn read(root: &Table<'_>) -> Config {
         root.check_keys(&SECTIONS, &SECTIONS_LATER);
         let params = root.get("params").and_then(|item| item.table()).map(|table| table.entries());
@@ -167,12 +167,12 @@ impl Config {
         Config { views: views.cloned().collect(), ..self.clone() }
     }
 
-    /// Whether a statement names what has mistakes itself.
+    /// Whether a statement names a collection or view with mistakes.
     pub fn is_doubtful(&self, sql: &str) -> bool {
         self.doubtful.iter().any(|name| names(sql, name))
     }
 
-    /// Adds fields that an index is to carry; those it carries already stay where they are.
+    /// Adds fields that an index must carry; the fields it already carries keep their places.
     pub fn include(&mut self, collection: &str, index: &[String], fields: &[String]) {
         let place = self.included.iter().position(|known| known.collection == collection && known.index == index);
         let place = place.unwrap_or_else(|| {
@@ -188,7 +188,7 @@ impl Config {
         }
     }
 
-    /// Reads a file's text alone; for tools that need the documents only.
+    /// Reads a file's text alone, for tools that need only the sections about documents.
     pub fn parse(path: &Path, text: &str) -> Result<Config, Mistakes> {
         let source = Source::new(path, text);
         let document = source.document();

@@ -1,10 +1,10 @@
-//! A declared parameter of a query: its type and its bounds, for `[params.NAME]` and for an endpoint's `params`.
+//! A declared parameter of a query: its type and its limits, for `[params.NAME]` and for an endpoint's `params`.
 //!
 //! Written as a type alone (`fromDate = "integer"`) or as a table with `enum`, `min`, `max`, `default`, `required`.
 
 use super::table::{Item, Table};
 
-/// Header fields that say how the message is read, or who sends it: no parameter is made of them.
+/// Header fields that frame the message or identify the client: no parameter is read from them.
 const OWN_FIELDS: [&str; 5] = ["connection", "content-length", "cookie", "host", "transfer-encoding"];
 
 /// Most values in an `enum`.
@@ -44,10 +44,10 @@ pub enum ParameterValue {
     Boolean(bool),
 }
 
-/// What a parameter is when nobody gives it.
+/// The value of a parameter that is not given.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Default {
-    /// NULL (in an endpoint), or an error where it is required.
+    /// NULL (in an endpoint), or an error if the parameter is required.
     Missing,
     /// This value.
     Value(ParameterValue),
@@ -55,10 +55,10 @@ pub enum Default {
     Clock,
 }
 
-/// Where a request has a parameter.
+/// The place of a parameter in a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ParameterPlace {
-    /// In its query.
+    /// In the query string.
     #[default]
     Query,
     /// In the header field of this name.
@@ -76,15 +76,15 @@ pub struct Parameter {
     pub kind: ParameterKind,
     /// The only values allowed; empty: all of the type.
     pub values: Vec<ParameterValue>,
-    /// The least number.
+    /// The smallest number allowed.
     pub min: Option<f64>,
-    /// The greatest number.
+    /// The greatest number allowed.
     pub max: Option<f64>,
-    /// What it is when not given.
+    /// The value if it is not given.
     pub default: Default,
     /// Whether a request must give it.
     pub required: bool,
-    /// Where a request has it.
+    /// Its place in a request.
     pub from: ParameterPlace,
 }
 
@@ -110,7 +110,7 @@ fn place(item: &Item<'_>) -> Option<ParameterPlace> {
 }
 
 impl Parameter {
-    /// Reads a parameter's declaration. One with mistakes is some parameter of that name, so that what uses it can be checked.
+    /// Reads a parameter's declaration. After mistakes it returns a parameter of that name, so that its uses can be checked.
     pub fn read(item: &Item<'_>) -> Parameter {
         let mut parameter = Parameter {
             name: item.name().to_string(),
@@ -175,7 +175,7 @@ impl Parameter {
         self.required = table.get("required").and_then(|item| item.boolean()).unwrap_or(false);
     }
 
-    /// Whether a request might give this value.
+    /// Whether a request may give this value.
     fn permits(&self, value: &ParameterValue) -> bool {
         let number = match value {
             ParameterValue::Integer(integer) => Some(*integer as f64),

@@ -1,6 +1,6 @@
 //! A schema's JSON text: from a table in the file, or from a file beside it.
 //!
-//! The order of the file is kept: it is the order in which `*` gives a collection's fields.
+//! The order of the file is kept: `*` returns a collection's fields in this order.
 
 use serde_json::Value as Json;
 use toml::de::DeValue;
@@ -27,7 +27,7 @@ pub(crate) fn read(item: &Item<'_>) -> Option<String> {
     }
 }
 
-/// A value of the file as JSON text.
+/// A TOML value of the file as JSON text.
 pub fn json_text(item: &Item<'_>) -> String {
     let mut text = String::new();
     write_value(item, &mut text);

@@ -1,7 +1,7 @@
 //! A configuration file being read: its text, its name for messages, and the mistakes found so far.
 //!
-//! All parts of a file are read by [`crate::config::Table`], which tells its mistakes here, so that a user sees them all at
-//! once: first [`Source::document`], then each section's reader, then [`Source::finish`].
+//! All parts of a file are read through [`crate::config::Table`], which records mistakes here, so that the user sees them all
+//! at once: first [`Source::document`], then each section's reader, then [`Source::finish`].
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -25,13 +25,13 @@ struct Found {
 }
 
 impl<'t> Source<'t> {
-    /// A file's text; the path is what messages show and what paths inside the file are relative to.
+    /// A file's text; messages show the path, and paths inside the file are relative to it.
     pub fn new(path: &Path, text: &'t str) -> Self {
         Source { path: path.to_path_buf(), text, mistakes: RefCell::default() }
     }
 
-    /// Parses the TOML. What is not TOML is told as mistakes, and nothing is given: what could be made of the rest would
-    /// only bring mistakes that are none.
+    /// Parses the TOML. Syntax errors are recorded as mistakes and an empty table is returned: reading a partial file would
+    /// only add misleading mistakes.
     pub fn document(&self) -> DeTable<'t> {
         let (document, errors) = DeTable::parse_recoverable(self.text);
         if !errors.is_empty() {
@@ -43,15 +43,15 @@ impl<'t> Source<'t> {
         document.into_inner()
     }
 
-    /// Notes a mistake at a place of the text. The same mistake at the same place is noted once: a part of the file that several others
-    /// share is read once for each of them.
+    /// Records a mistake at a place of the text. The same mistake at the same place is recorded once, as a part of the file
+    /// that several others share is read once for each of them.
     pub fn mistake(&self, at: Range<usize>, what: impl Into<String>, allowed: impl Into<String>) {
         let mut found = self.mistakes.borrow_mut();
         let (what, allowed) = (what.into(), allowed.into());
         if found.list.iter().any(|(known, mistake)| *known == at.start && mistake.what == what) {
             return;
         }
-        // The place is searched for those alone that are reported: each search reads the file up to there.
+        // Line and column are computed only for reported mistakes, as each computation reads the file up to there.
         if found.list.len() == MISTAKES_MAX {
             found.more += 1;
             return;
@@ -62,13 +62,13 @@ impl<'t> Source<'t> {
         found.list.push((at.start, mistake));
     }
 
-    /// How many mistakes were noted yet.
+    /// The number of mistakes recorded so far.
     pub fn mistakes(&self) -> usize {
         let found = self.mistakes.borrow();
         found.list.len() + found.more
     }
 
-    /// Whether any mistake was noted yet.
+    /// Whether no mistake was recorded so far.
     pub fn is_clean(&self) -> bool {
         self.mistakes.borrow().list.is_empty()
     }

@@ -1,7 +1,7 @@
-//! Checked reading of a TOML table: each value with its place, each mistake told with what is allowed.
+//! Checked reading of a TOML table: each value with its place, each mistake with the allowed alternatives.
 //!
-//! A reader first names the keys it knows ([`Table::check_keys`]), then takes values by type. What is missing or of another
-//! type is noted in the [`Source`] and comes back as `None`, so that reading goes on and finds the next mistake.
+//! A reader first names the allowed keys ([`Table::check_keys`]), then takes values by type. A missing value or one of another
+//! type is recorded in the [`Source`] and returned as `None`, so that reading continues and finds further mistakes.
 
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::source::Source;
 use super::trail::Trail;
 
-/// A table, how messages name it, and its place in the file.
+/// A table, its path for messages, and its place in the file.
 #[derive(Clone)]
 pub struct Table<'a> {
     source: &'a Source<'a>,
@@ -20,7 +20,7 @@ pub struct Table<'a> {
     span: Range<usize>,
 }
 
-/// A value, how messages name it, and its place in the file.
+/// A value, its path for messages, and its place in the file.
 #[derive(Clone)]
 pub struct Item<'a> {
     source: &'a Source<'a>,
@@ -37,7 +37,7 @@ impl<'a> Table<'a> {
         Table { source, table: document, trail: Rc::new(Trail::Start), span: 0..0 }
     }
 
-    /// How messages name it: `[collections.users]`, or "the file".
+    /// Its name in messages: `[collections.users]`, or "the file".
     pub fn name(&self) -> String {
         match &*self.trail {
             Trail::Start => "the file".to_string(),
@@ -45,7 +45,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Notes every key that is not `allowed`; the keys in `later` are known names that answer "not yet".
+    /// Records a mistake for every key that is not `allowed`; the keys in `later` are reserved and reported as not available
+    /// yet.
     pub fn check_keys(&self, allowed: &[&str], later: &[&str]) {
         for item in self.entries() {
             if later.contains(&item.name) {
@@ -74,7 +75,7 @@ impl<'a> Table<'a> {
         Some(Item { source: self.source, value: value.get_ref(), name, trail, span, key_span })
     }
 
-    /// The value of a key; that it is missing is a mistake.
+    /// The value of a required key; a missing one is a mistake.
     pub fn require(&self, key: &str) -> Option<Item<'a>> {
         let found = self.get(key);
         if found.is_none() {
@@ -83,7 +84,7 @@ impl<'a> Table<'a> {
         found
     }
 
-    /// Notes a mistake at the table's head.
+    /// Records a mistake at the table's head.
     pub fn mistake(&self, what: impl Into<String>, allowed: impl Into<String>) {
         self.source.mistake(self.span.clone(), what, allowed);
     }
@@ -105,7 +106,7 @@ impl<'a> Item<'a> {
         self.name
     }
 
-    /// How messages name it: `collections.users.key`.
+    /// Its path in messages: `collections.users.key`.
     pub fn path(&self) -> &(impl std::fmt::Display + use<'a>) {
         &self.trail
     }
@@ -125,17 +126,17 @@ impl<'a> Item<'a> {
         self.source
     }
 
-    /// Notes a mistake at this value.
+    /// Records a mistake at this value.
     pub fn mistake(&self, what: impl Into<String>, allowed: impl Into<String>) {
         self.source.mistake(self.span.clone(), what, allowed);
     }
 
-    /// Notes a mistake at the value's key.
+    /// Records a mistake at the value's key.
     pub fn mistake_in_name(&self, what: impl Into<String>, allowed: impl Into<String>) {
         self.source.mistake(self.key_span.clone(), what, allowed);
     }
 
-    /// Notes that the value is of another type than it should be.
+    /// Records that the value has the wrong type.
     pub fn mismatch(&self, expected: &str) {
         let what = format!("`{}` is {}", self.trail, article(self.value.type_str()));
         self.mistake(what, expected);
@@ -186,7 +187,7 @@ impl<'a> Item<'a> {
         number
     }
 
-    /// As one of a few words.
+    /// As one of the given words.
     pub fn word<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let allowed = || words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(", ");
         let Some(text) = self.value.as_str() else {
@@ -200,7 +201,7 @@ impl<'a> Item<'a> {
         found
     }
 
-    /// As a list; its items carry the list's name and their number.
+    /// As a list; its items have the list's name and their number.
     pub fn list(&self) -> Option<Vec<Item<'a>>> {
         let array = self.value.as_array().or_else(|| {
             self.mismatch("a list in brackets");

@@ -1,12 +1,12 @@
-//! How messages name a value: the keys that lead to it, as in `collections.users.indexes[2]`.
+//! The path of a value in messages: the keys that lead to it, as in `collections.users.indexes[2]`.
 //!
-//! A name is put together when a message shows it. To keep it as text beside each value took the square of the file's length
-//! where many values stand under a long name.
+//! The text is made only for a message. Storing it beside each value would take memory quadratic in the file's length if many
+//! values are nested under a long name.
 
 use std::fmt;
 use std::rc::Rc;
 
-/// The keys that lead to a value, the last one in front.
+/// The keys that lead to a value, the last one first.
 #[derive(Clone)]
 pub(crate) enum Trail<'a> {
     /// The file itself.

@@ -1,4 +1,4 @@
-//! `[views.NAME]`: a grouped query whose rows every write keeps up to date.
+//! `[views.NAME]`: a grouped query whose result every write keeps up to date.
 
 use super::table::{Item, Table};
 use super::{Config, names};
@@ -13,7 +13,8 @@ pub struct ViewConfig {
     pub query: String,
 }
 
-/// Reads all views of the file, behind the collections. Gives those that could be read, and what has mistakes by now.
+/// Reads all views of the file, after the collections. Returns those that could be read, and the names of everything with
+/// mistakes so far.
 pub(crate) fn read_all(root: &Table<'_>, config: &Config) -> (Vec<ViewConfig>, Vec<String>) {
     let mut doubtful = config.doubtful.clone();
     let Some(table) = root.get("views").and_then(|item| item.table()) else { return (Vec::new(), doubtful) };
@@ -34,8 +35,8 @@ pub(crate) fn read_all(root: &Table<'_>, config: &Config) -> (Vec<ViewConfig>, V
     (views.into_iter().map(|(view, _)| view).collect(), doubtful)
 }
 
-/// Notes what is wrong with the queries, but for those that name what has mistakes itself. Of views that fail over one another all
-/// are noted.
+/// Records the mistakes of queries, except queries that name something with mistakes. If failed views name one another in a
+/// circle, all are recorded.
 fn check_queries(views: &[(ViewConfig, Item<'_>)], config: &Config, doubtful: &mut Vec<String>) {
     let Ok(catalog) = crate::outline(config) else { return };
     let queries: Vec<(&str, &str)> = views.iter().map(|(view, _)| (&*view.name, &*view.query)).collect();

@@ -1,7 +1,7 @@
-//! Importing into collections that have documents: gathered records go in by transactions of many inserts each.
+//! Importing into collections that have documents: gathered records are inserted in transactions of many records each.
 //!
-//! Collections that others refer to come first. A transaction in which a record is refused is done again record by record,
-//! so that the bad one is named (or skipped) and the others are stored.
+//! Referenced collections come first. If a record of a transaction is rejected, the transaction is repeated record by record,
+//! so that the bad one is reported (or skipped) and the others are stored.
 
 use binjson::Document;
 use store::Sorter;
@@ -31,7 +31,7 @@ pub(super) fn run(
     let mut all: Vec<_> = gathered.take_records().map(Some).collect();
     for number in order(database) {
         let Some(CollectionRecords { risen, sorters, .. }) = all[number].take() else { continue };
-        // What stands beside the documents that have risen is given up: it is written with each of them.
+        // The index entries collected so far are discarded: each write makes its own.
         let earlier = risen.map(Earlier::of).transpose().map_err(|error| explain(&gathered, None, error))?;
         let mut records =
             Records::new(earlier.as_ref(), Sorter::merge(sorters)?).map_err(|error| explain(&gathered, None, error))?;
@@ -57,7 +57,7 @@ pub(super) fn run(
     Ok(gathered.report)
 }
 
-/// Writes of one transaction, and where each comes from.
+/// Writes of one transaction, and the origin of each.
 #[derive(Default)]
 struct Batch {
     places: Vec<[u8; ORIGIN_BYTES]>,
@@ -99,7 +99,7 @@ fn flush(
     Ok(())
 }
 
-/// Why a record is refused, and what to do where records that are there already stop the import.
+/// Why a record is rejected, with a remedy if existing keys stop the import.
 fn told(why: &WriteError, on_error: OnError) -> String {
     match (why, on_error) {
         (WriteError::Conflict { what }, OnError::Stop) => {
@@ -109,13 +109,13 @@ fn told(why: &WriteError, on_error: OnError) -> String {
     }
 }
 
-/// Whether a record is to blame, or several together: one by one they are told apart. After any other error the transaction may even
-/// have been done.
+/// Whether one record or several together are to blame: then they are repeated one by one. After any other error the
+/// transaction may even have been committed.
 fn is_of_a_record(error: &WriteError) -> bool {
     matches!(error, WriteError::Invalid { .. } | WriteError::Conflict { .. } | WriteError::TooLarge { .. })
 }
 
-/// The collections with those that are referred to before those that refer; in a circle, as the catalog has them.
+/// The collections in an order in which referenced ones come first; in a cycle, in the order of the catalog.
 fn order(database: &Database) -> Vec<usize> {
     let collections = &database.catalog().collections;
     let mut order: Vec<usize> = Vec::new();

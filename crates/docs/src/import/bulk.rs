@@ -1,6 +1,7 @@
-//! Building empty collections from gathered records: documents first, then, from their entries, all that stands beside them.
+//! Building empty collections from gathered records: documents first, then their indexes, unique values and views.
 //!
-//! Collections are built side by side, then their indexes and checks; nothing is visible before the last step attaches all.
+//! Collections are built in parallel, then their indexes and checks; nothing is visible before the last step attaches
+//! everything.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -21,9 +22,9 @@ use crate::rebuild::shown_key;
 struct Built<'c> {
     number: usize,
     made: Made<'c>,
-    /// Keys that occurred again, the first ones told: the first record's origin and the later one's.
+    /// Duplicate keys, as far as they are listed: the origins of the first and the later record.
     again: Vec<(Origin, Origin)>,
-    /// How many more there are.
+    /// The number of further ones.
     again_more: u64,
 }
 
@@ -73,7 +74,7 @@ fn build<'d>(
 ) -> Result<Built<'d>, LoadError> {
     let CollectionRecords { number, risen, sorters } = records;
     let (mut making, earlier) = match risen {
-        // All came in order: their tree is built already.
+        // All arrived in order: their tree is built already.
         Some(risen) if sorters.is_empty() => {
             return Ok(Built { number, made: risen.making.finish()?, again: Vec::new(), again_more: 0 });
         }
@@ -109,7 +110,7 @@ fn build<'d>(
     Ok(Built { number, made: making.finish()?, again, again_more })
 }
 
-/// Builds indexes and unique trees, checks references; gives all trees.
+/// Builds indexes and unique trees and checks references; returns all trees.
 fn finish(
     database: &Database,
     gathered: &Gathered<'_>,
@@ -158,7 +159,7 @@ fn task_run(
     }
 }
 
-/// Runs the work on some threads; results come in any order.
+/// Runs the work on some threads; the order of results is undefined.
 fn side_by_side<W: Send, R: Send>(threads: usize, work: VecDeque<W>, run: impl Fn(W) -> R + Sync) -> Vec<R> {
     let threads = threads.min(work.len());
     let (work, results) = (Mutex::new(work), Mutex::new(Vec::new()));

@@ -1,4 +1,4 @@
-//! A batch's records as they will be stored, in the order in which they were read.
+//! A batch of records in stored form, in the order in which they were read.
 //!
 //! ```text
 //!  | origin | change number | document | key | origin | …        ends: where each document and each key ends
@@ -9,11 +9,11 @@ use crate::loader::ORIGIN_BYTES;
 /// See the module's text.
 #[derive(Default)]
 pub(super) struct Encoded {
-    /// Their collection.
+    /// The collection of the records.
     pub(super) collection: usize,
     bytes: Vec<u8>,
     ends: Vec<(u32, u32)>,
-    /// Whether each key is above the one before it.
+    /// Whether each key is above the previous one.
     rises: bool,
     /// The number of the record with the highest key.
     highest: usize,
@@ -26,14 +26,14 @@ pub(super) struct EncodedRecord<'e> {
 }
 
 impl<'e> EncodedRecord<'e> {
-    /// Where it came from, and what is stored of it.
+    /// Its origin, and its stored form.
     pub(super) fn parts(&self) -> Option<(&'e [u8; ORIGIN_BYTES], &'e [u8])> {
         self.value.split_first_chunk()
     }
 }
 
 impl Encoded {
-    /// Forgets the records and keeps the memory.
+    /// Clears the records and keeps the memory.
     pub(super) fn restart(&mut self, collection: usize) {
         self.collection = collection;
         self.bytes.clear();
@@ -42,23 +42,23 @@ impl Encoded {
         self.highest = 0;
     }
 
-    /// The buffer behind the last record, where the next one's value goes.
+    /// The buffer after the last record, where the next value is appended.
     pub(super) fn next_value(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Where the next value begins.
+    /// The start of the next value.
     pub(super) fn next_start(&self) -> usize {
         self.ends.last().map_or(0, |(_, end)| *end as usize)
     }
 
-    /// Gives up what was put behind the last record.
+    /// Drops the bytes after the last record.
     pub(super) fn forget_value(&mut self) {
         self.bytes.truncate(self.next_start());
     }
 
-    /// Makes what was put behind the last record one with this key. A batch's text and the tables before its documents are
-    /// far below 4 GB (`BATCH_BYTES`, `RECORD_BYTES_MAX`).
+    /// Turns the bytes after the last record into a record with this key. A batch's text and the tables before its documents
+    /// are far below 4 GB (`BATCH_BYTES`, `RECORD_BYTES_MAX`).
     pub(super) fn end_record(&mut self, key: &[u8]) {
         match self.ends.len().checked_sub(1).and_then(|_| self.get(self.highest)) {
             Some(highest) if key <= highest.key => self.rises = false,
@@ -85,7 +85,7 @@ impl Encoded {
         (0..self.ends.len()).filter_map(|number| self.get(number))
     }
 
-    /// Whether its keys rise, all above this one.
+    /// Whether its keys ascend, all above this one.
     pub(super) fn rises_above(&self, key: &[u8]) -> bool {
         self.rises && self.get(0).is_none_or(|first| first.key > key)
     }

@@ -1,7 +1,7 @@
-//! Gathering: sources are read and cut by some threads, records encoded, checked and sorted by others. Of a single source the
-//! batches stand in line again behind that (`line.rs`), and those that rise are built into trees by one more (`rising.rs`).
+//! Gathering: some threads read and cut the sources, others encode, check and sort the records. For a single source the batches
+//! are put back into order (`line.rs`), and one more thread builds trees of those in key order (`rising.rs`).
 //!
-//! A sorted record is its key's stored bytes, then a value: its origin (so that of equal keys the one read first comes
+//! A sorted record is its key's stored bytes, then a value: its origin (so that among equal keys the one read first comes
 //! first), the change number, the stored document.
 
 use std::collections::VecDeque;
@@ -30,19 +30,19 @@ use crate::error::WriteError;
 use crate::loader::{LoadError, ORIGIN_BYTES};
 use crate::row::Shape;
 
-/// Set in a source's number where its places are lines.
+/// Set in a source's number if its places are lines.
 const LINES: u32 = 1 << 31;
 
-/// Encoded batches that wait for the thread that builds.
+/// Encoded batches that may wait for the building thread.
 const RISING_BATCHES: usize = 4;
 
-/// All records of a collection that are good by themselves.
+/// All records of a collection that are valid by themselves.
 pub(super) struct CollectionRecords<'d> {
     /// The collection.
     pub(super) number: usize,
-    /// Those that came in order.
+    /// Those that arrived in order.
     pub(super) risen: Option<Risen<'d>>,
-    /// The others; each thread's.
+    /// The others, by thread.
     pub(super) sorters: Vec<Sorter>,
 }
 
@@ -52,18 +52,18 @@ impl CollectionRecords<'_> {
     }
 }
 
-/// All records that are good by themselves.
+/// All records that are valid by themselves.
 pub(super) struct Gathered<'d> {
     /// By collection.
     records: Vec<CollectionRecords<'d>>,
-    /// Why those that came in order are no trees.
+    /// Why no trees could be built of the records that arrived in order.
     pub(super) broken: Option<LoadError>,
     pub(super) names: Vec<String>,
     pub(super) report: Report,
     pub(super) bytes_total: Option<u64>,
 }
 
-/// Which collections are empty in the database, and the views over them: one that has a row without any document has rows too.
+/// Which collections are empty in the database, including the views over them: some views have a row even without documents.
 fn empty(database: &Database) -> Result<Vec<bool>, store::Error> {
     let session = database.session()?;
     let now = session.reader().snapshot();
@@ -96,7 +96,7 @@ impl<'d> Gathered<'d> {
         std::mem::take(&mut self.records).into_iter()
     }
 
-    /// A record by its origin.
+    /// The description of a record by its origin.
     pub(super) fn bad(&self, origin: &[u8; ORIGIN_BYTES], why: String) -> BadRecord {
         let [a, b, c, d, place @ ..] = *origin;
         let source = u32::from_be_bytes([a, b, c, d]);
@@ -106,7 +106,7 @@ impl<'d> Gathered<'d> {
         BadRecord { file, place, why }
     }
 
-    /// Tells a record that is left out, or stops.
+    /// Records a skipped record, or stops.
     pub(super) fn refuse(&mut self, on_error: OnError, bad: BadRecord) -> Result<(), ImportError> {
         if on_error == OnError::Stop {
             return Err(ImportError::Record(bad));
@@ -119,7 +119,7 @@ impl<'d> Gathered<'d> {
     }
 }
 
-/// What the threads share.
+/// The state shared by the threads.
 struct Gathering<'g, 'd> {
     database: &'d Database,
     options: &'g Options,
@@ -135,9 +135,9 @@ struct Gathering<'g, 'd> {
     /// The change number of all imported documents: that of the newest change before them.
     stamp: u64,
     sort_bytes: usize,
-    /// Of a single source: several are read side by side, and there is no order between their records.
+    /// For a single source: several are read in parallel, and their records have no common order.
     line: Option<Line>,
-    /// Encoded batches that are done with, for the next ones: no more than were in work at one time.
+    /// Used batches, for reuse: no more than were in use at one time.
     spare: Mutex<Vec<Encoded>>,
 }
 
@@ -187,7 +187,7 @@ pub(super) fn run<'d>(
     gathering.finish(sorters, risen)
 }
 
-/// By collection what came in order, or why it is no trees.
+/// By collection the records that arrived in order, or why their trees could not be built.
 type AllRisen<'d> = Result<Vec<Option<Risen<'d>>>, LoadError>;
 
 impl<'d> Gathering<'_, 'd> {
@@ -232,7 +232,7 @@ impl<'d> Gathering<'_, 'd> {
 
     fn build_risen(&self, collections: usize, batches: Receiver<Encoded>) -> AllRisen<'d> {
         let sort_bytes = SORT_BYTES / collections.max(1);
-        // It lets go of the batches before anything else: see `stop`.
+        // It drops the batches' channel first: see `stop`.
         let risen =
             rising::run(self.database, collections, sort_bytes, batches, &|batch| lock(&self.spare).push(batch));
         risen.inspect_err(|_| self.stop())
@@ -254,7 +254,7 @@ impl<'d> Gathering<'_, 'd> {
         Ok(Gathered { records, broken, names: self.names, report, bytes_total: self.bytes_total })
     }
 
-    /// Cuts one source after the other, until there is none left.
+    /// Cuts sources one after the other, until none is left.
     fn read(&self, sender: &SyncSender<Batch>) {
         loop {
             let next = lock(&self.sources).pop_front();
@@ -295,14 +295,14 @@ impl<'d> Gathering<'_, 'd> {
         Ok(())
     }
 
-    /// Notes the first failure and stops all threads.
+    /// Records the first failure and stops all threads.
     fn fail(&self, error: ImportError) {
         lock(&self.failure).get_or_insert(error);
         self.stop();
     }
 
-    /// Stops all threads. Not by the one that builds while it holds the other end of the line: whoever waits for room there
-    /// holds the line's lock.
+    /// Stops all threads. The building thread must drop its end of the channel first: a thread that waits for room in the
+    /// channel holds the queue's lock.
     fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         if let Some(line) = &self.line {
@@ -335,7 +335,7 @@ impl<'d> Gathering<'_, 'd> {
     }
 }
 
-/// What an import ends with of which a thread panicked.
+/// The error if a thread panicked.
 fn panicked(why: String) -> ImportError {
     ImportError::File { file: "import".to_string(), why }
 }
@@ -364,11 +364,11 @@ impl<'w, 'd> Worker<'w, 'd> {
         loop {
             let next = lock(batches).recv();
             let Ok(batch) = next else { return self.sorters };
-            // After a failure the queue is still emptied, so that no reader waits for room in it.
+            // After a failure the queue is still drained, so that no reader waits for room in it.
             if self.gathering.stopped.load(Ordering::Relaxed) {
                 continue;
             }
-            // A panic stops all threads too: others may wait for what this one had in hand.
+            // A panic stops all threads too: others may wait for this thread's batch.
             let done = caught::unless_panic(|| self.batch(batch));
             if let Err(error) = done.unwrap_or_else(|why| Err(panicked(why))) {
                 self.gathering.fail(error);
@@ -380,7 +380,7 @@ impl<'w, 'd> Worker<'w, 'd> {
         let number = batch.number;
         let encoded = self.encode(&batch)?;
         let count = batch.records.len() as u64;
-        // Its text is not needed any more while it waits for its turn.
+        // Frees the text, which is not needed while the batch waits for its turn.
         drop(batch);
         match &self.gathering.line {
             None => self.sort(encoded)?,
@@ -465,7 +465,7 @@ fn unknown(database: &Database, name: &str) -> String {
     format!("there is no collection \"{name}\"; there are: {}", known.join(", "))
 }
 
-/// A thread that panicked while holding the lock is told by its join; the data under it is still whole.
+/// A poisoned lock is ignored: the panic is reported at the join, and the data under the lock is consistent.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

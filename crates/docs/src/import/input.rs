@@ -1,4 +1,4 @@
-//! Opening inputs: each file, and each file in an archive, is a source of its own that one thread reads.
+//! Opening inputs: each file, and each file in an archive, is a separate source that one thread reads.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -12,26 +12,26 @@ use super::{ImportError, Input, Options, ZIP_ENTRIES_MAX};
 
 /// One stream of records.
 pub(super) struct Source {
-    /// What messages call it.
+    /// Its name in messages.
     pub(super) name: String,
     pub(super) format: Format,
-    /// Unpacked size, where it is known.
+    /// Unpacked size, if known.
     pub(super) bytes: Option<u64>,
     pub(super) content: Content,
 }
 
-/// What to do with a table of text.
+/// The error for a table of text.
 const NO_CSV: &str =
     "CSV is not taken: make an object of each line, as in {\"id\":1,\"name\":\"x\"}, in a file with the end .ndjson";
 
-/// How to get at the bytes.
+/// Access to the bytes.
 pub(super) enum Content {
     Stream(Box<dyn Read + Send>),
     /// The archive and the entry's number in it.
     Packed(ZipArchive<Shared>, usize),
 }
 
-/// Opens an input; an archive gives as many sources as it has files.
+/// Opens an input; an archive has one source for each of its files.
 pub(super) fn open(input: Input, options: &Options, sources: &mut Vec<Source>) -> Result<(), ImportError> {
     let guess = Format::Guess { named: options.collection.is_some() };
     let (name, path) = match input {
@@ -70,7 +70,7 @@ fn unpack(name: &str, file: File, sources: &mut Vec<Source>) -> Result<(), Strin
         let format = match inner.rsplit_once('.').map(|(_, extension)| extension) {
             Some("json") => Format::Json,
             Some("ndjson" | "jsonl") => Format::Lines,
-            // Remarks and the like travel along in archives.
+            // Archives often contain readme files and the like.
             _ => continue,
         };
         let bytes = Some(entry.size());
@@ -81,7 +81,7 @@ fn unpack(name: &str, file: File, sources: &mut Vec<Source>) -> Result<(), Strin
     Ok(())
 }
 
-/// A file that several threads read at their own places.
+/// A file that several threads read, each at its own position.
 #[derive(Clone)]
 pub(super) struct Shared {
     file: Arc<File>,

@@ -1,10 +1,10 @@
-//! Where batches that threads have encoded stand in line again, in the order in which they were read.
+//! The queue that puts batches, encoded by several threads, back into the order in which they were read.
 //!
-//! A batch whose keys rise, all above every key before it, goes to the thread that builds its collection's tree
-//! (`rising.rs`): it is written once, where a sorter would write it, read it, and have it written again. Exports are in order
-//! of their keys more often than not. Any other batch is sorted by the thread that finds it.
+//! A batch whose keys ascend, all above every earlier key, goes to the thread that builds its collection's tree (`rising.rs`):
+//! it is written once, while a sorter would write it, read it, and have it written again. Exports are usually in order of their
+//! keys. Any other batch is sorted by the thread that takes it from here.
 //!
-//! So of records with one key the first is the one that has risen, if one of them has: what follows is not above it.
+//! So if one of several records with one key arrived in order, it is the first: later ones are not above it.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::SyncSender;
@@ -20,29 +20,29 @@ pub(super) struct Line {
 }
 
 struct State {
-    /// The number of the batch whose turn is next.
+    /// The number of the next batch.
     next: u64,
-    /// Batches behind it that are encoded already: fewer than [`QUEUE_BATCHES`].
+    /// Later batches that are already encoded: fewer than [`QUEUE_BATCHES`].
     waiting: BTreeMap<u64, Encoded>,
-    /// By collection: the highest key so far. `None`: its batches are all to be sorted.
+    /// By collection: the highest key so far. `None`: all its batches must be sorted.
     highest: Vec<Option<Vec<u8>>>,
-    /// To the thread that builds. `None`: nothing is to be built any more.
+    /// The channel to the building thread. `None`: nothing is to be built any more.
     rising: Option<SyncSender<Encoded>>,
 }
 
 impl Line {
-    /// A line for collections of which some are empty.
+    /// A queue for collections; `empty` marks those whose trees can be built.
     pub(super) fn new(empty: &[bool], rising: SyncSender<Encoded>) -> Line {
         let highest = empty.iter().map(|is_empty| is_empty.then(Vec::new)).collect();
         let state = State { next: 0, waiting: BTreeMap::new(), highest, rising: Some(rising) };
         Line { state: Mutex::new(state), moved: Condvar::new() }
     }
 
-    /// Puts a batch in its place, and gives those whose turn has come and which are to be sorted.
+    /// Enters a batch, and returns the batches whose turn has come and which must be sorted.
     pub(super) fn pass(&self, number: u64, batch: Encoded) -> Vec<Encoded> {
         let mut state = self.lock();
-        // The one that all wait for never waits here. Without a bound, a thread that the system holds up would have the
-        // others gather all that follows.
+        // The thread with the next batch never waits here. Without a limit, while that thread is not scheduled, the others
+        // would encode all later batches.
         while number >= state.next + QUEUE_BATCHES as u64 && state.rising.is_some() {
             state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -52,14 +52,15 @@ impl Line {
             let next = state.next;
             let Some(batch) = state.waiting.remove(&next) else { break };
             state.next += 1;
-            // Sent under the lock, for the order; whoever waits for the lock meanwhile would wait for the builder too.
+            // Sent under the lock, to keep the order; a thread that waits for the lock would have to wait for the builder
+            // anyway.
             to_sort.extend(state.judge(batch));
         }
         self.moved.notify_all();
         to_sort
     }
 
-    /// Lets nobody wait any more, and tells the builder that nothing follows.
+    /// Releases all waiting threads, and signals the builder that nothing follows.
     pub(super) fn close(&self) {
         self.lock().rising = None;
         self.moved.notify_all();
@@ -71,7 +72,7 @@ impl Line {
 }
 
 impl State {
-    /// Sends a batch that rises; gives back another.
+    /// Sends a batch whose keys ascend; returns any other.
     fn judge(&mut self, batch: Encoded) -> Option<Encoded> {
         let (Some(Some(highest)), Some(rising)) = (self.highest.get_mut(batch.collection), &self.rising) else {
             return Some(batch);
@@ -84,7 +85,7 @@ impl State {
             highest.extend_from_slice(key);
         }
         if rises {
-            // A builder that has failed has told so, and the whole import stops.
+            // A failed builder has reported its error, and the whole import stops.
             rising.send(batch).err().map(|unsent| unsent.0)
         } else {
             Some(batch)
@@ -111,7 +112,7 @@ mod tests {
         batch.iter().map(|record| record.key[0]).collect()
     }
 
-    /// Passes batches in this order of their numbers; the keys of those that rose and of those to be sorted.
+    /// Passes batches in this order of numbers; compares the keys of the batches that were built and those to be sorted.
     #[track_caller]
     fn check(order: &[u64], batches: &[(usize, &[u8])], risen: &[&[u8]], sorted: &[&[u8]]) {
         let (sender, receiver) = sync_channel(batches.len());

@@ -1,5 +1,5 @@
-//! A collection's trees being made from documents that come in order of their keys: the documents' own, bottom-up, and the
-//! entries of all that stands beside it, for sorters.
+//! Building a collection's trees from documents in order of their keys: the documents' own tree, bottom-up, and the entries of
+//! indexes, unique values, references and views, for sorters.
 
 use binjson::Document;
 use store::{BulkTree, SortedRun, SortedRunWriter, TreeId};
@@ -18,14 +18,14 @@ pub(super) struct Making<'c> {
     tree: BulkTree,
     loader: Loader<'c>,
     views: Loading<'c>,
-    /// Its keys in order, where others refer to it.
+    /// Its keys in order, if other collections refer to it.
     keys: Option<SortedRunWriter>,
     shape: Shape,
-    /// Nothing stands beside the documents.
+    /// The collection has no indexes, unique fields, references or views.
     is_alone: bool,
 }
 
-/// What was made.
+/// The result.
 pub(super) struct Made<'c> {
     pub(super) tree: BulkTree,
     pub(super) tasks: Vec<Task<'c>>,
@@ -36,7 +36,7 @@ pub(super) struct Made<'c> {
 }
 
 impl<'c> Making<'c> {
-    /// Nothing yet; what stands beside may take `sort_bytes`.
+    /// Starts with no documents; index entries may take `sort_bytes` of memory.
     pub(super) fn new(database: &'c Database, number: usize, sort_bytes: usize) -> Result<Making<'c>, LoadError> {
         let collection = database.collection_at(CollectionId(number));
         let wanted = Wanted {
@@ -57,7 +57,7 @@ impl<'c> Making<'c> {
         })
     }
 
-    /// Adds the next document: `stored` is its change number and itself.
+    /// Adds the next document: `stored` is its change number and the document.
     pub(super) fn add(&mut self, key: &[u8], place: &[u8; ORIGIN_BYTES], stored: &[u8]) -> Result<(), LoadError> {
         let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
         let document = document.ok_or_else(damaged)?;
@@ -75,7 +75,7 @@ impl<'c> Making<'c> {
         added.map_err(|why| LoadError::Record { why, from: Origin { place: *place, key: key.to_vec() } })
     }
 
-    /// The same for a document that was added before the tree was begun again.
+    /// Adds a document whose index entries were added before the tree was restarted.
     pub(super) fn add_again(&mut self, key: &[u8], stored: &[u8]) -> Result<(), LoadError> {
         self.tree.push(key, stored)?;
         if let Some(keys) = &mut self.keys {
@@ -84,7 +84,7 @@ impl<'c> Making<'c> {
         Ok(())
     }
 
-    /// Begins the documents' tree again; what stands beside goes on. Gives the one that was there.
+    /// Restarts the documents' tree; index entries are kept. Returns the old tree.
     pub(super) fn begin_again(&mut self) -> Result<BulkTree, LoadError> {
         self.keys = keys_of(self.database, self.collection)?;
         Ok(std::mem::replace(&mut self.tree, self.database.store().bulk()?))

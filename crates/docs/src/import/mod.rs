@@ -1,19 +1,19 @@
 //! Import: files of documents into collections.
 //!
 //! 1. Gather (`gather.rs`): files are read and cut into records in parallel; threads encode and check each record by itself
-//!    (JSON, schema, key) and sort by key, outside memory. Where a single source is in order of its keys, nothing needs to be
-//!    sorted: its documents' trees are built while it is read (`line.rs`).
-//! 2. Build (`bulk.rs`), where all the collections are empty: documents, indexes and unique values become trees bottom-up;
-//!    a key or a unique value that occurs twice and a reference to nobody are found while sorted entries are read. All
-//!    trees become visible in one step: an import that stops before leaves nothing and can be run again. Where a sync of that step
-//!    fails ([`store::Error::Unknown`]), all of it or nothing is there after the next start.
-//! 3. Or write (`batches.rs`), where a collection has documents: transactions of many inserts each, collections that are
-//!    referred to first. Each transaction is whole, the import is not: one that stops has stored the batches before.
+//!    (JSON, schema, key) and sort by key, externally. If a single source is in order of its keys, nothing is sorted: its trees
+//!    are built while it is read (`line.rs`).
+//! 2. Build (`bulk.rs`), if all the collections are empty: documents, indexes and unique values become trees bottom-up;
+//!    duplicate keys, duplicate unique values and dangling references are found while sorted entries are read. All trees become
+//!    visible in one step: an import that stops earlier leaves nothing and can be run again. If a sync of that step fails
+//!    ([`store::Error::Unknown`]), the next start finds all of it or nothing.
+//! 3. Or write (`batches.rs`), if a collection has documents: transactions of many inserts each, referenced collections first.
+//!    Each transaction is atomic, the import is not: if it stops, the earlier batches stay stored.
 //!
-//! `skip` passes over records that are bad by themselves, and over later ones with a key in use. Faults between records (a
-//! unique value twice, a reference to nobody) stop a bulk build in any case: which of the records is wrong, only the user knows.
+//! `skip` leaves out records that are invalid by themselves, and later ones with a key in use. Conflicts between records (a
+//! duplicate unique value, a dangling reference) always stop a bulk build: only the user knows which record is wrong.
 //!
-//! Memory is bounded by names: [`BATCH_BYTES`] times [`QUEUE_BATCHES`] as text and twice as often encoded, [`SORT_BYTES`],
+//! Memory is limited by constants: [`BATCH_BYTES`] times [`QUEUE_BATCHES`] as text and twice as often encoded, [`SORT_BYTES`],
 //! buffers of merged runs.
 
 mod batches;
@@ -35,15 +35,15 @@ use crate::config::NAME_BYTES_MAX;
 use crate::database::Database;
 use crate::error::WriteError;
 
-/// Records handed to a thread at once.
+/// Size of a batch of records for a thread.
 pub const BATCH_BYTES: usize = 512 << 10;
-/// Batches that wait for a thread at most.
+/// Batches that may wait for a thread.
 pub const QUEUE_BATCHES: usize = 16;
-/// Memory of all sorters together, or a megabyte for each.
+/// Memory of all sorters together, with at least a megabyte for each.
 pub const SORT_BYTES: usize = 128 << 20;
 /// Largest record.
 pub const RECORD_BYTES_MAX: usize = binjson::TEXT_BYTES_MAX;
-/// Skipped records that are told one by one; the rest are counted.
+/// Skipped records that are listed; further ones are only counted.
 pub const SKIPPED_TOLD_MAX: usize = 100;
 /// Most threads.
 pub const THREADS_MAX: usize = 64;
@@ -52,12 +52,12 @@ pub const ZIP_ENTRIES_MAX: usize = 1 << 20;
 /// Longest key of a top-level array in a file.
 const ARRAY_NAME_BYTES_MAX: usize = 4 * NAME_BYTES_MAX;
 
-/// Where records come from.
+/// A source of records.
 pub enum Input {
     /// A file; `.zip` is unpacked, `.ndjson` and `.jsonl` have a record on each line, anything else is JSON:
     /// `{"users": […]}` or an array.
     File(PathBuf),
-    /// Anything that can be read: JSON, or records by line where a collection is named and it begins with `{`.
+    /// A stream: JSON, or one record per line if a collection is named and the stream begins with `{`.
     Stream {
         /** What messages call it. */
         name: String,
@@ -66,7 +66,7 @@ pub enum Input {
     },
 }
 
-/// What to do with a bad record.
+/// The treatment of a bad record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
     /// Stop; nothing is imported (see the module for collections that have documents already).
@@ -76,12 +76,12 @@ pub enum OnError {
     Skip,
 }
 
-/// How to import.
+/// Options of an import.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The collection of records that stand in no named array.
+    /// The collection of records that are in no named array.
     pub collection: Option<String>,
-    /// What to do with a bad record.
+    /// The treatment of bad records.
     pub on_error: OnError,
     /// Threads, 1 to [`THREADS_MAX`].
     pub threads: usize,
@@ -94,20 +94,20 @@ impl Default for Options {
     }
 }
 
-/// How far an import is.
+/// Progress of an import.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Bytes of records read, unpacked.
     pub bytes: u64,
-    /// Bytes there are, where it is known.
+    /// Total bytes, if known.
     pub bytes_total: Option<u64>,
     /// Records checked.
     pub documents: u64,
-    /// Whether all are read, and trees are being built.
+    /// Whether everything is read, and trees are being built.
     pub building: bool,
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Documents stored.
@@ -120,12 +120,12 @@ pub struct Report {
     pub told: Vec<BadRecord>,
 }
 
-/// A record that cannot be imported: where it is, and why.
+/// A record that cannot be imported: its place, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRecord {
     /// The file, or the file in the archive.
     pub file: String,
-    /// Where in it.
+    /// The place in it.
     pub place: Place,
     /// What is wrong.
     pub why: String,
@@ -144,18 +144,18 @@ pub enum Place {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// A record is bad.
+    /// A record is invalid.
     Record(BadRecord),
-    /// A file cannot be read, or is not what it should be.
+    /// A file cannot be read, or has the wrong format.
     File {
         /** Which. */
         file: String,
         /** Why. */
         why: String,
     },
-    /// The store refused.
+    /// The store reported an error.
     Store(store::Error),
-    /// A write was refused for another reason than the record.
+    /// A write failed for a reason other than the record.
     Write(WriteError),
 }
 
@@ -167,7 +167,7 @@ impl Database {
         options: &Options,
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Report, ImportError> {
-        // Trees are attached to empty ones only, those of views included.
+        // Trees can be attached only to empty ones, those of views included.
         self.wait_for_views();
         let mut gathered = gather::run(self, inputs, options, progress)?;
         if let Some(error) = gathered.broken.take() {

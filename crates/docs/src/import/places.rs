@@ -1,5 +1,6 @@
-//! Where the records came from that have risen: needed only if one of their keys comes again, so it is kept beside their tree,
-//! in a temporary file. An entry for each batch: its source, and the distance of each record's place from the one before.
+//! The origins of the records that arrived in order. They are needed only if a key occurs again, so they are kept beside the
+//! tree, in a temporary file. It has an entry for each batch: its source, and the distance of each record's place from the
+//! previous one.
 
 use store::{SortedEntries, SortedRun, SortedRunWriter, Store};
 
@@ -7,17 +8,17 @@ use super::encoded::Encoded;
 use crate::loader::{LoadError, ORIGIN_BYTES};
 use crate::varint;
 
-/// Bytes of an origin that number the source; the rest are the place in it.
+/// Bytes of an origin with the number of the source; the rest is the place in it.
 const SOURCE_BYTES: usize = 4;
 
-/// Writes them.
+/// Writes origins.
 pub(super) struct PlacesWriter {
     run: SortedRunWriter,
     batches: u64,
     value: Vec<u8>,
 }
 
-/// Gives them back, one record after the other.
+/// Reads the origins back, record by record.
 pub(super) struct Places {
     entries: SortedEntries,
     batch: Vec<u8>,
@@ -30,7 +31,7 @@ impl PlacesWriter {
         Ok(PlacesWriter { run: store.sorted_run()?, batches: 0, value: Vec::new() })
     }
 
-    /// Adds all records of a batch, which are of one source.
+    /// Adds all records of a batch, which have one source.
     pub(super) fn push(&mut self, batch: &Encoded) -> Result<(), LoadError> {
         self.value.clear();
         let mut last = 0;

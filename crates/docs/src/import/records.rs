@@ -1,6 +1,6 @@
-//! All records of a collection in order of their keys: those that have risen, and between them those that were sorted.
+//! All records of a collection in order of their keys: those that arrived in order, merged with those that were sorted.
 //!
-//! Of records with one key the one that has risen comes first, then the others as they were read: see `line.rs`.
+//! Among records with one key the one that arrived in order comes first, then the others in reading order: see `line.rs`.
 
 use store::{BulkCursor, BulkEntries, BulkTree, SortedEntries, SortedRun};
 
@@ -8,7 +8,7 @@ use super::places::{Places, PlacesWriter};
 use super::rising::Risen;
 use crate::loader::{LoadError, ORIGIN_BYTES};
 
-/// What has risen, to be read again.
+/// The records that arrived in order, to be read again.
 pub(super) struct Earlier {
     entries: BulkEntries,
     places: SortedRun,
@@ -19,7 +19,7 @@ impl Earlier {
         Ok(Earlier { entries: tree.into_entries()?, places: places.finish()? })
     }
 
-    /// The documents alone.
+    /// Of these records, without their index entries.
     pub(super) fn of(risen: Risen<'_>) -> Result<Earlier, LoadError> {
         Earlier::new(risen.making.into_tree(), risen.places)
     }
@@ -29,9 +29,9 @@ impl Earlier {
 pub(super) struct Records<'e> {
     earlier: Option<EarlierRecords<'e>>,
     later: SortedEntries,
-    /// The next of the sorted ones, while there are others beside them.
+    /// The next of the sorted records, while there are also earlier ones.
     held: Option<Held>,
-    /// The record handed out last is the one that has risen.
+    /// Whether the last returned record was an earlier one.
     is_earlier: bool,
     is_begun: bool,
 }
@@ -54,7 +54,7 @@ pub(super) struct Record<'r> {
     pub(super) place: [u8; ORIGIN_BYTES],
     /// Its change number and the document.
     pub(super) stored: &'r [u8],
-    /// Whether it had risen.
+    /// Whether it arrived in order.
     pub(super) has_risen: bool,
 }
 
@@ -67,7 +67,7 @@ impl<'e> Records<'e> {
         Ok(Records { earlier: earlier.map(open).transpose()?, later, held: None, is_earlier: false, is_begun: false })
     }
 
-    /// The next one.
+    /// The next record.
     pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, LoadError> {
         if self.earlier.is_none() && self.held.is_none() {
             return self.later.next()?.map(|(key, value)| sorted(key, value)).transpose();
@@ -85,7 +85,7 @@ impl<'e> Records<'e> {
         }
     }
 
-    /// On from the record handed out last, and to the lower of the two that are next.
+    /// Advances past the last returned record, and chooses the lower of the two next ones.
     fn step(&mut self) -> Result<(), LoadError> {
         let is_first = !std::mem::replace(&mut self.is_begun, true);
         if is_first || self.is_earlier {

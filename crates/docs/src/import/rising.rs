@@ -1,4 +1,4 @@
-//! Trees that are built while the input is still read, from batches whose keys rise: see `line.rs`.
+//! Trees that are built while the input is still read, from batches with ascending keys: see `line.rs`.
 
 use std::sync::mpsc::Receiver;
 
@@ -8,13 +8,13 @@ use super::places::PlacesWriter;
 use crate::database::Database;
 use crate::loader::LoadError;
 
-/// A collection's documents that came in order of their keys.
+/// A collection's documents that arrived in order of their keys.
 pub(super) struct Risen<'c> {
     pub(super) making: Making<'c>,
     pub(super) places: PlacesWriter,
 }
 
-/// Takes batches until no more come; by collection what was made of them. `used` gets a batch back when it is done with.
+/// Takes batches until the channel closes; returns the trees by collection. `used` gets each batch back for reuse.
 pub(super) fn run<'c>(
     database: &'c Database,
     collections: usize,

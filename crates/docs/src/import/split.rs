@@ -1,24 +1,24 @@
-//! Cutting a stream into records, without holding more of it than one batch and one record.
+//! Cutting a stream into records while holding at most one batch and one record in memory.
 //!
-//! Taken are `[…]`, `{"users": […], "visits": […]}`, and records by line. Only the brackets and strings around records are
-//! looked at; whether a record is JSON is found out by whoever encodes it.
+//! Accepted formats: `[…]`, `{"users": […], "visits": […]}`, and records by line. Only the brackets and strings around records
+//! are scanned; the encoder later checks that a record is valid JSON.
 
 use std::io::Read;
 use std::sync::Arc;
 
 use super::{ARRAY_NAME_BYTES_MAX, BATCH_BYTES, RECORD_BYTES_MAX};
 
-/// Bytes asked for at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
-/// How records stand in a stream.
+/// The arrangement of records in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// In arrays.
     Json,
     /// One on each line.
     Lines,
-    /// Lines where the first byte is `{` and a collection is named, else arrays.
+    /// By line if the first byte is `{` and a collection is named, else in arrays.
     Guess {
         /** Whether a collection is named. */
         named: bool,
@@ -29,7 +29,7 @@ pub(super) enum Format {
 pub(super) struct Batch {
     /// The source's number.
     pub(super) source: u32,
-    /// How many of the source came before.
+    /// Number of earlier batches of the source.
     pub(super) number: u64,
     /// The array's key.
     pub(super) array: Option<Arc<str>>,
@@ -66,7 +66,7 @@ pub(super) struct Splitter<R> {
     ended: bool,
     state: State,
     in_object: bool,
-    /// No record of this array, or no array of the object, came yet: no comma is due.
+    /// This array has had no record, or the object no array, so far: no comma is expected.
     first: bool,
     array: Option<Arc<str>>,
 }
@@ -93,7 +93,7 @@ impl<R: Read> Splitter<R> {
         self.state == State::Lines || self.format == Format::Lines
     }
 
-    /// Bytes of the stream read and cut.
+    /// Position in the stream up to which records were cut.
     pub(super) fn position(&self) -> u64 {
         self.base + self.at as u64
     }
@@ -106,7 +106,7 @@ impl<R: Read> Splitter<R> {
             match self.state {
                 State::Start => self.start()?,
                 State::Key => {
-                    // The next array is another batch.
+                    // The next array begins another batch.
                     if !batch.records.is_empty() {
                         break;
                     }
@@ -130,7 +130,7 @@ impl<R: Read> Splitter<R> {
     }
 
     fn start(&mut self) -> Result<(), SplitError> {
-        // A byte order mark is no JSON, but files exported on Windows begin with one.
+        // A byte order mark is not JSON, but files exported on Windows begin with one.
         while self.buffer.len() < 3 && !self.ended {
             self.fill(0)?;
         }
@@ -249,7 +249,7 @@ impl<R: Read> Splitter<R> {
         self.at = end;
     }
 
-    /// The end of the value at `at`: strings and brackets are followed, anything else ends at a separator.
+    /// The end of the value at `at`: strings and brackets are matched, any other value ends at a separator.
     fn scan_value(&mut self) -> Result<usize, SplitError> {
         let mut scan = Scan { depth: 0, in_string: false, escaped: false };
         let mut done = 0;
@@ -283,7 +283,7 @@ impl<R: Read> Splitter<R> {
         }
     }
 
-    /// Reads on, keeping what is from `at`; `held` bytes of it belong to an unfinished record. `false`: the stream ended.
+    /// Reads more, keeping the bytes from `at`; `held` of them belong to an unfinished record. `false`: the stream ended.
     fn more(&mut self, held: usize) -> Result<bool, SplitError> {
         if self.ended {
             return Ok(false);
@@ -328,7 +328,7 @@ impl<R: Read> Splitter<R> {
     }
 }
 
-/// Where the scan of a value stands between two reads.
+/// The state of a value's scan between two reads.
 struct Scan {
     depth: usize,
     in_string: bool,
@@ -336,7 +336,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// How many of these bytes belong to the value, if it ends in them.
+    /// The number of these bytes that belong to the value, if it ends within them.
     fn run(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -379,7 +379,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives the text in pieces of the sizes wanted.
+    /// Returns the text in pieces of the given sizes.
     struct Pieces<'t> {
         text: &'t [u8],
         sizes: Vec<usize>,

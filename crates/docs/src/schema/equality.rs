@@ -1,5 +1,5 @@
-//! Equality of JSON values by the standard's meaning, on stored values: numbers by what they are worth, objects whatever the
-//! order of their fields. Nothing is copied; what is compared is counted ([`super::meter`]).
+//! Equality of stored JSON values as the standard defines it: numbers by value, objects without regard to the order of fields.
+//! Nothing is copied; the compared bytes are counted ([`super::meter`]).
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -10,10 +10,10 @@ use serde_json::{Number, Value as Json};
 
 use super::meter;
 
-/// Elements that are hashed before the first look for equal ones; then at each doubling.
+/// Elements that are hashed before the first search for equal ones; further searches follow at each doubling.
 const FIRST_LOOK: usize = 1024;
 
-/// Any number that is stored. Integers outside 64 bits become reals, and reals beyond the largest become it.
+/// A stored number. Integers outside 64 bits become reals, and reals beyond the largest double become it.
 pub(super) fn number(value: Value<'_>) -> Number {
     match value.as_i64() {
         Some(integer) => Number::from(integer),
@@ -24,7 +24,7 @@ pub(super) fn number(value: Value<'_>) -> Number {
     }
 }
 
-/// Whether a stored value is this one.
+/// Whether a stored value equals this one.
 pub(super) fn is(stored: Value<'_>, expected: &Json) -> bool {
     meter::enter(0);
     match (stored.kind(), expected) {
@@ -36,7 +36,7 @@ pub(super) fn is(stored: Value<'_>, expected: &Json) -> bool {
         }
         (Kind::String, Json::String(expected)) => {
             meter::read(stored.raw().len().min(8 * expected.len() + 2));
-            // An escape takes up to six bytes for one.
+            // An escape takes up to six bytes for one byte.
             stored.raw().len() <= 6 * expected.len() + 2 && stored.as_str().as_deref() == Some(expected)
         }
         (Kind::Array, Json::Array(expected)) => {
@@ -80,13 +80,13 @@ fn are_equal(one: Value<'_>, other: Value<'_>) -> bool {
             };
             one.len() == other.len() && one.fields().all(found)
         }
-        // Equal strings, words and their like are equal bytes.
+        // Equal strings, booleans and nulls have equal bytes.
         _ => false,
     }
 }
 
-/// Whether all elements of an array differ. Their hashes are kept, of 64 bits with a key that nobody knows, and only elements of
-/// equal hashes are compared.
+/// Whether all elements of an array differ. Their 64-bit hashes, made with a random key, are kept; only elements with equal
+/// hashes are compared.
 pub(super) fn are_unique(array: Value<'_>) -> bool {
     let state = RandomState::new();
     let mut hashes = Hashes { all: Vec::new(), taken: 0 };
@@ -114,7 +114,7 @@ impl Hashes {
     fn push(&mut self, hash: u64) {
         if self.all.len() == self.all.capacity() {
             let more = self.all.capacity().max(64);
-            // While it grows, the old ones are there too.
+            // While the vector grows, the old allocation exists too.
             let grown = (self.all.capacity() + 2 * more) * size_of::<u64>();
             meter::take_bytes(grown);
             self.taken += grown;
@@ -123,7 +123,7 @@ impl Hashes {
         self.all.push(hash);
     }
 
-    /// The hashes that are there twice, in their order.
+    /// The hashes that occur more than once, in order.
     fn equal_ones(&mut self) -> Vec<u64> {
         meter::read(self.all.len() * size_of::<u64>());
         self.all.sort_unstable();
@@ -140,8 +140,7 @@ impl Drop for Hashes {
     }
 }
 
-/// Whether two of the elements with these hashes are equal. There are several of one hash only by the rarest accident, unless
-/// they are equal.
+/// Whether two of the elements with these hashes are equal. Unequal elements with one hash are extremely rare.
 fn has_equal(state: &RandomState, array: Value<'_>, equal: &[u64]) -> bool {
     let mut seen: Vec<(u64, Value<'_>)> = Vec::new();
     for element in array.elements() {
@@ -189,11 +188,11 @@ fn hash_into(state: &RandomState, value: Value<'_>, hasher: &mut impl Hasher) {
     }
 }
 
-/// Equal numbers have one hash: whole ones within 64 bits as integers.
+/// Equal numbers have the same hash: whole numbers within 64 bits are hashed as integers.
 fn hash_number(value: Value<'_>, hasher: &mut impl Hasher) {
     let number = number(value);
     let real = number.as_f64().unwrap_or_default();
-    // 2^63 is no i64.
+    // 2^63 does not fit i64.
     let whole = number.as_i64().or_else(|| (real.fract() == 0.0 && real.abs() < 2f64.powi(63)).then_some(real as i64));
     match whole {
         Some(whole) => hasher.write_i64(whole),

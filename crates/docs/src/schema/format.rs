@@ -1,7 +1,7 @@
-//! The keyword `format`, as far as it is checked: its name must be one that people know.
+//! The keyword `format`: its name must be a known one.
 //!
-//! A format describes a text and is not checked against documents: that is its meaning in JSON Schema 2020-12 unless a program says
-//! otherwise. So a misspelled name would never be noticed.
+//! A format describes a text and is not checked against documents: this is its default meaning in JSON Schema 2020-12. So a
+//! misspelled name would never be noticed.
 
 use serde_json::{Map, Value as Json};
 
@@ -34,9 +34,9 @@ const FORMATS: [&str; 26] = [
     "binary",
     "password",
 ];
-/// Keywords whose values are no schemas.
+/// Keywords whose values are not schemas.
 const VALUES: [&str; 5] = ["enum", "const", "default", "examples", "example"];
-/// Keywords whose values hold schemas by names of their own.
+/// Keywords whose values are schemas by user-defined names.
 const BY_NAME: [&str; 5] = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"];
 
 /// Checks the formats that a schema names. Recursion: as deep as JSON text nests ([`super::SCHEMA_DEPTH_MAX`]).

@@ -1,8 +1,8 @@
-//! Any JSON Schema, by the `jsonschema` crate. It reads stored documents in place ([`super::stored`]).
+//! General JSON Schemas, checked by the `jsonschema` crate. It reads stored documents in place ([`super::stored`]).
 //!
-//! The library has no bounds of its own: a schema may ask for any amount of work about a small document, and each of its errors
-//! copies the values that it is about. So what a check takes is bounded by the document's size ([`super::meter`]), and what a
-//! schema unfolds to when it is compiled ([`super::unfolding`]).
+//! The library has no limits of its own: a schema may require any amount of work for a small document, and each error copies
+//! the values that it concerns. So a check is limited in proportion to the document's size ([`super::meter`]), and the
+//! unfolding of a schema is limited when it is compiled ([`super::unfolding`]).
 
 use binjson::Document;
 use jsonschema::json::Node;
@@ -15,35 +15,35 @@ use super::meter::{self, Limits, Stop};
 use super::stored::{Stored, StoredNode};
 use super::unfolding::{self, Unfolding};
 
-/// Steps of a check: accesses to a value, and what is read of it.
+/// Steps of a check: accesses to values, and bytes read.
 const STEPS: u64 = 500_000;
-/// The same for each byte of the document.
+/// Further steps for each byte of the document.
 const STEPS_PER_BYTE: u64 = 4;
-/// Bytes that a check may take, and for each byte of the document: sets of names, hashes of elements, errors.
+/// Memory that a check may take, plus a share for each byte of the document: sets of names, hashes of elements, errors.
 const BYTES: u64 = 1 << 20;
 const BYTES_PER_BYTE: u64 = 8;
 /// Stack that a check may take: threads have 2 MiB.
 const STACK_BYTES: usize = 768 << 10;
-/// Where a pattern needs an engine that backtracks, it does so often for one text.
+/// Backtracks for one text, if a pattern needs a backtracking engine.
 const BACKTRACKS: usize = 20_000;
-/// What a pattern remembers of its states, in bytes; with more of them it goes on without.
+/// Memory for the cached states of a pattern; beyond that the matcher runs without the cache.
 const PATTERN_MEMORY_BYTES: usize = 256 << 10;
-/// Subschemas that look at nothing, and so are counted nowhere else, for one step.
+/// Subschemas that do not access the value, and so are not counted elsewhere, per step.
 const SUBSCHEMAS_PER_STEP: u64 = 16;
-/// Bytes of a name in the library's sets, apart from its text.
+/// Size of a name in the library's sets, without its text.
 const NAME_BYTES: usize = 64;
-/// Results of recursive schemas that are remembered; some 100 bytes each.
+/// Results of recursive schemas that are cached; some 100 bytes each.
 const MEMORIES: usize = 8192;
 
-/// What is wrong with a longer document is not found out: an error may copy all of it.
+/// Longest document for which the misfit is explained: an error may copy all of it.
 const EXPLAINED_BYTES_MAX: usize = 64 << 10;
-/// A longer message names no values.
+/// Longest message that includes values.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
 pub(crate) struct Full {
     validator: Validator<Stored>,
     unfolding: Unfolding,
-    /// Whether a pattern needs the engine that backtracks.
+    /// Whether a pattern needs the backtracking engine.
     backtracks: bool,
 }
 
@@ -79,7 +79,7 @@ impl Full {
             return Err(unexplained());
         }
         let explained = meter::bounded(&limits, || self.validator.validate(root).map_err(|error| misfit(&error)));
-        // The library knows two ways to say no, and the shorter one has said it.
+        // `is_valid` has said no: if `validate` disagrees or reaches a limit, the misfit stays unexplained.
         explained.unwrap_or_else(|_| Err(unexplained())).and_then(|()| Err(unexplained()))
     }
 

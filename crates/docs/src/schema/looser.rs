@@ -1,12 +1,12 @@
-//! Whether one plain schema takes every document that another one takes: then a change from that one to this needs no look at
-//! what is stored. It is decided field by field, and says no wherever it does not know.
+//! Whether one plain schema accepts every document that another one accepts: then a change to it needs no check of stored
+//! documents. Decided field by field; the result is `false` if unknown.
 
 use std::cmp::Ordering;
 
 use super::plain::{ANY, Bound, Constant, Plain, Rule};
 use crate::catalog::FieldInfo;
 
-/// Each schema with its fields, which its rules follow.
+/// Each schema comes with its fields, in the order of its rules.
 pub(crate) fn is_looser((new, new_fields): (&Plain, &[FieldInfo]), (old, old_fields): (&Plain, &[FieldInfo])) -> bool {
     let in_new = |name: &str| new_fields.iter().any(|field| field.name == name);
     if new.closed && !(old.closed && old_fields.iter().all(|field| in_new(&field.name))) {
@@ -16,7 +16,7 @@ pub(crate) fn is_looser((new, new_fields): (&Plain, &[FieldInfo]), (old, old_fie
         let place = old_fields.iter().position(|old| old.name == field.name);
         match place.and_then(|place| old.rules.get(place)) {
             Some(before) => takes_all_of(rule, before),
-            // No document had it, or any.
+            // If the old schema was closed, no document had the field; otherwise its values may be anything.
             None => !rule.required && (old.closed || takes_anything(rule)),
         }
     })
@@ -42,7 +42,7 @@ fn takes_all_of(new: &Rule, old: &Rule) -> bool {
         && is_within(old.max.as_ref(), new.max.as_ref(), Ordering::Less)
 }
 
-/// Whether what an old bound admits a new one admits too; `side` is where admitted numbers lie.
+/// Whether the new bound admits every number that the old one admits; `side` is where admitted numbers lie.
 fn is_within(old: Option<&Bound>, new: Option<&Bound>, side: Ordering) -> bool {
     match (old, new) {
         (_, None) => true,
@@ -79,7 +79,7 @@ mod tests {
         let (old, new) = (Schema::compile(OLD).expect("a schema"), Schema::compile(&new).expect("a schema"));
         assert!(old.is_plain() && new.is_plain(), "{from} → {to}");
         assert_eq!(new.is_looser_than(&old), expected, "{from} → {to}");
-        // The other way round it is tighter, unless nothing is said by it.
+        // The reverse change is tighter, unless the schemas are equivalent.
         assert!(!(expected && old.is_looser_than(&new)) || from == "\"y\",1", "{from} → {to}");
     }
 

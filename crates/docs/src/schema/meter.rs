@@ -1,28 +1,28 @@
-//! The bounds of one check: steps, bytes and stack.
+//! The limits of one check: steps, memory and stack.
 //!
-//! The library that checks knows no bounds, and what it calls has no way to give it an error. So the adapter of stored values
-//! counts here whatever it is asked, and past a bound the check is unwound up to [`bounded`]. The counts are the thread's: nodes
-//! that the library makes of property names have no other way to them.
+//! The library has no limits, and its callbacks cannot return an error. So the adapter of stored values counts every access
+//! here, and past a limit the check is unwound up to [`bounded`]. The counters are thread-local: nodes that the library makes
+//! of property names could not reach them otherwise.
 //!
-//! A check of a document that is long asks in between whether anybody still wants it ([`asking`]).
+//! The check of a long document asks repeatedly whether the client still waits ([`asking`]).
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::writing::Question;
 
-/// Bytes that are read, compared or skipped for one step.
+/// Bytes that are read, compared or skipped per step.
 const BYTES_PER_STEP: usize = 64;
-/// A backtracking pattern may look at each byte of its text once for each place that it tries. So many are one step.
+/// Bytes per step for a backtracking pattern, which may read each byte of the text once for each start position.
 const PATTERN_BYTES_PER_STEP: usize = 1024;
 
-/// Bytes that an error takes apart from its value and its place: the way to its keyword through a schema that recurs.
+/// Size of an error without its value and its path: the keyword's path through a recursive schema.
 const ERROR_BYTES: usize = 8192;
 
-/// Steps of a millisecond or so: between two questions whether the check is still wanted, and of a check where others wait.
+/// Steps of about a millisecond: the interval of cancellation checks, and the limit of a check while others wait.
 pub(crate) const QUESTION_STEPS: u64 = 8192;
 
-/// What one check may take.
+/// The limits of one check.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) steps: u64,
@@ -30,23 +30,23 @@ pub(super) struct Limits {
     pub(super) stack_bytes: usize,
     /// Steps for entering a value.
     pub(super) visit_steps: u64,
-    /// The most backtracks of a pattern, where the schema has patterns that backtrack; else 0.
+    /// Limit of backtracks if the schema has backtracking patterns; else 0.
     pub(super) backtracks: usize,
-    /// Bytes for each name of a field that is read, where the library keeps names.
+    /// Memory for each field name that is read, if the library keeps names.
     pub(super) name_bytes: usize,
-    /// Results of recursive schemas that the library may remember.
+    /// Results of recursive schemas that the library may cache.
     pub(super) memories: usize,
-    /// Where the document's text is, and how long.
+    /// Address and length of the document's text.
     pub(super) document: (usize, usize),
 }
 
-/// Which bound a check met.
+/// Why a check was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     Steps,
     Bytes,
     Depth,
-    /// Nobody wants it any more.
+    /// It was cancelled.
     Over,
     /// The library panicked.
     Panic,
@@ -64,22 +64,22 @@ const NOTHING: Limits = Limits {
 };
 
 thread_local! {
-    /// What is left of the check under way.
+    /// The remaining budget of the current check.
     static LEFT: Cell<Limits> = const { Cell::new(NOTHING) };
-    /// How far down its stack may grow.
+    /// The lowest permitted stack address.
     static STACK_END: Cell<usize> = const { Cell::new(0) };
-    /// The number of steps left at which the next question is asked.
+    /// The number of remaining steps at which the next cancellation check is due.
     static ASKED_AT: Cell<u64> = const { Cell::new(0) };
-    /// Steps that are left of those that [`within`] allows.
+    /// The remaining steps of those that [`within`] allows.
     static ALLOWED: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// The question.
+    /// The cancellation check.
     static OVER: RefCell<Option<Question>> = const { RefCell::new(None) };
 }
 
-/// Does work on this thread whose checks by a JSON Schema ask a question about every millisecond. If the answer is yes, a check ends
-/// as if the document did not fit: who does the work asks the question too, to know.
+/// Runs work on this thread; its JSON Schema checks call `over` about every millisecond. If it returns true, a check ends as if
+/// the document did not fit: the caller must call `over` to tell the difference.
 pub fn asking<R>(over: Option<&Question>, work: impl FnOnce() -> R) -> R {
-    /// However the work ends, the next is not asked for.
+    /// Restores the previous cancellation check, even after a panic.
     struct Asked(Option<Question>);
     impl Drop for Asked {
         fn drop(&mut self) {
@@ -91,10 +91,9 @@ pub fn asking<R>(over: Option<&Question>, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Does work on this thread whose checks by a JSON Schema take so many steps at most, all together; `None` where they would have
-/// taken more.
+/// Runs work on this thread; its JSON Schema checks may take `steps` steps in total. `None` if they reached the limit.
 pub(crate) fn within<R>(steps: u64, work: impl FnOnce() -> R) -> Option<R> {
-    /// However the work ends, the next has what was left before.
+    /// Restores the previous limit, even after a panic.
     struct Before(u64);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -106,7 +105,7 @@ pub(crate) fn within<R>(steps: u64, work: impl FnOnce() -> R) -> Option<R> {
     if ALLOWED.get() == 0 { None } else { Some(done) }
 }
 
-/// Does work that counts here, and ends it where it meets a bound.
+/// Runs work that is counted here, and stops it at a limit.
 pub(super) fn bounded<R>(limits: &Limits, work: impl FnOnce() -> R) -> Result<R, Stop> {
     let allowed = ALLOWED.get();
     let limits = &Limits { steps: limits.steps.min(allowed), ..*limits };
@@ -114,7 +113,7 @@ pub(super) fn bounded<R>(limits: &Limits, work: impl FnOnce() -> R) -> Result<R,
     let is_asked = OVER.with_borrow(Option::is_some);
     let asked_at = ASKED_AT.replace(if is_asked { limits.steps.saturating_sub(QUESTION_STEPS) } else { 0 });
     let stack_end = STACK_END.replace(stack_position().saturating_sub(limits.stack_bytes));
-    // The library keeps nothing of a check: whatever is unwound is dropped.
+    // Sound, as the library keeps no state of a check.
     let done = catch_unwind(AssertUnwindSafe(work));
     let done = done.map_err(|payload| payload.downcast_ref::<Stop>().copied().unwrap_or(Stop::Panic));
     if allowed < u64::MAX {
@@ -128,13 +127,13 @@ pub(super) fn bounded<R>(limits: &Limits, work: impl FnOnce() -> R) -> Result<R,
     done
 }
 
-/// Counts the reading of a value, of which so many bytes are looked at.
+/// Counts the reading of a value of so many bytes.
 #[inline]
 pub(super) fn read(bytes: usize) {
     take_steps(1 + (bytes / BYTES_PER_STEP) as u64);
 }
 
-/// Counts the entering of a value, to which so many bytes are skipped.
+/// Counts the entering of a value after skipping so many bytes.
 #[inline]
 pub(super) fn enter(bytes: usize) {
     take_steps(LEFT.get().visit_steps + (bytes / BYTES_PER_STEP) as u64);
@@ -144,7 +143,7 @@ pub(super) fn enter(bytes: usize) {
     }
 }
 
-/// Counts a text that a pattern may be matched with.
+/// Counts a text that a pattern may be matched against.
 #[inline]
 pub(super) fn text(bytes: usize) {
     let tries = bytes.min(LEFT.get().backtracks);
@@ -161,7 +160,7 @@ pub(super) fn name(bytes: usize) {
     }
 }
 
-/// Whether one more result may be remembered.
+/// Whether one more result may be cached.
 pub(super) fn remembers() -> bool {
     let mut left = LEFT.get();
     let Some(memories) = left.memories.checked_sub(1) else { return false };
@@ -170,15 +169,15 @@ pub(super) fn remembers() -> bool {
     true
 }
 
-/// Counts an error about a value: its path is no longer than twice what is written before the value.
+/// Counts an error about a value: its path is at most twice as long as the text before the value.
 pub(super) fn error(value: &[u8]) {
     let (document, len) = LEFT.get().document;
-    // A field's name is copied before it is looked at: it is anywhere.
+    // A field's name is a copy outside the document: all of the document counts as before it.
     let before = (value.as_ptr() as usize).checked_sub(document).unwrap_or(len).min(len);
     take_bytes(ERROR_BYTES + 2 * before);
 }
 
-/// Counts memory.
+/// Counts allocated memory.
 pub(super) fn take_bytes(bytes: usize) {
     let mut left = LEFT.get();
     match left.bytes.checked_sub(bytes as u64) {
@@ -188,7 +187,7 @@ pub(super) fn take_bytes(bytes: usize) {
     LEFT.set(left);
 }
 
-/// Counts memory that was given back.
+/// Counts freed memory.
 pub(super) fn give_bytes(bytes: usize) {
     let mut left = LEFT.get();
     left.bytes += bytes as u64;
@@ -218,11 +217,11 @@ fn ask(left: u64) {
 
 #[cold]
 fn stop(why: Stop) -> ! {
-    // Without a message: no hook runs.
+    // `resume_unwind` runs no panic hook, so no message is printed.
     resume_unwind(Box::new(why))
 }
 
-/// About where the stack is.
+/// The approximate stack address.
 #[inline(never)]
 fn stack_position() -> usize {
     let here = 0u8;

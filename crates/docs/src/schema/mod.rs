@@ -1,11 +1,12 @@
-//! JSON Schema: what the documents of a collection may be.
+//! JSON Schema: the rules for the documents of a collection.
 //!
-//! A schema of the plain kind (an object whose fields have types, enums, bounds and lengths) is checked by [`plain`] on the
-//! stored document, without building anything: it lies on the path of every write. Any other goes to the `jsonschema`
-//! crate ([`full`]), which reads the stored document too, within bounds of steps, memory and stack. Both say the same about a plain
-//! schema; a property test holds them together.
+//! A plain schema (an object whose fields have types, enums, bounds and lengths) is checked by [`plain`] on the stored
+//! document, without building anything, as this is on the path of every write. Any other schema is checked by the `jsonschema`
+//! crate ([`full`]), which reads the stored document too, within limits of steps, memory and stack. Both give the same result
+//! for a plain schema, which a property test checks.
 //!
-//! Stricter than JSON Schema in one point: `integer` takes digits only (`1.0` and `1e3` are no integers), within 64 bits.
+//! Stricter than JSON Schema in one point: an `integer` is written with digits only (`1.0` and `1e3` are no integers), and is
+//! within 64 bits.
 
 mod equality;
 mod format;
@@ -26,7 +27,7 @@ use serde_json::Value as Json;
 use crate::catalog::FieldInfo;
 use crate::row::{Names, Row};
 
-/// Deepest nesting of a schema's text (serde_json's own bound).
+/// Deepest nesting of a schema's text (serde_json's own limit).
 pub const SCHEMA_DEPTH_MAX: usize = 127;
 
 /// A compiled schema.
@@ -43,17 +44,17 @@ enum Rules {
     Full(Box<full::Full>),
 }
 
-/// Why a document does not fit, and where in it (a JSON pointer; empty for the document itself).
+/// Why a document does not fit, and the place in it (a JSON pointer; empty for the document itself).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
     /// What is wrong, in words.
     pub why: String,
-    /// Where.
+    /// The place.
     pub pointer: String,
 }
 
 impl Schema {
-    /// The same as [`Schema::compile`] for a schema that a file declares: its formats must be known ones.
+    /// The same as [`Schema::compile`] for a schema from a configuration file: unknown formats are mistakes.
     pub(crate) fn declared(text: &str) -> Result<Schema, String> {
         format::check(&parse(text)?, "")?;
         Schema::compile(text)
@@ -72,7 +73,7 @@ impl Schema {
         Ok(Schema { fields: promise.fields, closed: promise.closed, rules })
     }
 
-    /// The same, always by the general checker: the slow, obvious twin.
+    /// The same, always with the general checker: the slow, simple twin.
     pub fn compile_full(text: &str) -> Result<Schema, String> {
         let json = parse(text)?;
         let promise = promise::of(text, &json);
@@ -90,12 +91,12 @@ impl Schema {
         self.closed
     }
 
-    /// Whether documents are checked without building anything.
+    /// Whether documents are checked by the plain checker.
     pub fn is_plain(&self) -> bool {
         matches!(self.rules, Rules::Plain(_))
     }
 
-    /// Whether each document that fits `before` certainly fits this one too. It may say no where they do.
+    /// Whether every document that fits `before` fits this schema too; `false` if unknown.
     pub fn is_looser_than(&self, before: &Schema) -> bool {
         match (&self.rules, &before.rules) {
             (Rules::Plain(plain), Rules::Plain(before_plain)) => {
@@ -105,7 +106,7 @@ impl Schema {
         }
     }
 
-    /// Checks a document, given its row over `names`, which begin with this schema's fields in their order.
+    /// Checks a document, given its row over `names`, which must begin with this schema's fields in their order.
     #[inline]
     pub fn check(&self, document: Document<'_>, row: &Row<'_, '_>, names: &Names) -> Result<(), Misfit> {
         match &self.rules {

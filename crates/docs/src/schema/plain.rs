@@ -1,8 +1,8 @@
-//! The plain kind of schema, checked on the stored document: an object whose fields have types, enums, bounds, lengths.
+//! The checker for plain schemas, which reads the stored document: an object whose fields have types, enums, bounds, lengths.
 //!
-//! What it takes: at the top `type: object`, `properties`, `required`, `additionalProperties: true|false`; for a field
-//! `type`, `enum` and `const` of plain values, `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `minLength`,
-//! `maxLength`; remarks (`title`, `description`, `$comment`, `default`, `examples`) anywhere. Anything else: not plain.
+//! Supported: at the top `type: object`, `properties`, `required`, `additionalProperties: true|false`; for a field `type`,
+//! `enum` and `const` of plain values, `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `minLength`, `maxLength`;
+//! annotations (`title`, `description`, `$comment`, `default`, `examples`) anywhere. A schema with anything else is not plain.
 
 use std::cmp::Ordering;
 
@@ -42,7 +42,7 @@ pub(crate) struct Plain {
     pub(super) closed: bool,
 }
 
-/// What one field may be.
+/// The rule for one field.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) required: bool,
@@ -60,7 +60,7 @@ pub(super) struct Bound {
     pub(super) exclusive: bool,
 }
 
-/// A number in a schema or a document; an integer within 64 bits is compared as one, exactly.
+/// A number in a schema or a document; integers within 64 bits are compared exactly.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Numeric {
     Integer(i64),
@@ -76,7 +76,7 @@ pub(super) enum Constant {
 }
 
 impl Plain {
-    /// `None` where the schema says more than this checker knows.
+    /// `None` if the schema has keywords that this checker does not support.
     pub(crate) fn compile(schema: &Json, promise: &Promise) -> Option<Plain> {
         let schema = schema.as_object()?;
         let known = ["type", "properties", "required", "additionalProperties"];
@@ -95,7 +95,8 @@ impl Plain {
         let empty = Map::new();
         let properties = schema.get("properties").map_or(Some(&empty), Json::as_object)?;
         let required = required_names(schema)?;
-        // A name that is required but not described has no place in the row; a key twice in the text lost one meaning.
+        // A required name without a description has no place in the row; with a duplicate key in the text one definition is
+        // lost.
         let described = promise.fields.len() == properties.len() && properties.len() <= NAMES_MAX;
         if !described || !required.iter().all(|name| properties.contains_key(*name)) {
             return None;
@@ -121,7 +122,7 @@ impl Plain {
     }
 
     fn check_unknown(&self, row: &Row<'_, '_>, names: &Names) -> Result<(), Misfit> {
-        // Names behind the schema's own are those of indexes and the like: here they are as unknown as any other.
+        // Names after the schema's own are those of indexes and the like: a document with such a field has an unknown field.
         let extra = (self.rules.len()..names.len()).find(|&number| row.get(number).is_some());
         let unknown = match extra {
             Some(number) => Some(names.name(number).to_string()),
@@ -196,7 +197,7 @@ impl Rule {
             return true;
         }
         let stored = value.stored_string().unwrap_or_default();
-        // A character takes at least one byte, escaped or not: short strings need no counting.
+        // A character takes at least one byte, escaped or not: a short string needs no counting.
         if self.length_min == 0 && stored.len() <= self.length_max {
             return true;
         }
@@ -271,7 +272,7 @@ impl Numeric {
     }
 }
 
-/// Exact: beyond 2^53 a double no longer tells neighbours apart.
+/// Exact: beyond 2^53 a double does not distinguish neighbouring integers.
 fn integer_to_real(integer: i64, real: f64) -> Ordering {
     const I64_END: f64 = 9_223_372_036_854_775_808.0;
     if real >= I64_END {
@@ -323,7 +324,7 @@ impl Constant {
     }
 }
 
-/// `number` stands for both its kinds.
+/// `number` covers both number kinds.
 fn type_names(types: u8) -> String {
     let named = |bits: u8| bits != INTEGER || types & REAL == 0;
     let names = TYPES.iter().filter(|(_, bits)| types & bits == *bits && named(*bits)).map(|(name, _)| *name);
@@ -338,7 +339,7 @@ fn types(value: &Json) -> Option<u8> {
     }
 }
 
-/// `enum` and `const` together would need both to hold: too rare to serve here.
+/// `enum` and `const` together are too rare to be supported.
 fn intersect(before: Option<Vec<Constant>>, values: &[Json]) -> Option<Option<Vec<Constant>>> {
     if before.is_some() {
         return None;
@@ -350,7 +351,7 @@ fn bound(value: &Json, exclusive: bool) -> Option<Bound> {
     Some(Bound { number: Numeric::of(value)?, exclusive })
 }
 
-/// Of two bounds on one side the one that admits less; `side` is where admitted numbers lie.
+/// The stricter of two bounds on one side; `side` is where admitted numbers lie.
 fn tighter(before: Option<Bound>, bound: Bound, side: Ordering) -> Bound {
     match before {
         Some(before) if bound.number.compare(before.number) == side.reverse() => before,
@@ -365,7 +366,7 @@ fn length(value: &Json) -> Option<usize> {
     usize::try_from(value.as_u64()?).ok()
 }
 
-/// A value for a message: its beginning.
+/// The beginning of a value, for a message.
 fn shown(value: Value<'_>) -> String {
     const SHOWN_CHARACTERS_MAX: usize = 40;
     let text = String::from_utf8_lossy(value.raw());

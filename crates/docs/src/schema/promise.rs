@@ -1,13 +1,13 @@
-//! What a schema promises about the top-level fields, for the planner of queries: their names, kinds and presence.
+//! The promises of a schema about top-level fields, for the query planner: names, kinds and presence.
 //!
-//! Only keywords that stand directly in the schema count. They hold whatever else it says, for the keywords of a schema
-//! all apply; `$ref` is the exception of older drafts, where it silences its neighbours, so a schema with it promises nothing.
+//! Only keywords directly in the schema count. They hold whatever else the schema contains, as all keywords of a schema apply.
+//! The exception is `$ref`, which disables its neighbours in older drafts: a schema with it promises nothing.
 
 use serde_json::{Map, Value as Json};
 
 use crate::catalog::{FieldInfo, FieldKind};
 
-/// What is promised.
+/// The promises of a schema.
 pub(crate) struct Promise {
     /// The named fields, in the order of the text.
     pub(crate) fields: Vec<FieldInfo>,
@@ -15,7 +15,7 @@ pub(crate) struct Promise {
     pub(crate) closed: bool,
 }
 
-/// Reads a schema's promise; the text is there for the order of the fields, which parsed JSON has lost.
+/// Reads a schema's promise; the text gives the order of the fields, which parsed JSON has lost.
 pub(crate) fn of(text: &str, schema: &Json) -> Promise {
     let nothing = Promise { fields: Vec::new(), closed: false };
     let Some(object) = schema.as_object().filter(|object| !object.contains_key("$ref")) else {

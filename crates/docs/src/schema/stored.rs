@@ -1,4 +1,4 @@
-//! Stored documents as the `jsonschema` crate reads them: in place, and each access counted ([`super::meter`]).
+//! Access to stored documents for the `jsonschema` crate: in place, and each access counted ([`super::meter`]).
 
 use std::borrow::Cow;
 
@@ -9,14 +9,14 @@ use serde_json::{Map, Number, Value as Parsed};
 
 use super::{equality, meter};
 
-/// Bytes of an object that are walked to find a field; larger ones have a table.
+/// Bytes of an object that are scanned to find a field; larger objects have a table.
 const WALKED_BYTES_MAX: usize = 1024;
-/// Bytes of a parsed value apart from its text.
+/// Size of a parsed value without its text.
 const PARSED_BYTES: usize = 64;
-/// Bytes of a parsed object, and of each field in it: nodes of a tree, which may be half full.
+/// Size of a parsed object, and of each field in it: nodes of a tree, which may be half full.
 const PARSED_OBJECT_BYTES: usize = 640;
 const PARSED_FIELD_BYTES: usize = 112;
-/// What is said of smaller values is found out again sooner than it is remembered.
+/// Results for smaller values are computed again, which is faster than a cache lookup.
 const REMEMBERED_BYTES_MIN: usize = 64;
 
 /// The representation.
@@ -160,8 +160,8 @@ impl<'a> Node<'a, Stored> for StoredNode<'a> {
         Some(NodeIdentity::new(address as usize))
     }
 
-    /// By this the library remembers what a recursive schema says of a value: dozens of times the document's bytes, without a
-    /// bound of its own.
+    /// The library caches results of recursive schemas by this identity: dozens of times the document's size, without a limit
+    /// of its own.
     fn container_identity(&self) -> Option<NodeIdentity> {
         let raw = self.value()?.raw();
         let is_container = matches!(raw.first(), Some(b'{' | b'['));

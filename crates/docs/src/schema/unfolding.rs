@@ -1,22 +1,24 @@
-//! How much of a schema applies to one value: what `allOf`, `$ref` and their like lead to, each as often as it is led to.
+//! Counting how many subschemas apply to one value through `allOf`, `$ref` and similar keywords, each as often as it is
+//! reached.
 //!
-//! Definitions that refer twice to the next one double with each: a file of 1 KB unfolds to more subschemas than can be compiled
-//! or applied. So this is counted before the library sees a schema, and bounded. Subschemas of fields and elements are not
-//! unfolded: each applies to a value of its own, which is counted when it is checked ([`super::meter`]).
+//! If each definition refers twice to the next one, the number doubles with each definition: a file of 1 KB unfolds to more
+//! subschemas than can be compiled or applied. So the number is computed and limited before the library sees a schema.
+//! Subschemas of fields and elements are not unfolded: each applies to a value of its own, which is counted when it is checked
+//! ([`super::meter`]).
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value as Json};
 
-/// Most subschemas that may apply to one value.
+/// Limit of subschemas that apply to one value.
 const SUBSCHEMAS_MAX: u64 = 10_000;
-/// Most of them in all schemas that have `unevaluatedProperties` or `unevaluatedItems`, which are compiled unfolded.
+/// Limit of their sum over all schemas with `unevaluatedProperties` or `unevaluatedItems`, which are compiled unfolded.
 const UNEVALUATED_MAX: u64 = 50_000;
-/// Longest chain of subschemas that lead to one another on one value.
+/// Longest chain of subschemas that reach one another on one value.
 const CHAIN_MAX: usize = 128;
-/// What a schema of the standard itself counts for.
+/// The count of a schema of the standard itself.
 const STANDARD: u64 = 100;
-/// Keywords that lead to other subschemas on the same value, or tell something.
+/// Keywords that lead to other subschemas on the same value, or are only informative.
 const IDLE: [&str; 28] = [
     "$anchor",
     "$comment",
@@ -48,18 +50,18 @@ const IDLE: [&str; 28] = [
     "dependentSchemas",
 ];
 
-/// What is known of a schema that is within the bounds.
+/// Result for a schema within the limits.
 #[derive(Debug)]
 pub(super) struct Unfolding {
-    /// The most subschemas without a keyword that looks at a value that apply to one value.
+    /// The largest number of subschemas applying to one value that have no keyword accessing the value.
     pub(super) idle: u64,
-    /// Whether there is `unevaluatedProperties` or `unevaluatedItems`.
+    /// Whether the schema has `unevaluatedProperties` or `unevaluatedItems`.
     pub(super) has_unevaluated: bool,
 }
 
 type Object = Map<String, Json>;
 
-/// Counts a schema's subschemas; an error where there are too many.
+/// Counts a schema's subschemas; an error if there are too many.
 pub(super) fn of(schema: &Json) -> Result<Unfolding, String> {
     let mut places = Places::new(schema);
     places.enter(schema, schema);
@@ -80,14 +82,14 @@ pub(super) fn of(schema: &Json) -> Result<Unfolding, String> {
     Ok(Unfolding { idle, has_unevaluated: unevaluated > 0 })
 }
 
-/// Every object of a schema's text, and what references go by.
+/// Every object of a schema's text, and the names that references use.
 struct Places<'s> {
     root: &'s Json,
     objects: Vec<&'s Object>,
-    /// By an object's address: the schema with an `$id` that it is in.
+    /// The enclosing schema with an `$id`, by an object's address.
     bases: HashMap<usize, &'s Json>,
     anchors: HashMap<&'s str, Vec<&'s Json>>,
-    /// By the last part of their `$id`.
+    /// Schemas by the last part of their `$id`.
     identified: HashMap<&'s str, Vec<&'s Json>>,
 }
 
@@ -125,7 +127,7 @@ impl<'s> Places<'s> {
         }
     }
 
-    /// What a reference may mean. More than it means is no harm.
+    /// The possible targets of a reference. Extra targets do no harm.
     fn targets(&self, from: &Object, reference: &str) -> Vec<&'s Json> {
         let (file, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let bases = match file {
@@ -168,22 +170,22 @@ fn percent_decoded(text: &str) -> String {
 
 struct Counted<'p, 's> {
     places: &'p Places<'s>,
-    /// By an object's address; nothing while it is being counted.
+    /// By an object's address; `None` while it is being counted.
     by_object: HashMap<usize, Option<Count>>,
 }
 
-/// What a schema leads to on one value.
+/// The subschemas that a schema applies to one value.
 #[derive(Clone, Copy)]
 struct Count {
     subschemas: u64,
-    /// Those of them that look at nothing.
+    /// Those that do not access the value.
     idle: u64,
-    /// The longest chain of them.
+    /// Their longest chain.
     longest: usize,
 }
 
 impl<'s> Counted<'_, 's> {
-    /// Counts the subschemas that apply where this one does. Recursion: up to [`CHAIN_MAX`].
+    /// Counts the subschemas that apply to the same value. Recursion: up to [`CHAIN_MAX`].
     fn count(&mut self, object: &'s Object, above: usize) -> Result<Count, String> {
         let too_long = || {
             let what = "of its subschemas lead to one another on one value (`$ref`, `allOf`, ...)";
