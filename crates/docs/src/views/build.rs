@@ -1,10 +1,10 @@
-//! Building views over what their collections hold already, in the background and in parallel.
+//! Building views over the stored documents of their collections, in the background and in parallel.
 //!
-//! Threads are started while the database is being opened, and each takes its snapshot before the opening ends: nobody has
-//! written yet, so all see one state S, and every write after S keeps the view by itself. The threads share S's documents by
-//! ranges of keys and add what they contribute to the same rows that the writes change: additions commute, so nothing has
-//! to be caught up with. When all ranges are done, one transaction switches the view in. A build that stops leaves a row that
-//! says so; the next opening drops the half-built trees and starts again.
+//! Threads are started while the database is being opened, and each takes its snapshot before the opening ends: no write has
+//! run yet, so all see the same state S, and every write after S maintains the view. The threads divide S's documents by ranges
+//! of keys and add their contributions to the same rows that the writes change: additions commute, so there is nothing to catch
+//! up with. When all ranges are done, one transaction switches the view in. A build that stops leaves a row marked as building;
+//! the next opening drops the half-built trees and starts again.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
@@ -30,22 +30,22 @@ use crate::engine::{Direction, KeyRange, STAMP_BYTES};
 use crate::rebuild::shown_key;
 use crate::sql::grouping::Memory;
 
-/// Parts that a collection is cut into, for each thread: what is uneven in one evens out over many.
+/// Parts of a collection for each thread: with many parts an uneven distribution averages out.
 const PARTS_PER_THREAD: usize = 16;
-/// Documents between two looks at whether to stop.
+/// Documents between two checks of the stop flag.
 const STOP_DOCUMENTS: u64 = 256;
 /// Changes of rows in one transaction.
 const FOLDS_PER_TRANSACTION: usize = 256;
-/// Between two lines of the log that tell how far builds are.
+/// Interval of progress messages in the log.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// Most threads of a build.
 pub(crate) const BUILD_THREADS_MAX: usize = 64;
 
-/// The builders of an open database. Dropped, they stop where they are.
+/// The builders of an open database. Dropping this stops them.
 #[derive(Default)]
 pub(crate) struct Builder {
     stop: Arc<AtomicBool>,
-    /// By thread: has it begin.
+    /// Signals each thread to begin.
     begin: Vec<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -57,7 +57,7 @@ struct Part {
     to: Option<Vec<u8>>,
 }
 
-/// What the threads of one build share.
+/// State shared by the threads of one build.
 struct Work {
     heart: Arc<Heart>,
     parts: Mutex<VecDeque<Part>>,
@@ -66,13 +66,13 @@ struct Work {
     threads: usize,
     stop: Arc<AtomicBool>,
     started: Instant,
-    /// When the log was told last how far all is, in milliseconds since the start.
+    /// Time of the last progress message, in milliseconds since the start.
     told: AtomicU64,
 }
 
 impl Builder {
-    /// Starts threads that will build what is not built; returns when all have seen the state as it is now. They change nothing
-    /// before [`Builder::begin`].
+    /// Starts threads that will build the missing views; returns when all have their snapshots. They change nothing before
+    /// [`Builder::begin`].
     pub(crate) fn start(heart: &Arc<Heart>, threads: usize) -> Result<Builder, store::Error> {
         let building = heart.views.list.iter().filter(|view| view.state() == ViewState::Building);
         if building.count() == 0 {
@@ -104,20 +104,20 @@ impl Builder {
             builder.threads.push(spawned.map_err(source)?);
         }
         drop(ready);
-        // One error, or one word from each thread; they hold their ends until they have built all.
+        // One message from each thread, or an error. Senders stay open until the threads end, hence `take`.
         all_ready.iter().take(threads).collect::<Result<Vec<()>, store::Error>>()?;
         Ok(builder)
     }
 
-    /// Has the threads build.
+    /// Lets the threads begin.
     pub(crate) fn begin(&self) {
         for begin in &self.begin {
-            // A thread that has ended already has told why.
+            // A thread that has already ended has logged why.
             let _ = begin.send(());
         }
     }
 
-    /// Whether all is built, or given up.
+    /// Whether all builds have ended.
     pub(crate) fn is_done(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
@@ -128,7 +128,7 @@ impl Drop for Builder {
         self.stop.store(true, Ordering::Release);
         self.begin.clear();
         for thread in self.threads.drain(..) {
-            // A panic of the thread was told by itself.
+            // The panic hook has reported a panic of the thread.
             let _ = thread.join();
         }
     }
@@ -166,7 +166,7 @@ fn thread_main(work: &Work, ready: &Sender<Result<(), store::Error>>, begins: &R
     }
 }
 
-/// Cuts the collections of the views that are to be built.
+/// Cuts the collections of the views to be built into parts.
 fn parts(heart: &Heart, snapshot: &Snapshot<'_>, threads: usize) -> Result<VecDeque<Part>, store::Error> {
     let mut parts = VecDeque::new();
     for (number, collection) in heart.collections.iter().enumerate() {
@@ -191,8 +191,8 @@ fn parts(heart: &Heart, snapshot: &Snapshot<'_>, threads: usize) -> Result<VecDe
     Ok(parts)
 }
 
-/// Keys that cut the range from `first` to `last` into about `count` parts, evenly by the eight bytes behind what the two have
-/// in common.
+/// Keys that cut the range from `first` to `last` into about `count` parts, evenly by the eight bytes after their common
+/// prefix.
 fn cuts(first: &[u8], last: &[u8], count: usize) -> Vec<Vec<u8>> {
     let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
     let digits = |key: &[u8]| {
@@ -218,7 +218,7 @@ impl Work {
         views.filter(|view| view.state() == ViewState::Building)
     }
 
-    /// Tells the log how far all is, where it has not been told for a while.
+    /// Logs the progress, if the last message is old enough.
     fn tell(&self) {
         let (now, told) = (self.started.elapsed().as_millis() as u64, self.told.load(Ordering::Relaxed));
         if now < told + TOLD_EVERY.as_millis() as u64
@@ -232,10 +232,10 @@ impl Work {
         }
     }
 
-    /// Switches in what is built, and builds and switches in the views over it.
+    /// Switches in the built views, then builds and switches in the views over them.
     fn finish(&self) {
         let built: Vec<Arc<View>> = self.building(None).cloned().collect();
-        // What old views read that still answer stays until these have others in their places.
+        // A view stays if old upper views that still answer read it, until those are replaced.
         let list = &self.heart.views.list;
         let is_read = |view: &View| {
             let is_before = |place: usize| list[place].is_ready() && list[place].name == view.name;
@@ -263,7 +263,7 @@ impl Work {
         }
     }
 
-    /// The views over views that are to be built, each behind the one that it reads.
+    /// The views over views to be built, each after the view that it reads.
     fn uppers(&self) -> Vec<Arc<View>> {
         let views = &self.heart.views;
         let is_wanted = |view: &&Arc<View>| view.state() == ViewState::Building && view.definition.lower().is_some();
@@ -272,7 +272,7 @@ impl Work {
         uppers
     }
 
-    /// Makes what is built the views that answer.
+    /// Makes built views the ones that answer queries.
     fn switch_in(&self, built: Vec<Arc<View>>) {
         match stored::switch_in(&self.heart, &built) {
             Ok(()) => built.iter().for_each(|view| {
@@ -287,19 +287,19 @@ impl Work {
     }
 }
 
-/// One thread's part of a build.
+/// The work of one thread.
 struct Worker<'w> {
     work: &'w Work,
-    /// What is gathered for each view being built, and its collection.
+    /// The gatherer of each view being built, and the view's collection.
     gathers: Vec<(Arc<View>, usize, Gather)>,
-    /// Memory that they take together, and how much they may.
+    /// Memory that the gatherers use together, and its limit.
     bytes: usize,
     bytes_max: usize,
     memory: Memory,
     contribution: Contribution,
 }
 
-/// Why a worker reads no further.
+/// Why a worker stopped reading.
 enum Stopped {
     Asked,
     Error(store::Error),
@@ -398,15 +398,15 @@ impl<'w> Worker<'w> {
         Ok(())
     }
 
-    /// The place of what has gathered most.
+    /// The place of the largest gatherer.
     fn largest(&self) -> usize {
         (0..self.gathers.len()).max_by_key(|place| self.gathers[*place].2.bytes()).unwrap_or_default()
     }
 
-    /// Adds what is gathered to the view's rows.
+    /// Adds the gathered contributions to the view's rows.
     fn pass_on(&mut self, place: usize) -> Result<(), store::Error> {
         let (view, _, gather) = &mut self.gathers[place];
-        // Its memory goes with it: the next one that is full may be another.
+        // The map's memory is freed too: the next gatherer to be flushed may be another.
         let mut gather = std::mem::take(gather);
         self.bytes -= gather.bytes();
         if view.state() == ViewState::Failed {
@@ -471,7 +471,7 @@ mod tests {
         let (store, _) = store::Store::open(dir, options()).unwrap();
         let stored: Rows =
             stored_catalog::read(&store.reader().unwrap().snapshot(), store.tree("catalog").unwrap()).unwrap();
-        // Its own builders wait.
+        // Its own builders do not begin.
         let (database, _) = Database::assemble(&config, dir, store, &stored, Arc::default(), None).unwrap();
         let heart = Arc::clone(&database.inner.heart);
         let (reading, stop, started, told) = (AtomicUsize::new(1), Arc::default(), Instant::now(), AtomicU64::new(0));

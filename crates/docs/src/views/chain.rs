@@ -1,11 +1,11 @@
-//! Views over views: what a row of the lower one that becomes another changes in the upper ones.
+//! Views over views: how a changed row of the lower view changes the upper views.
 //!
-//! A row of a view is derived: of its group's state, and of counted values where MIN and MAX are shown. The store computes it
-//! before and after each transaction that folds into either ([`store::Fold::derived`]), and what the upper views have of it goes
-//! from the one to the other, in the same transaction.
+//! A row of a view is derived from its group's state, and from counted values for MIN and MAX. The store computes it before and
+//! after each transaction that folds into either ([`store::Fold::derived`]), and replaces its contribution to the upper views
+//! in the same transaction.
 //!
-//! An upper view that is being built follows as far as its build has come: up to the lower row whose key the catalog has
-//! under [`progress_key`]. The build reads rows and puts that key in one transaction, so each lower row is counted once,
+//! An upper view that is being built follows only the lower rows that its build has read: up to the key that the catalog has
+//! under [`progress_key`]. The build reads rows and stores that key in one transaction, so each lower row is counted once,
 //! whether it changed before or after.
 
 use std::borrow::Cow;
@@ -23,18 +23,18 @@ use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::error::VIEW_CANNOT_TAKE;
 use crate::sql::IntegerOverflow;
 
-/// The views of a database that read one another.
+/// The views of a database that read other views.
 pub(crate) struct Chains {
     views: Vec<Arc<View>>,
-    /// For each the ones that read it, and which of its columns any of them reads.
+    /// For each view its upper views, and which of its columns any of them reads.
     uppers: Vec<(Vec<usize>, Vec<bool>)>,
-    /// The trees of views that others read.
+    /// The trees of the lower views.
     trees: HashMap<TreeId, Part>,
     catalog_tree: TreeId,
     memory: Mutex<(Rendered, Buffers)>,
 }
 
-/// What a tree is to a view.
+/// The role of a tree in a view.
 #[derive(Clone, Copy)]
 struct Part {
     view: usize,
@@ -62,7 +62,7 @@ impl Chains {
         Chains { views: views.to_vec(), uppers, trees, catalog_tree, memory }
     }
 
-    /// The upper views that follow now.
+    /// The upper views that follow changes now.
     fn following(&self, place: usize) -> impl Iterator<Item = &Arc<View>> {
         let uppers = self.uppers[place].0.iter().map(|upper| &self.views[*upper]);
         uppers.filter(|upper| match upper.state() {
@@ -123,7 +123,7 @@ impl Chains {
         Ok(())
     }
 
-    /// Whether the build of an upper view has read the lower row of a key.
+    /// Whether the build of an upper view has read the lower row with this key.
     fn has_come_to(&self, upper: &View, key: &[u8], now: &dyn FoldView) -> Result<bool, store::Error> {
         let progress = now.get(self.catalog_tree, &progress_key(upper))?;
         Ok(progress.is_some_and(|progress| *progress >= *progress_value(Some(key))))
@@ -134,20 +134,20 @@ fn document(row: &[u8]) -> Result<Option<Document<'_>>, binjson::Damaged> {
     row.get(STAMP_BYTES..).map(Document::from_bytes).transpose()
 }
 
-/// The key of the catalog's row that tells how far the build of an upper view is.
+/// The key of the catalog's row with the progress of an upper view's build.
 pub(crate) fn progress_key(upper: &View) -> Vec<u8> {
     progress_name(upper.number).into_bytes()
 }
 
-/// The same of a view's number, as text.
+/// The same from a view's number, as text.
 pub(crate) fn progress_name(number: u64) -> String {
     format!("{PROGRESS}{number}")
 }
 
-/// What such keys begin with.
+/// Prefix of these keys.
 pub(crate) const PROGRESS: &str = "view-progress/";
 
-/// The key of the lower row that a build has come to, as digits, which sort as the keys do; or that it is at the end.
+/// The key of the last lower row that a build has read, in hexadecimal, which keeps the order of keys; or a marker for the end.
 pub(crate) fn progress_value(key: Option<&[u8]>) -> Vec<u8> {
     match key {
         Some(key) => key.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect(),
@@ -155,11 +155,11 @@ pub(crate) fn progress_value(key: Option<&[u8]>) -> Vec<u8> {
     }
 }
 
-/// What stands there once a view that was not built when the database was opened may be asked: a snapshot that is older than that sees
-/// the view before it.
+/// The progress of a built view that was not yet built at the opening: an older snapshot does not have it, and reads the
+/// predecessor.
 pub(crate) const ANSWERS: &[u8] = b"~answers";
 
-/// What a fold may look at, as the engine's view.
+/// The read access of a fold, as the engine's view.
 struct Folding<'f>(&'f dyn FoldView);
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]

@@ -1,7 +1,7 @@
-//! A view's definition: its query taken apart into what is kept for each group, and how results come of it.
+//! A view's definition: its query split into what is stored for each group, and how result columns are computed from that.
 //!
-//! For a document a definition gives a [`Contribution`]: the group's key, the state of one row, and the values that are
-//! counted one by one. The same code serves writes, builds, imports and verification.
+//! For a document a definition gives a [`Contribution`]: the group's key, the state of one row, and the values that are counted
+//! individually. The same code serves writes, builds, imports and verification.
 //!
 //! Trees of a view:
 //!
@@ -12,8 +12,8 @@
 //!  view-values/N  key: the group's key | number of the facet (1 byte) | the value      value: how often (fold.rs)
 //! ```
 //!
-//! A facet is an argument whose values are counted: for MIN and MAX they are kept as they are (`order::encode`), so that the
-//! first and the last are the results; COUNT(DISTINCT) takes 5 and 5.0 for one (`order::lower`).
+//! A facet is an argument whose values are counted. For MIN and MAX they are stored exactly (`order::encode`), so that the
+//! first and the last are the results; COUNT(DISTINCT) treats 5 and 5.0 as one value (`order::lower`).
 
 use binjson::Document;
 
@@ -26,7 +26,7 @@ use crate::sql::{SqlError, Value, summand};
 use crate::view_trees;
 use crate::views::state::{Form, Number, OneRow};
 
-/// How a result column comes of what is kept.
+/// How a result column is computed from the stored data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// A value of the group's key.
@@ -42,11 +42,11 @@ pub(crate) enum Shown {
     Max(usize),
 }
 
-/// An argument whose values are counted one by one.
+/// An argument whose values are counted individually.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facet {
     pub(crate) argument: usize,
-    /// The slot of COUNT(DISTINCT) that it is for; else it is for MIN and MAX.
+    /// The slot of its COUNT(DISTINCT), or `None` for MIN and MAX.
     pub(crate) distinct: Option<usize>,
 }
 
@@ -57,7 +57,7 @@ enum Slot {
     Distinct(usize),
 }
 
-/// A view's query, ready for work.
+/// A view's compiled query.
 #[derive(Debug)]
 pub(crate) struct Definition {
     pub(crate) grouping: Grouping,
@@ -66,22 +66,22 @@ pub(crate) struct Definition {
     slots: Vec<Slot>,
 }
 
-/// What one document adds to a view. Kept, so that a steady stream of writes allocates nothing.
+/// The contribution of one document to a view. Reused, so that a steady stream of writes allocates nothing.
 #[derive(Default)]
 pub(crate) struct Contribution {
-    /// Whether it adds anything.
+    /// Whether the document contributes anything.
     pub(crate) is_any: bool,
-    /// The keys of the groups that it belongs to, one after another, and the end of each.
+    /// The keys of its groups, one after another, and the end of each.
     keys: Vec<u8>,
     key_ends: Vec<usize>,
     pub(crate) state: Vec<u8>,
-    /// For each facet the end of its value's bytes; one without bytes is NULL and not counted.
+    /// The end of each facet's value; an empty value is NULL and not counted.
     ends: Vec<usize>,
     values: Vec<u8>,
 }
 
 impl Contribution {
-    /// The key of one of the groups, of which there are [`Definition::levels`].
+    /// The key of one of its groups, of which there are [`Definition::levels`].
     pub(crate) fn key(&self, level: usize) -> &[u8] {
         let from = if level == 0 { 0 } else { self.key_ends[level - 1] };
         &self.keys[from..self.key_ends[level]]
@@ -135,13 +135,13 @@ impl Definition {
         }
     }
 
-    /// Which columns of a view it reads.
+    /// The columns of a view that it reads.
     pub(crate) fn wanted_of(&self, lower: &Definition) -> Vec<bool> {
         lower.columns.iter().map(|(name, _)| self.grouping.columns.contains(name)).collect()
     }
 
-    /// The key of the row that is there without any document, if there is such a row: the sum of all that ROLLUP gives, and the one
-    /// row of any query without GROUP BY.
+    /// The key of the row that exists without any document, if there is one: the grand total of ROLLUP, or the only row of a
+    /// query without GROUP BY.
     pub(crate) fn always(&self) -> Option<Vec<u8>> {
         let mut key = Vec::new();
         (0..self.grouping.group_len()).for_each(|_| order::lower(Scalar::Null, &mut key));
@@ -149,7 +149,7 @@ impl Definition {
         self.has_level_in_key().then_some(key)
     }
 
-    /// The group's key that the key of a counted value begins with. `None`: damaged.
+    /// The group's key at the front of a counted value's key. `None`: damaged.
     pub(crate) fn group_of<'k>(&self, value_key: &'k [u8]) -> Option<&'k [u8]> {
         let mut rest = value_key;
         for _ in 0..self.grouping.group_len() {
@@ -158,7 +158,7 @@ impl Definition {
         value_key.get(..value_key.len() - rest.len() + usize::from(self.has_level_in_key()))
     }
 
-    /// Whether a query finds the same columns in both: names, and which of them are values of the group.
+    /// Whether both have the same columns for queries: the same names, and the same ones are group values.
     pub(crate) fn looks_like(&self, other: &Definition) -> bool {
         let group = |shown: &Shown| if let Shown::Group(place) = shown { Some(*place) } else { None };
         let columns = |definition: &Definition| -> Vec<(String, Option<usize>)> {
@@ -192,7 +192,7 @@ impl Definition {
         place(&mut self.facets, wanted)
     }
 
-    /// What a document adds. The error is the document's own: it has no place in the view.
+    /// The contribution of a document. An error concerns the document: the view cannot represent it.
     pub(crate) fn contribution(
         &self,
         name: &str,
@@ -219,24 +219,24 @@ impl Definition {
         }
     }
 
-    /// How many groups a document belongs to.
+    /// The number of groups that a document belongs to.
     pub(crate) fn levels(&self) -> usize {
         if self.grouping.rolls_up { self.grouping.group_len() + 1 } else { 1 }
     }
 
-    /// Whether keys end with how many of their values are not rolled up.
+    /// Whether keys end with the number of values that are not rolled up.
     pub(crate) fn has_level_in_key(&self) -> bool {
         self.grouping.rolls_up || self.grouping.group_len() == 0
     }
 
-    /// The longest key of the trees.
+    /// The length of the longest key in the trees.
     fn longest(&self, contribution: &Contribution) -> usize {
         let values = (0..self.facets.len()).filter_map(|facet| contribution.value(facet));
         let keys = (0..self.levels()).map(|level| contribution.key(level).len());
         keys.max().unwrap_or(0) + 1 + values.map(<[u8]>::len).max().unwrap_or(0)
     }
 
-    /// The whole key first, then, where groups are rolled up, from the longest beginning to none.
+    /// The full key first, then with ROLLUP each shorter prefix, down to none.
     fn write_keys(&self, group: &[GroupValue<'_>], out: &mut Contribution) -> Option<()> {
         let Contribution { keys, key_ends, .. } = out;
         let mut value_ends = [0; GROUP_MAX];
@@ -304,7 +304,7 @@ fn number_of(value: Value<'_>) -> Number {
     }
 }
 
-/// How a group's value is to be shown, if the key does not tell.
+/// How a group's value is displayed, if the key does not determine it.
 fn form(value: &GroupValue<'_>) -> Option<Form> {
     match value.json.and_then(|json| json.first()) {
         Some(b't' | b'f') => return Some(Form::Boolean),

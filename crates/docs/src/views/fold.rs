@@ -1,10 +1,10 @@
-//! Laying changes onto a view's rows: what the store calls for each operand that a transaction left.
+//! Applying changes to a view's rows: the store calls this for each operand that a transaction left.
 //!
-//! An operand says all that it takes to lay it on, so that nothing of that depends on which views there are: changed
-//! definitions, a replay or a restart cannot give it another meaning. What follows for views over views is in `chain.rs`.
+//! An operand contains everything that is needed to apply it, so that changed definitions, a replay or a restart cannot change
+//! its meaning. The effects on views over views are in `chain.rs`.
 //!
-//! A value's row says how often its group has it; when it comes for the first time or goes for the last one, the group's
-//! distinct count goes up or down.
+//! A value's row has its number of occurrences in the group. When the first occurrence is added or the last one removed, the
+//! group's distinct count changes by one.
 
 use store::{FoldView, Folded, Further, RowChange};
 
@@ -14,7 +14,7 @@ use crate::engine::TreeId;
 use crate::varint;
 use crate::views::state;
 
-/// Lays operands onto the rows of views.
+/// Applies operands to the rows of views.
 #[derive(Default)]
 pub(crate) struct ViewFold {
     pub(crate) chains: Option<Chains>,
@@ -79,14 +79,14 @@ fn fold_value(
     if after != 0 {
         varint::push_signed(new, after);
     }
-    // While a view is being built, a value may have gone before it came: what counts is whether it is there.
+    // While a view is being built, a removal may precede the addition: only the change of presence counts.
     let step = i64::from(after > 0) - i64::from(before > 0);
     if step != 0 && !change.is_empty() {
         let (groups, rest) = change.split_first_chunk::<4>()?;
         let mut rest = rest;
         let slot = usize::try_from(varint::take(&mut rest)?).ok()?;
         let group = key.get(..usize::try_from(varint::take(&mut rest)?).ok()?)?;
-        // Behind the value for a moment: the writer waits for this, so it allocates nothing.
+        // Appended to the value for a moment: this is on the committer's path, so it allocates nothing.
         let end = new.len();
         new.push(GROUP);
         state::distinct_change(slot, step, new);
@@ -138,7 +138,7 @@ mod tests {
         fn distinct_values_are_counted_whatever_order_changes_come_in(
             values in prop::collection::vec(0u8..5, 0..20), order in prop::collection::vec(any::<prop::sample::Index>(), 40)
         ) {
-            // Each value comes; those of odd places go again, some before they came.
+            // Each value is added; those at odd places are removed again, some before their addition.
             let mut changes: Vec<(u8, i64)> = values.iter().map(|value| (*value, 1)).collect();
             changes.extend(values.iter().skip(1).step_by(2).map(|value| (*value, -1)));
             for (place, with) in order.iter().enumerate().take(changes.len()) {

@@ -1,7 +1,7 @@
-//! Contributions of many documents added up in memory, group by group, before they become rows.
+//! Adding up the contributions of many documents in memory, group by group, before they become rows.
 //!
-//! Few groups are the rule, so that millions of documents become a handful of states. Where there are many, the memory is
-//! bounded: who gathers passes on what there is when that is too much ([`Gather::bytes`]); [`ImportGather`] sorts it outside memory.
+//! Usually there are few groups, so that millions of documents become a handful of states. If there are many, memory is
+//! bounded: the caller flushes when it is too much ([`Gather::bytes`]); [`ImportGather`] sorts externally.
 
 use hashbrown::HashMap;
 use store::{Sorter, Store};
@@ -12,14 +12,14 @@ use super::view::View;
 use super::write::value_key;
 use crate::varint;
 
-/// Memory of all gatherings of an import.
+/// Memory of all gatherers of an import.
 pub(crate) const GATHER_BYTES_MAX: usize = 16 << 20;
-/// What each of these has at least.
+/// Minimum for each of them.
 const GATHER_BYTES_MIN: usize = 64 << 10;
-/// What a map needs for an entry beside its bytes.
+/// Memory of a map's entry without its bytes.
 const ENTRY_BYTES: usize = 64;
 
-/// A counted value: how often, and where its group's key ends.
+/// A counted value: its number of occurrences, its facet, and the length of its group's key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     pub(crate) times: i64,
@@ -38,7 +38,7 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// Adds what one document contributes. `None`: it is damaged.
+    /// Adds the contribution of one document. `None`: it is damaged.
     pub(crate) fn add(&mut self, view: &View, contribution: &Contribution) -> Option<()> {
         if !contribution.is_any {
             return Some(());
@@ -78,12 +78,12 @@ impl Gather {
         Some(())
     }
 
-    /// About so much memory is taken.
+    /// The approximate memory used.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The states gathered so far, by rising key; they are gone after.
+    /// Takes the states gathered so far, in ascending order of keys.
     pub(crate) fn take_groups(&mut self) -> Vec<(Box<[u8]>, Vec<u8>)> {
         let mut groups: Vec<_> = self.groups.drain().collect();
         groups.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -91,7 +91,7 @@ impl Gather {
         groups
     }
 
-    /// The same of the values.
+    /// The same for the values.
     pub(crate) fn take_values(&mut self) -> Vec<(Box<[u8]>, Counted)> {
         let mut values: Vec<_> = self.values.drain().collect();
         values.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -100,7 +100,7 @@ impl Gather {
     }
 }
 
-/// A gathering that sorts outside memory and gives each row once, in order.
+/// A gatherer that sorts externally and returns each row once, in order.
 pub(crate) struct ImportGather {
     gather: Gather,
     gathered_max: usize,
@@ -108,18 +108,18 @@ pub(crate) struct ImportGather {
     values: Sorter,
 }
 
-/// Takes a row: key and value.
+/// Receives a row: key and value.
 pub(crate) type TakeRow<'t> = &'t mut dyn FnMut(&[u8], &[u8]) -> Result<(), store::Error>;
 
 impl ImportGather {
-    /// Gathers about so many bytes, and sorts with about `bytes` of memory.
+    /// Gathers up to about `gathered_max` bytes in memory, and sorts with about `bytes` of memory.
     pub(crate) fn new(store: &Store, gathered_max: usize, bytes: usize) -> ImportGather {
         let gathered_max = gathered_max.max(GATHER_BYTES_MIN);
         let (groups, values) = (store.sorter(bytes / 2), store.sorter(bytes / 2));
         ImportGather { gather: Gather::default(), gathered_max, groups, values }
     }
 
-    /// Adds what one document contributes.
+    /// Adds the contribution of one document.
     pub(crate) fn add(&mut self, view: &View, contribution: &Contribution) -> Result<(), store::Error> {
         self.gather.add(view, contribution).ok_or_else(|| damaged("a contribution"))?;
         if self.gather.bytes() >= self.gathered_max { self.give_away() } else { Ok(()) }
@@ -140,7 +140,7 @@ impl ImportGather {
         Ok(())
     }
 
-    /// Gives all rows, those of the values first: their distinct counts belong to the groups.
+    /// Returns all rows, those of the values first, as the groups include their distinct counts.
     pub(crate) fn finish(
         mut self,
         view: &View,
@@ -187,11 +187,11 @@ impl ImportGather {
     }
 }
 
-/// The distinct counts of groups: their values come one after another.
+/// Counts the distinct values of groups, whose values arrive one after another.
 struct Runs<'r> {
     view: &'r View,
     groups: &'r mut Sorter,
-    /// Key up to the facet, slot, how many.
+    /// Key up to the facet, slot, count.
     current: Option<(Vec<u8>, usize, i64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What an open database is made of.
+//! The shared core of an open database.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use super::{Chains, Views};
 use crate::collection::Collection;
 use crate::engine::TreeId;
 
-/// What an open database and its builders share.
+/// The state shared by an open database and its builders.
 pub(crate) struct Heart {
     pub(crate) store: Store,
     pub(crate) collections: Vec<Collection>,
     pub(crate) views: Views,
     pub(crate) catalog_tree: TreeId,
-    /// Memory for building views, and as much for each that is verified.
+    /// Memory for building views, and the same amount for each verification.
     pub(crate) build_bytes: usize,
 }
 
@@ -25,7 +25,7 @@ impl Heart {
         self.collections.iter().find(|collection| &*collection.info.name == name)
     }
 
-    /// From now on what writes leave for the writer is laid onto these views.
+    /// From now on the committer applies the operands of writes to these views.
     pub(crate) fn take_folds(&self) {
         let chains = Some(Chains::new(&self.views.list, self.catalog_tree));
         self.store.set_fold(Arc::new(ViewFold { chains }));

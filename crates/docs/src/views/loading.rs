@@ -1,4 +1,4 @@
-//! The views of a collection that is being loaded whole, and the views over them.
+//! The views of a collection during a bulk load, and the views over them.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use crate::sql::grouping::Memory;
 pub(crate) struct Loading<'c> {
     /// The views that read the collection, with their places.
     gathers: Vec<(usize, ImportGather)>,
-    /// How many share the memory.
+    /// The number of views that share the memory.
     count: usize,
     bytes: usize,
     views: &'c Views,
@@ -27,7 +27,7 @@ pub(crate) struct Loading<'c> {
     contribution: Contribution,
 }
 
-/// Trees as they are to be attached.
+/// Trees to be attached.
 type Trees = Vec<(TreeId, BulkTree)>;
 
 impl<'c> Loading<'c> {
@@ -41,7 +41,7 @@ impl<'c> Loading<'c> {
             memory: Memory::default(),
             contribution: Contribution::default(),
         };
-        // Of those that could not be built nothing is there to add to: the next opening begins them anew.
+        // Failed views have no valid rows to add to: the next opening builds them anew.
         let ready = views.list.iter().enumerate().filter(|(_, view)| view.is_ready());
         let own = ready.filter(|(_, view)| view.definition.collection() == Some(place));
         loading.gathers = own.map(|(place, _)| (place, loading.gather(store))).collect();
@@ -134,7 +134,7 @@ fn entry(entries: &mut SortedEntries) -> Result<Option<store::Entry>, store::Err
     Ok(next.map(|(key, value)| (key.to_vec(), value.to_vec())))
 }
 
-/// The rows of a view that is being built, in order: the counted values of each come with it.
+/// The rows of a view that is being built, in order, each with its counted values.
 struct Rows<'r> {
     view: &'r View,
     values: SortedEntries,
@@ -147,13 +147,13 @@ impl<'r> Rows<'r> {
         Ok(())
     }
 
-    /// The next row's state and the ends of its facets.
+    /// The next row's state, and the first and last value of each of its facets.
     fn row(&mut self, key: Vec<u8>, state: Option<Vec<u8>>) -> Result<Row<'r>, store::Error> {
         let mut ends: Vec<Vec<u8>> = Vec::new();
         while let Some(value) = self.next.take_if(|value| value.starts_with(&key)) {
             let facet = |of: &Vec<u8>| of.get(key.len()).copied();
             match &ends[..] {
-                // The first and so far the last of one facet: only the last is another.
+                // Only the first and the last value of a facet are kept: the last one is replaced.
                 [.., first, last] if facet(first) == facet(&value) && facet(last) == facet(&value) => {
                     ends.pop();
                 }

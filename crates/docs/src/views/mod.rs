@@ -1,13 +1,13 @@
 //! Views: grouped queries whose rows every write keeps up to date.
 //!
-//! A write adds to each view of its collection what the new document contributes and takes out what the old one did
-//! (`write.rs`); the engine lays these changes onto the rows (`fold.rs`). They are additions in a group (`state.rs`), so they
-//! commute: two writes of one group need not conflict, and a view is built beside running writes by adding what stood in its
-//! collection to the same rows (`build.rs`). Queries see a view as a table (`table.rs`). A view may read another one: rows that
-//! change are taken out of it and added to it as documents are (`chain.rs`, `upper.rs`).
+//! For each view of its collection, a write subtracts the contribution of the old document and adds that of the new one
+//! (`write.rs`); the engine applies these changes to the view's rows (`fold.rs`). The changes form a commutative group under
+//! addition (`state.rs`): two writes of one group of rows need not conflict, and a view is built beside running writes by
+//! adding the stored documents to the same rows (`build.rs`). Queries see a view as a table (`table.rs`). A view may read
+//! another view: its changed rows are subtracted and added like documents (`chain.rs`, `upper.rs`).
 //!
-//! - A view that may be asked ([`ViewState::Ready`]) equals its query run from scratch at every version.
-//! - Sums have no error, whatever the order of changes: integers in 128 bits, reals by [`crate::exact_sum`].
+//! - A view in [`ViewState::Ready`] equals the result of its query at every version.
+//! - Sums are exact, whatever the order of changes: integers in 128 bits, reals by [`crate::exact_sum`].
 
 mod build;
 mod chain;
@@ -59,17 +59,17 @@ impl Views {
         Views { list: Vec::new(), catalog_tree }
     }
 
-    /// The views that read another, by its place.
+    /// The views that read the view at this place.
     pub(crate) fn uppers(&self, lower: usize) -> impl Iterator<Item = (usize, &Arc<View>)> {
         self.list.iter().enumerate().filter(move |(_, view)| view.definition.lower() == Some(lower))
     }
 
-    /// The views that read a collection, and those that read them, however far.
+    /// The views that read a collection, directly or through other views.
     pub(crate) fn of_collection(&self, collection: usize) -> impl Iterator<Item = &Arc<View>> {
         self.list.iter().filter(move |view| self.bottom(view).definition.collection() == Some(collection))
     }
 
-    /// The view at the lower end of one's chain.
+    /// The lowest view of a view's chain.
     fn bottom<'v>(&'v self, view: &'v View) -> &'v View {
         let mut bottom = view;
         while let Some(lower) = self.lower(bottom) {
@@ -78,24 +78,24 @@ impl Views {
         bottom
     }
 
-    /// The view that one reads.
+    /// The view that this view reads.
     pub(crate) fn lower(&self, view: &View) -> Option<&Arc<View>> {
         self.list.get(view.definition.lower()?)
     }
 
-    /// How many views stand below one.
+    /// The number of views below a view.
     fn depth(&self, view: &View) -> usize {
         self.lower(view).map_or(0, |lower| 1 + self.depth(lower))
     }
 
-    /// The view that answers for the declared one at a place as of a state of the engine: itself, or while it is being built the one
-    /// before, if that has the same columns.
+    /// The view that answers queries on the declared view at a place, for a given engine state: the view itself, or while it is
+    /// being built its predecessor, if that has the same columns.
     fn serving(&self, place: usize, engine: &impl engine::View) -> Result<&View, store::Error> {
         let Some(view) = self.list.get(place) else { return Err(unavailable("?", "is not there")) };
         if view.was_ready() {
             return Ok(view);
         }
-        // The state may be older than the view's last row, and than the end of the one before.
+        // The state may be older than the view's last row, or than the end of its predecessor.
         let answers = |progress: &[u8]| progress == chain::ANSWERS;
         if view.is_ready() && engine.get(self.catalog_tree, &chain::progress_key(view))?.as_deref().is_some_and(answers)
         {

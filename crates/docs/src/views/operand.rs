@@ -1,4 +1,4 @@
-//! What a write leaves for a view's rows, as `fold.rs` lays it on.
+//! The operands that a write leaves for a view's rows; `fold.rs` applies them.
 //!
 //! ```text
 //!  operand of a group     00 | a state to be added (state.rs)
@@ -14,7 +14,7 @@ use crate::varint;
 pub(super) const GROUP: u8 = 0;
 pub(super) const VALUE: u8 = 1;
 
-/// What COUNT(DISTINCT) adds to the operand of a value.
+/// The additional part of a value's operand for COUNT(DISTINCT).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DistinctOf {
     pub(crate) groups: TreeId,
@@ -41,12 +41,12 @@ pub(crate) fn value_operand(by: i64, distinct: Option<DistinctOf>, out: &mut Vec
     }
 }
 
-/// How often a value's row says that it came. `None`: damaged.
+/// The number of occurrences in a value's row. `None`: damaged.
 pub(crate) fn occurrences(mut row: &[u8]) -> Option<i64> {
     varint::take_signed(&mut row)
 }
 
-/// Writes the operand that does what two for one key do. `None`: damaged, or of different kinds.
+/// Combines two operands for one key into one with the same effect. `None`: damaged, or of different kinds.
 pub(crate) fn sum(a: &[u8], b: &[u8], out: &mut Vec<u8>) -> Option<()> {
     out.clear();
     let ((&kind, mut a), (&other, mut b)) = (a.split_first()?, b.split_first()?);
@@ -64,7 +64,7 @@ pub(crate) fn sum(a: &[u8], b: &[u8], out: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-/// Writes the operand that undoes one.
+/// Writes the inverse of an operand.
 pub(crate) fn negated(operand: &[u8], out: &mut Vec<u8>) -> Option<()> {
     out.clear();
     let (&kind, mut rest) = operand.split_first()?;

@@ -1,4 +1,4 @@
-//! In which order views are compiled: each behind the view that it reads.
+//! The order in which views are compiled: each one after the view that it reads.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::sql::{SqlError, SqlErrorKind};
 /// Longest chain of views that read one another.
 pub const CHAIN_MAX: usize = 8;
 
-/// What the text of a view's query names in FROM, where that is a view.
+/// The view that a query names in FROM, if it is one.
 struct Named {
     place: usize,
     line: u64,
     column: u64,
 }
 
-/// What became of views that were compiled together.
+/// Result of compiling views together.
 pub(crate) struct Compiled {
-    /// Each has its own mistake.
+    /// The definition of each, or its own mistake.
     pub(crate) definitions: Vec<Result<Definition, SqlError>>,
-    /// Where all are whole, their places, so that each comes behind what it reads.
+    /// The places of the views, each one after the view that it reads.
     pub(crate) by: Vec<usize>,
 }
 
@@ -59,7 +59,7 @@ fn named(views: &[(&str, &str)], query: &str) -> Option<Named> {
     Some(Named { place, line: at.line, column: at.column })
 }
 
-/// How many views stand below one.
+/// The number of views below a view.
 fn depth(views: &[(&str, &str)], named: &[Option<Named>], place: usize) -> Result<usize, SqlError> {
     let (mut path, mut at) = (vec![views[place].0], place);
     while let Some(lower) = &named[at] {

@@ -1,9 +1,9 @@
-//! What a view keeps of a group: counts and sums, as bytes that can be added.
+//! The stored state of a view's group: counts and sums, as bytes that can be added.
 //!
-//! A state and a change of one are the same thing: a document adds its own, and takes it out by adding the negation. So
-//! changes may come in any order, from writes and from a build at once, and what is left is the sum. Addition has an
-//! inverse and one encoding for each sum ([`ExactSum`] for the reals): equal contents are equal bytes, and a group
-//! without any row is no bytes at all.
+//! A state and a change of one have the same form: a document adds its own state, and is removed by adding the negation. So
+//! changes may arrive in any order, from writes and from a build at once, and the result is the sum. Addition has an inverse,
+//! and each sum has one encoding ([`ExactSum`] for the reals): equal contents are equal bytes, and a group without rows has no
+//! bytes.
 //!
 //! ```text
 //!  state   rows (zigzag varint) | entries, by rising header
@@ -25,7 +25,7 @@ const SUM: u64 = 1;
 const DISTINCT: u64 = 2;
 const FORM: u64 = 4;
 
-/// How a group's value was written, where the group's key does not tell: 5 and 5.0 are one group, as 1 and `true` are.
+/// How a group's value was written, if the group's key does not determine it: 5 and 5.0 are one group, and so are 1 and `true`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Form {
     /// A real that equals an integer.
@@ -46,7 +46,7 @@ pub(crate) enum Number {
     Real(f64),
 }
 
-/// Writes the state of one row. Headers must come in rising order: counts and sums by slot, forms behind them.
+/// Writes the state of one row. Headers must come in ascending order: counts and sums by slot, then forms.
 pub(crate) struct OneRow<'o> {
     out: &'o mut Vec<u8>,
 }
@@ -76,7 +76,7 @@ impl<'o> OneRow<'o> {
     }
 }
 
-/// The change of one group that COUNT(DISTINCT) in a slot went up or down.
+/// The change of a group when COUNT(DISTINCT) in a slot goes up or down.
 pub(crate) fn distinct_change(slot: usize, by: i64, out: &mut Vec<u8>) {
     varint::push_signed(out, 0);
     header(out, slot, DISTINCT);
@@ -87,12 +87,12 @@ fn header(out: &mut Vec<u8>, number: usize, kind: u64) {
     varint::push(out, (number as u64) << KIND_BITS | kind);
 }
 
-/// Sorting by kind of place first: slots and places in GROUP BY are numbered apart.
+/// Forms after slots, as the two are numbered separately.
 fn order(header: u64) -> (bool, u64) {
     (header & ((1 << KIND_BITS) - 1) >= FORM, header)
 }
 
-/// The sum of SUM, AVG and TOTAL.
+/// The state of SUM, AVG and TOTAL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     integers: i64,
@@ -119,17 +119,17 @@ impl Sum {
         }
     }
 
-    /// How many numbers it is of.
+    /// The number of summands.
     pub(crate) fn count(&self) -> i64 {
         self.integers + self.reals
     }
 
-    /// The sum, if it is of integers alone.
+    /// The sum, if all summands are integers.
     pub(crate) fn integer(&self) -> Option<i128> {
         (self.reals == 0).then_some(self.integer)
     }
 
-    /// The sum as a real, rounded once; NaN where infinities of both signs are in it.
+    /// The sum as a real, rounded once; NaN if it contains infinities of both signs.
     pub(crate) fn real(&self) -> f64 {
         match self.infinite {
             [0, 0] if self.reals == 0 => self.integer as f64,
@@ -157,7 +157,7 @@ impl Sum {
         }
     }
 
-    /// Adds an encoded sum. Wraps around, as what is taken out again does.
+    /// Adds an encoded sum. Wraps around, so that a later subtraction restores the value.
     fn add_encoded(&mut self, bytes: &mut &[u8]) -> Option<()> {
         self.integers = self.integers.wrapping_add(varint::take_signed(bytes)?);
         self.integer = self.integer.wrapping_add(varint::take_wide_signed(bytes)?);
@@ -189,7 +189,7 @@ impl Sum {
     }
 }
 
-/// What entry stands next.
+/// The header of the next entry.
 fn next_header(bytes: &mut &[u8]) -> Option<Option<u64>> {
     if bytes.is_empty() {
         return Some(None);
@@ -197,7 +197,7 @@ fn next_header(bytes: &mut &[u8]) -> Option<Option<u64>> {
     varint::take(bytes).map(Some)
 }
 
-/// Appends the sum of two states to `out`, nothing where it is zero. `None`: damaged, and `out` is of no use.
+/// Appends the sum of two states to `out`, nothing if it is zero. `None`: damaged, and `out` is invalid.
 pub(crate) fn add(mut a: &[u8], mut b: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     let rows = take_rows(&mut a)?.wrapping_add(take_rows(&mut b)?);
@@ -273,7 +273,7 @@ fn add_entry(header: u64, a: &mut &[u8], b: &mut &[u8], out: &mut Vec<u8>) -> Op
     Some(())
 }
 
-/// Appends what undoes a state.
+/// Appends the negation of a state.
 pub(crate) fn negated(mut state: &[u8], out: &mut Vec<u8>) -> Option<()> {
     if state.is_empty() {
         return Some(());
@@ -293,7 +293,7 @@ pub(crate) fn negated(mut state: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// A state taken apart, to be shown.
+/// A decoded state, for display.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) rows: i64,
@@ -336,7 +336,7 @@ impl State {
         find(&self.sums, slot)
     }
 
-    /// How the group's value at a place is to be shown: as in any row that wrote it plainly, else by the least form.
+    /// How the group's value at a place is displayed: plainly if any row wrote it plainly, else in the lowest form.
     pub(crate) fn form(&self, place: usize) -> Option<Form> {
         let forms = || self.forms.iter().filter(|(at, ..)| *at == place);
         let odd: i64 = forms().map(|(.., rows)| rows).sum();
@@ -351,7 +351,7 @@ impl State {
         }
     }
 
-    /// Whether any of the group's values is shown in a form of its own.
+    /// Whether any of the group's values has a form.
     pub(crate) fn has_forms(&self) -> bool {
         !self.forms.is_empty()
     }
@@ -436,7 +436,7 @@ mod tests {
             prop_assert_eq!(sum(&states), sum(&backwards));
             let cut = cut.min(states.len());
             prop_assert_eq!(sum(&states), sum(&[sum(&states[..cut]), sum(&states[cut..])]));
-            // Taken out in another order than they came, nothing is left: no bytes at all.
+            // If everything is removed in another order than it was added, no bytes are left.
             let mut all = backwards;
             all.extend(states.iter().map(|state| undo(state)));
             prop_assert_eq!(sum(&all), Vec::<u8>::new());

@@ -1,4 +1,4 @@
-//! What the catalog's tree says about views: one row for each, by number.
+//! The stored catalog of views: one row for each, by number.
 //!
 //! ```text
 //!  view/N            {"name": NAME, "query": SQL, "state": "building" or "ready"}     its trees are view/N and view-values/N;
@@ -6,10 +6,10 @@
 //!  view-progress/N   how far the build of a view over a view is, and of any view that was built that it is (chain.rs)
 //! ```
 //!
-//! When a database is opened, the declared views are compared with these rows. A row of the same query that is ready is kept. A
-//! ready row of another query serves until the new one is built, and goes in the transaction that makes the new one ready. A view over a
-//! view is of another query, too, where the lower one is: both old ones serve until both new ones are built. All
-//! other rows go at once, with their trees: of what is no longer declared nobody would keep them.
+//! When a database is opened, the declared views are compared with these rows. A ready row with the same query is kept. A ready
+//! row with another query serves until the new view is built, and is removed in the transaction that makes the new one ready. A
+//! view over a view also counts as changed if its lower view has changed: both old ones serve until both new ones are built.
+//! All other rows are removed at once, with their trees, as no write would maintain them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::engine::{Direction, KeyRange, TreeId};
 use crate::open_error::OpenError;
 use crate::stored_catalog::{DROP, Rows};
 
-/// The views of a database that is being opened, and what is to be written for them.
+/// The views of a database that is being opened, and the catalog changes for them.
 pub(crate) struct Resolved {
     pub(crate) views: Views,
     /// Rows to be written, in one step.
@@ -38,14 +38,14 @@ pub(crate) struct Resolved {
     pub(crate) obsolete: Vec<String>,
 }
 
-/// The declared views as tables of queries, in the order in which [`resolve`] lists them.
+/// The declared views as tables for queries, in the order of [`resolve`].
 pub(crate) fn tables(config: &Config, catalog: &Catalog) -> Result<Vec<Arc<CollectionInfo>>, OpenError> {
     let (definitions, _) = compile_all(config, catalog)?;
     let views = config.views.iter().zip(&definitions).enumerate();
     Ok(views.map(|(place, (view, definition))| Arc::new(table::info(&view.name, definition, place))).collect())
 }
 
-/// All definitions, and their places in an order in which each comes behind what it reads.
+/// All definitions, and their places in an order in which each one comes after the view that it reads.
 fn compile_all(config: &Config, catalog: &Catalog) -> Result<(Vec<Definition>, Vec<usize>), OpenError> {
     let views: Vec<(&str, &str)> = config.views.iter().map(|view| (&*view.name, &*view.query)).collect();
     let compiled = order::compile(&views, catalog);
@@ -97,13 +97,14 @@ pub(crate) fn resolve(
     replaced(store, catalog, &known, &mut resolved)?;
     for (number, of) in &known {
         if !resolved.views.list.iter().any(|view| view.number == *number) {
-            // With the trees' end in one step, should the row's own end not come to be: nobody takes it for a whole one.
+            // Marked as building in the step that drops its trees: if the row itself is not removed, it does not count as a
+            // ready view.
             resolved.rows.insert(format!("view/{number}"), row(&of.name, &of.query, false, of.over));
             resolved.obsolete.push(format!("view/{number}"));
             resolved.rows.extend(drops(*number));
         }
     }
-    // Builds begin anew. A view that is built answers by its progress, also to who reads before these rows have taken over.
+    // Builds begin anew. The progress rows of ready views stay: readers of older configurations still need them.
     let answering: BTreeSet<String> =
         known.iter().filter(|(_, row)| row.is_ready).map(|(number, _)| progress_name(*number)).collect();
     let is_over = |key: &&String| key.starts_with(PROGRESS) && !answering.contains(*key);
@@ -112,7 +113,7 @@ pub(crate) fn resolve(
     Ok(resolved)
 }
 
-/// Whether there is nothing that a view could have rows of.
+/// Whether the view's source is empty, so that it has no rows.
 fn reads_nothing(
     snapshot: &store::Snapshot<'_>,
     catalog: &Catalog,
@@ -128,7 +129,7 @@ fn reads_nothing(
     }
 }
 
-/// What changed definitions replace serves on, if it still can be kept, each behind what it reads.
+/// Adds the old versions of changed views, as far as they can still be maintained, each after the view that it reads.
 fn replaced(
     store: &Store,
     catalog: &Catalog,
@@ -156,8 +157,7 @@ fn replaced(
     Ok(())
 }
 
-/// The query of each view that the file declared which the database was opened with last, by name: of a view that is being
-/// replaced, the new one.
+/// The query of each view that the last configuration declared, by name: the new query if a view is being replaced.
 pub(crate) fn declared_in(stored: &Rows) -> BTreeMap<String, String> {
     let mut rows: Vec<Row> = read(stored).into_values().collect();
     rows.sort_by_key(|row| !row.is_ready);
@@ -205,7 +205,7 @@ fn trees(store: &Store, number: u64) -> Result<(u64, TreeId, TreeId), store::Err
     Ok((number, store.tree(&groups)?, store.tree(&values)?))
 }
 
-/// The rows that have a view's trees emptied when the database is opened.
+/// The rows that have a view's trees emptied at the next opening.
 fn drops(number: u64) -> impl Iterator<Item = (String, String)> {
     tree_names(number).into_iter().map(|tree| (format!("{DROP}{tree}"), "{}".to_string()))
 }
@@ -246,7 +246,7 @@ fn is_empty(snapshot: &store::Snapshot<'_>, tree: TreeId) -> Result<bool, store:
     Ok(is_empty)
 }
 
-/// Makes built views the ones that answer, all at once; those that served before go, and what reads these.
+/// Makes built views the ones that answer, all at once; removes their predecessors and the views that read these.
 pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), store::Error> {
     let list = &heart.views.list;
     let is_built = |view: &Arc<View>| built.iter().any(|of| Arc::ptr_eq(of, view));
@@ -271,7 +271,7 @@ pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), store:
         }
         for old in &old {
             tx.delete(catalog, format!("view/{}", old.number).as_bytes());
-            // Writes that were prepared before may still change these trees: the next opening empties them for good.
+            // Writes prepared before may still change these trees: the next opening empties them again.
             drops(old.number).for_each(|(key, value)| tx.put(catalog, key.as_bytes(), value.as_bytes()));
         }
         Ok(())
@@ -283,7 +283,7 @@ pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), store:
     old.iter().for_each(|old| old.set_state(ViewState::Retired));
     for old in old {
         if let Err(error) = empty(&heart.store, old) {
-            // Its rows in the catalog stay: the next opening empties it. What took its place answers all the same.
+            // The `drop/` rows remain: the next opening empties the trees. The new view answers in any case.
             tracing::error!(view = old.name, %error, "the rows of a view that was replaced cannot be removed yet");
         }
     }

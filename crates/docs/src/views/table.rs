@@ -1,9 +1,9 @@
-//! Views as tables of queries: what a query sees of a view's trees.
+//! Views as tables for queries.
 //!
-//! A query plans over a view as over a collection: with a closed list of fields, and an index over the values of GROUP BY
-//! that carries all of them. Both stand under tree numbers that no store gives (`view_trees.rs`); the view
-//! of the engine that queries are given ([`WithViews`]) makes documents and index entries of the view's rows as they are
-//! read. So ranges, order and covering come from the planner as for any index, and a stored row stays as small as it is.
+//! Queries are planned over a view as over a collection: with a closed list of fields, and an index over the values of GROUP BY
+//! that carries all of them. Both have virtual tree numbers (`view_trees.rs`); the engine view given to queries ([`WithViews`])
+//! makes documents and index entries from the view's rows as they are read. So ranges, order and covering are planned as for
+//! any index, and stored rows stay small.
 
 use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
@@ -56,12 +56,12 @@ pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> Collect
         unique: Vec::new(),
         references: Vec::new(),
         expire: None,
-        // A sum of groups has NULL in place of what it sums over, which may be a value of a group too.
+        // A subtotal has NULL for the columns that it sums over, and NULL may also be a group's value.
         identity: (!grouping.rolls_up).then(|| (0..grouping.group_len()).filter_map(group_field).collect()),
     }
 }
 
-/// An engine's view with the tables of views in it.
+/// An engine's view that includes the tables of views.
 pub(crate) struct WithViews<'v, V> {
     pub(crate) inner: V,
     pub(crate) views: &'v Views,
@@ -165,10 +165,10 @@ impl<V: engine::View> WithViews<'_, V> {
     }
 }
 
-/// Looks at a view's row, by the key of its group.
+/// Visits a view's row; the first argument is the key of its group.
 type VisitRow<'v> = dyn FnMut(&[u8], &mut Rendered) -> Result<ControlFlow<()>, store::Error> + 'v;
 
-/// Visits a view's rows in the order of their groups. Columns that are not wanted are NULL.
+/// Visits a view's rows in the order of their groups. Unwanted columns are NULL.
 fn each_row(
     view: &View,
     engine: &impl engine::View,
@@ -185,7 +185,7 @@ fn each_row(
         Some(key) if engine.get(view.groups, &key)?.is_none() => Some(key),
         _ => None,
     };
-    // Its key is the first of all.
+    // Its key is the first in the tree.
     if direction == Direction::Forward
         && let Some(key) = &always
         && show(key, &[])?.is_break()
@@ -227,10 +227,11 @@ pub(crate) fn is_within(range: KeyRange<'_>, key: &[u8]) -> bool {
     above && below
 }
 
-/// Looks at a view's row as a stored document, behind the key of its group.
+/// Visits a view's row as a stored document; the first argument is the key of its group.
 pub(crate) type VisitStored<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
-/// Visits a view's rows as stored documents behind the key that is given, by the keys of their groups: what another view reads.
+/// Visits a view's rows after the given key as stored documents, in order of their groups' keys. Used to build and verify upper
+/// views.
 pub(crate) fn each_document(
     view: &View,
     engine: &impl engine::View,
@@ -245,7 +246,7 @@ pub(crate) fn each_document(
     })
 }
 
-/// One of them, by the key of its group.
+/// One of these rows, by the key of its group.
 pub(crate) fn document(
     view: &View,
     engine: &impl engine::View,
@@ -264,15 +265,15 @@ pub(crate) fn document(
     Ok(())
 }
 
-/// A row of a view as JSON, column by column, and what a query gets of it.
+/// A row of a view as JSON, column by column, and its form for a query.
 #[derive(Default)]
 pub(crate) struct Rendered {
     json: Vec<u8>,
     ends: Vec<usize>,
-    /// The group's values, with their forms; empty where the row's own key does.
+    /// The group's values with their forms; empty if the row's own key has the same.
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The group's values as they are shown.
+    /// The group's values as they are displayed.
     group: Vec<(usize, usize)>,
     encoder: Encoder,
 }
@@ -309,7 +310,7 @@ impl Rendered {
         Ok(())
     }
 
-    /// Writes the group's values to the front of `json`, and the key that tells their forms.
+    /// Writes the group's values to the front of `json`, and the key that includes their forms.
     fn render_group(&mut self, view: &View, state: &State, key: &[u8]) -> Option<()> {
         self.group.clear();
         let mut rest = key;
@@ -374,7 +375,7 @@ impl Rendered {
         starts.zip(&self.ends).map(|(from, to)| &self.json[from..*to])
     }
 
-    /// As an entry of the index over GROUP BY.
+    /// Encodes an entry of the index over GROUP BY.
     fn entry(&mut self) {
         let mut value = std::mem::take(&mut self.value);
         value.clear();
@@ -382,7 +383,7 @@ impl Rendered {
         self.value = value;
     }
 
-    /// As a stored document.
+    /// Encodes a stored document.
     fn document(&mut self, view: &View) -> Result<(), store::Error> {
         let mut text = Vec::new();
         self.object(&view.definition, &mut text);
@@ -393,7 +394,7 @@ impl Rendered {
         Ok(())
     }
 
-    /// As the text of a JSON object.
+    /// Writes the text of a JSON object.
     fn object(&self, definition: &Definition, out: &mut Vec<u8>) {
         out.push(b'{');
         for (number, (json, (name, _))) in self.columns().zip(&definition.columns).enumerate() {
@@ -408,7 +409,7 @@ impl Rendered {
     }
 }
 
-/// The value that a group's key holds, in the form that its rows had.
+/// The value in a group's key, in the form that its rows had.
 fn shown(scalar: Scalar<'_>, form: Option<Form>) -> Value<'_> {
     match (scalar, form) {
         (Scalar::Integer(_), Some(Form::NegativeZero)) => Value::Real(-0.0),
@@ -420,7 +421,7 @@ fn shown(scalar: Scalar<'_>, form: Option<Form>) -> Value<'_> {
     }
 }
 
-/// `None`: a sum of integers outside 64 bits, which no query may show either.
+/// `None`: a sum of integers outside 64 bits, which is an error in any query.
 fn aggregate(shown: Shown, state: &State) -> Option<Value<'static>> {
     let nan_is_null = |real: f64| if real.is_nan() { Value::Null } else { Value::Real(real) };
     let some = |slot: usize| state.sum(slot).filter(|sum| sum.count() != 0);
@@ -439,7 +440,7 @@ fn aggregate(shown: Shown, state: &State) -> Option<Value<'static>> {
     })
 }
 
-/// As JSON; infinite ones as a number that is read as one.
+/// As JSON; an infinity as a number that is read back as one.
 fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Real(real) if real.is_infinite() => out.extend_from_slice(if real > 0.0 { b"9e999" } else { b"-9e999" }),

@@ -1,8 +1,8 @@
-//! Building a view over a view: by reading the lower one's rows, once that is built.
+//! Building a view over a view by reading the rows of the lower view after that is built.
 //!
-//! Each transaction reads the rows behind the last one's, adds what they contribute, and puts how far it has come; rows that change
-//! later are followed by the writes themselves (`chain.rs`). What it read is checked when it gets its place, so no row is
-//! counted as it was a moment ago.
+//! Each transaction reads the rows after the last ones, adds their contributions, and stores its progress. Later changes of
+//! these rows are followed by the writes themselves (`chain.rs`). The rows read are validated at the commit, so no outdated row
+//! is counted.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,18 +16,18 @@ use super::view::View;
 use super::write::{self, Buffers};
 use crate::engine::{STAMP_BYTES, Within};
 
-/// Rows read in one transaction: fewer where what they contribute does not fit into one.
+/// Rows read in one transaction; fewer if their contributions exceed its limits.
 const ROWS_PER_TRANSACTION: usize = 64;
 
-/// How a build ended.
+/// Result of a build.
 pub(super) enum Built {
     Whole,
-    /// It was asked to stop.
+    /// Stopped on request.
     Stopped,
     Failed(String),
 }
 
-/// Builds a view of all rows that the one below has.
+/// Builds a view from all rows of the view below.
 pub(super) fn build(heart: &Heart, upper: &View, lower: &View, stop: &AtomicBool) -> Built {
     let build = Build { heart, upper, lower, wanted: upper.definition.wanted_of(&lower.definition) };
     upper.begin(1);
@@ -56,10 +56,10 @@ struct Build<'b> {
     wanted: Vec<bool>,
 }
 
-/// What one transaction did.
+/// Result of one transaction.
 struct Step {
     rows: u64,
-    /// The last row's key, unless there are no more.
+    /// The last row's key; none at the end.
     last: Option<Vec<u8>>,
 }
 

@@ -1,5 +1,5 @@
-//! Verification of views: each is computed again from what it reads, a collection or a view, and compared with its rows, at one version, while
-//! writes go on.
+//! Verification of views: each is computed again from the collection or view that it reads, and compared with its rows, at one
+//! version, while writes go on.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -16,24 +16,24 @@ use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::error::ReadError;
 use crate::sql::grouping::Memory;
 
-/// Most differences told; the rest are counted.
+/// Differences described in words; further ones are only counted.
 const FAULTS_MAX: usize = 20;
-/// Documents and rows between two questions whether somebody still waits for it.
+/// Documents and rows between two cancellation checks.
 const ASK_EVERY: u32 = 1024;
 
-/// A row that is not what its documents make.
+/// A row that differs from the computed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewFault {
-    /// Which, and how it differs.
+    /// The row, and the difference.
     pub what: String,
 }
 
-/// What the verification of a view found.
+/// Result of a view's verification.
 #[derive(Clone, Debug, Default)]
 pub struct ViewReport {
     /// The view.
     pub view: String,
-    /// The change number as of which it was computed.
+    /// The version that was verified.
     pub version: u64,
     /// Documents read.
     pub documents: u64,
@@ -41,7 +41,7 @@ pub struct ViewReport {
     pub rows: u64,
     /// Differences.
     pub faults: Vec<ViewFault>,
-    /// Differences beyond those told.
+    /// The number of differences beyond those described.
     pub more: u64,
 }
 
@@ -60,14 +60,14 @@ impl ViewReport {
     }
 }
 
-/// What a view reads.
+/// The collection or view that a view reads.
 pub(crate) enum Source<'s> {
     Collection(&'s Collection),
     View(&'s View),
 }
 
 impl Source<'_> {
-    /// Visits its documents, or its rows as such.
+    /// Visits its documents; a view's rows as documents.
     fn each(
         &self,
         engine: &impl engine::View,
@@ -86,7 +86,7 @@ impl Source<'_> {
     }
 }
 
-/// Whether somebody still waits for the report.
+/// The cancellation check of a verification.
 struct Waited<'w> {
     goes_on: &'w dyn Fn() -> bool,
     seen: Cell<u32>,
@@ -94,7 +94,7 @@ struct Waited<'w> {
 }
 
 impl Waited<'_> {
-    /// Asked for each document and row. The error ends the work, whatever it is: see [`verify`].
+    /// Called for each document and row. The error stops the work and is replaced by [`ReadError::Stopped`]: see [`verify`].
     fn check(&self) -> Result<(), store::Error> {
         let seen = self.seen.get().wrapping_add(1);
         self.seen.set(seen);
@@ -105,7 +105,7 @@ impl Waited<'_> {
     }
 }
 
-/// Computes a view again, in about so many bytes of memory, as long as `goes_on`.
+/// Computes a view again, in about `bytes` of memory, while `goes_on` returns true.
 pub(crate) fn verify(
     engine: &impl engine::View,
     store: &Store,
@@ -162,7 +162,7 @@ fn computed_and_compared(
     Ok(report)
 }
 
-/// Compares a tree with the rows that it should have.
+/// Compares a tree with the expected rows.
 fn compare(
     engine: &impl engine::View,
     tree: TreeId,

@@ -1,4 +1,4 @@
-//! A view at work: its definition, its trees, and whether it may be asked.
+//! A view of an open database: its definition, its trees, and its state.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -7,38 +7,38 @@ use std::time::{Duration, Instant};
 use super::definition::Definition;
 use crate::engine::TreeId;
 
-/// How far a view is.
+/// The state of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewState {
-    /// Built in the background; writes keep it already.
+    /// Built in the background; writes maintain it already.
     Building,
-    /// Built: it may be asked.
+    /// Built: queries may read it.
     Ready,
-    /// Another definition of the same name took its place.
+    /// Replaced by another definition of the same name.
     Retired,
-    /// A stored document has no place in it, or the engine failed: see [`ViewStatus::failure`]. Writes ignore it; the next opening
-    /// builds it anew.
+    /// A stored document cannot be represented in it, or the engine failed: see [`ViewStatus::failure`]. Writes ignore it; the
+    /// next opening builds it anew.
     Failed,
 }
 
 const STATES: [ViewState; 4] = [ViewState::Building, ViewState::Ready, ViewState::Retired, ViewState::Failed];
 
-/// What is told about a view.
+/// Reported status of a view.
 #[derive(Clone, Debug)]
 pub struct ViewStatus {
     /// Its name.
     pub name: String,
     /// Its query.
     pub query: String,
-    /// How far it is.
+    /// Its state.
     pub state: ViewState,
     /// Documents read so far while building.
     pub documents: u64,
-    /// Parts of the collection that are read, and how many there are.
+    /// Number of parts of the collection that are read, and of all parts.
     pub parts: (u64, u64),
-    /// How long it has been built, or took; none where it was there when the database was opened.
+    /// Duration of the build so far, or in total; zero if it was already built at the opening.
     pub elapsed: Duration,
-    /// How long the rest takes, if the parts to come are as the ones before.
+    /// Estimated remaining time, from the speed so far.
     pub remaining: Option<Duration>,
     /// Why it could not be built.
     pub failure: Option<String>,
@@ -50,12 +50,12 @@ pub(crate) struct View {
     pub(crate) name: String,
     pub(crate) query: String,
     pub(crate) definition: Definition,
-    /// Numbers its trees and its row in the catalog.
+    /// The number in the names of its trees and of its catalog row.
     pub(crate) number: u64,
     pub(crate) groups: TreeId,
     pub(crate) values: TreeId,
     state: AtomicU8,
-    /// It was built when the database was opened.
+    /// Whether it was already built at the opening.
     was_ready: bool,
     pub(crate) documents: AtomicU64,
     pub(crate) parts_done: AtomicU64,
@@ -63,7 +63,7 @@ pub(crate) struct View {
     began: OnceLock<Instant>,
     took: OnceLock<Duration>,
     failure: Mutex<Option<String>>,
-    /// Of a view over a view: its build has begun.
+    /// For a view over a view: whether its build has begun.
     follows: AtomicBool,
 }
 
@@ -93,7 +93,7 @@ impl View {
         }
     }
 
-    /// From now on what it reads is followed as far as its build has come.
+    /// From now on changes of the lower view are applied, up to the row that the build has reached.
     pub(crate) fn begin_to_follow(&self) {
         self.follows.store(true, Ordering::Release);
     }
@@ -110,7 +110,7 @@ impl View {
         self.state() == ViewState::Ready
     }
 
-    /// Whether writes keep it: one that failed is ignored, so that the document which broke it can be written.
+    /// Whether writes maintain it. A failed view is ignored, so that the document that broke it can be written.
     pub(crate) fn is_kept(&self) -> bool {
         matches!(self.state(), ViewState::Building | ViewState::Ready)
     }
@@ -124,13 +124,13 @@ impl View {
         self.state.store(number as u8, Ordering::Release);
     }
 
-    /// Its build begins, of so many parts.
+    /// Marks the begin of its build, with the number of parts.
     pub(crate) fn begin(&self, parts: u64) {
         self.parts.store(parts, Ordering::Relaxed);
         self.began.get_or_init(Instant::now);
     }
 
-    /// Its build has ended.
+    /// Marks the end of its build.
     pub(crate) fn end(&self) {
         self.took.get_or_init(|| self.began.get().map_or(Duration::ZERO, Instant::elapsed));
     }

@@ -1,6 +1,6 @@
-//! What a write does to the views of its collection: takes out what the old document contributed, adds the new one's.
+//! The effect of a write on the views of its collection: subtracts the old document's contribution and adds the new one's.
 //!
-//! Where both contribute the same, nothing is folded: a write that touches no field of a view costs a comparison.
+//! If both contribute the same, nothing is folded: a write that changes no field of a view costs one comparison.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::key::Key;
 use crate::row::Row;
 use crate::sql::grouping::Memory;
 
-/// A view beside the collection that it reads, with the places of its fields in the collection's rows.
+/// A view that reads a collection, with the places of its fields in the collection's rows.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) view: Arc<View>,
     pub(crate) columns: Vec<usize>,
 }
 
-/// Work memory of a thread.
+/// Working memory of a thread.
 #[derive(Default)]
 pub(crate) struct Buffers {
     memory: Memory,
@@ -35,7 +35,7 @@ pub(crate) struct Buffers {
     emit: Emit,
 }
 
-/// Buffers for the operand under way.
+/// Buffers for the current operand.
 #[derive(Default)]
 pub(crate) struct Emit {
     operand: Vec<u8>,
@@ -45,7 +45,7 @@ pub(crate) struct Emit {
 /// A document and its row.
 pub(crate) type Side<'s, 'r, 'd> = Option<(Document<'d>, &'s Row<'r, 'd>)>;
 
-/// Folds what a write of the document with this key changes in the views.
+/// Folds the changes of one write into the views; `key` is the key of the document.
 pub(crate) fn apply<C: Change>(
     (collection, key): (&Collection, &Key<'_>),
     old: Side<'_, '_, '_>,
@@ -72,7 +72,7 @@ pub(crate) fn apply<C: Change>(
     Ok(())
 }
 
-/// Why a stored document has no place in a view that is being built, where it has none. Of a view that is built each was asked when
+/// Why a stored document cannot be represented in a view that is being built. For a built view each document was checked when
 /// it was written.
 fn misfit(view: &View, old: Document<'_>, buffers: &mut Buffers) -> Option<WriteError> {
     if view.state() != ViewState::Building {
@@ -81,7 +81,7 @@ fn misfit(view: &View, old: Document<'_>, buffers: &mut Buffers) -> Option<Write
     view.definition.contribution(&view.name, old, &mut buffers.memory, &mut buffers.old).err()
 }
 
-/// Ends a build that has not come to a document on which it would fail: the write of that document does not.
+/// Fails a build that would fail on this document later. The write of the document succeeds.
 #[cold]
 fn give_up(view: &View, (collection, key): (&Collection, &Key<'_>), why: &WriteError) {
     let why = format!("the stored document {}/{key}: {why}", collection.info.name);
@@ -89,10 +89,10 @@ fn give_up(view: &View, (collection, key): (&Collection, &Key<'_>), why: &WriteE
     view.fail(why);
 }
 
-/// Takes a tree, a key of it, and an operand to be laid onto what the key has.
+/// Receives a tree, a key, and an operand to be applied to the key's value.
 pub(crate) type TakeFold<'f> = dyn FnMut(TreeId, &[u8], &[u8]) + 'f;
 
-/// Folds what a view has of one document into what it has of another.
+/// Folds the change from one document's contribution to another's.
 pub(crate) fn one(
     view: &View,
     old: Option<Document<'_>>,
@@ -153,7 +153,7 @@ impl Emit {
     }
 }
 
-/// The key under which a value of a facet is counted.
+/// The key for counting a value of a facet.
 pub(crate) fn value_key(group: &[u8], facet: usize, value: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(group);
@@ -161,7 +161,7 @@ pub(crate) fn value_key(group: &[u8], facet: usize, value: &[u8], out: &mut Vec<
     out.extend_from_slice(value);
 }
 
-/// What the operands of a facet's values are told of its COUNT(DISTINCT).
+/// The part of the operands of a facet's values that concerns its COUNT(DISTINCT).
 pub(crate) fn distinct_of(view: &View, facet: usize, group_key_bytes: usize) -> Option<DistinctOf> {
     let slot = view.definition.facets[facet].distinct?;
     Some(DistinctOf { groups: view.groups, slot, group_key_bytes })
