@@ -25,7 +25,7 @@ pub(crate) enum Wish {
     Schema(Schema),
     Reference {
         field: String,
-        /// Places in the catalog, and in the collection's indexes.
+        /// Places in the catalog, and among the collection's indexes.
         target: usize,
         index: usize,
     },

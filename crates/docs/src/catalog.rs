@@ -76,11 +76,11 @@ pub struct CollectionInfo {
     /// The text of the JSON Schema in force. While stored documents are checked against a new schema, and after its refusal,
     /// the old one.
     pub schema: Option<Arc<str>>,
-    /// The fields that the schema names, in its order (the order of `*`); empty where there is no schema.
+    /// The fields that the schema names, in its order (the order of `*`); empty if there is no schema.
     pub fields: Vec<FieldInfo>,
     /// Whether the schema forbids fields other than these, so that an unknown name in a query is an error.
     pub closed: bool,
-    /// The declared indexes, and those that references made.
+    /// The declared indexes, and those made for references and expiry.
     pub indexes: Vec<IndexInfo>,
     /// The unique fields, and the lists of fields that are unique together.
     pub unique: Vec<UniqueInfo>,
@@ -125,7 +125,7 @@ impl CollectionInfo {
             + self.identity.as_deref().map_or(0, texts)
     }
 
-    /// What the schema says about a field.
+    /// The schema's promise about a field.
     pub fn field(&self, name: &str) -> Option<&FieldInfo> {
         self.fields.iter().find(|field| field.name == name)
     }
@@ -142,21 +142,21 @@ pub struct KeyInfo {
     pub generate: Option<Generate>,
 }
 
-/// What a schema promises about one top-level field.
+/// The promise of a schema about one top-level field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldInfo {
     /// Its name.
     pub name: String,
-    /// Its kind, when it is there and not null.
+    /// Its kind, if it is present and not null.
     pub kind: FieldKind,
-    /// Whether every document has it, and never as null.
+    /// Whether every document has it with a value other than null.
     pub required: bool,
 }
 
 /// The kinds of values a schema can promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
-    /// Digits only; may lie outside 64 bits unless the schema bounds it.
+    /// Digits only; may be outside 64 bits unless the schema bounds it.
     Integer,
     /// Any number.
     Number,
@@ -186,7 +186,7 @@ pub struct IndexInfo {
     pub readiness: Readiness,
 }
 
-/// One unique field, or fields that are unique together. A document that lacks one of them, or has null there, has no entry.
+/// One unique field, or fields that are unique together. A document in which one of them is missing or null has no entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UniqueInfo {
     /// The fields, in order.
@@ -228,7 +228,7 @@ pub struct ExpireInfo {
 /// One reference: the field holds a key of the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferenceInfo {
-    /// The field that refers.
+    /// The referring field.
     pub field: String,
     /// The place of the target in [`Catalog::collections`].
     pub target: usize,

@@ -20,7 +20,7 @@ pub enum DocumentChange<'c> {
     Put {
         /** Its key. */
         key: Key<'c>,
-        /** What it is now. */
+        /** Its new content. */
         document: Document<'c>,
     },
     /// It was deleted.
@@ -37,7 +37,7 @@ pub enum DocumentChange<'c> {
 pub struct Event<'c> {
     /// The transaction's number.
     pub change_number: u64,
-    /// Which of its changes this is, from 0.
+    /// The number of this change in the transaction, from 0.
     pub number: u32,
     /// Whether it is the transaction's last.
     pub is_last: bool,

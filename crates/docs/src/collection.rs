@@ -23,7 +23,7 @@ use crate::schema::Schema;
 use crate::views::View;
 use crate::views::write::Watch;
 
-/// One collection, ready for work.
+/// An open collection.
 #[derive(Debug)]
 pub struct Collection {
     /// The catalog's entry.
@@ -118,7 +118,7 @@ impl Referrer {
         Referrer { collection, documents: info.tree, field, index: index.tree, index_fields, readiness }
     }
 
-    /// Whether an entry of the referring index is that of the document with this key.
+    /// Whether an entry of the referring index belongs to the document with this key.
     pub(crate) fn is_entry_of(&self, entry: &[u8], key: &Key<'_>) -> bool {
         let mut rest = entry;
         for _ in 0..self.index_fields {
@@ -133,7 +133,7 @@ impl Referrer {
 }
 
 impl Collection {
-    /// Resolves the collection at a place of the catalog. `Err`: more fields than a row has places.
+    /// Resolves the collection at a place in the catalog. `Err`: more fields than a row has places.
     pub(crate) fn new(catalog: &Catalog, place: usize, schema: Option<Schema>) -> Result<Collection, String> {
         let info = catalog.collections[place].clone();
         let mut names = Names::default();

@@ -139,7 +139,7 @@ impl TreeCount {
             let mut rest = &key[..];
             for values in &mut values {
                 if order::skip(&mut rest).is_none() {
-                    break; // Damaged: who reads it is told.
+                    break; // Damaged: reading it reports the damage.
                 }
                 *values += 1.0 / alike(view, tree, &key[..key.len() - rest.len()])?.max(1) as f64;
             }

@@ -1,7 +1,7 @@
 //! A database: a directory opened with a configuration.
 //!
-//! [`Database::open`] brings the directory in line with the configuration before anything is served. The handle is cheap
-//! to clone; each thread that works with it takes a [`Session`].
+//! [`Database::open`] brings the directory in line with the configuration before anything is served. The handle is cheap to
+//! clone; each thread that uses it opens a [`Session`].
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,18 +108,18 @@ pub struct CollectionId(pub usize);
 /// One write.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// Where.
+    /// The collection.
     pub collection: CollectionId,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// What must hold before.
+    /// The condition on the stored document.
     pub precondition: Precondition,
 }
 
-/// A document that must be there when a transaction is committed.
+/// A document that must exist when a transaction is committed.
 #[derive(Clone, Debug)]
 pub struct Required {
-    /// Where.
+    /// The collection.
     pub collection: CollectionId,
     /// Its key's stored bytes.
     pub key: Vec<u8>,
@@ -226,7 +226,7 @@ impl Database {
         &self.inner.clock
     }
 
-    /// What the database holds.
+    /// The catalog of the open database.
     pub fn catalog(&self) -> &Catalog {
         &self.inner.catalog
     }

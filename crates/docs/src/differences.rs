@@ -23,7 +23,7 @@ pub const DIFFERENCES_MAX: usize = 20;
 /// The fields of catalog rows that come from a declaration; a row that lacks one has null.
 const COMPARED: [&str; 7] = ["key", "type", "schema", "expire", "expire_after", "included", "target"];
 
-/// What differs between a configuration and a folder's catalog.
+/// The differences between a configuration and a folder's catalog.
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
     /// What opening would do, in words; empty: nothing.

@@ -1,4 +1,4 @@
-//! Documents read past the page cache: see [`store::DirectReads`].
+//! Direct reads of documents, bypassing the page cache: see [`store::DirectReads`].
 
 use std::os::fd::RawFd;
 

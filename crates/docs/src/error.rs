@@ -14,7 +14,7 @@ pub enum ReadError {
     Stopped,
 }
 
-/// Why a write was refused or failed.
+/// Why a write was rejected or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -28,31 +28,31 @@ pub enum WriteError {
     Invalid {
         /** What is wrong, in words. */
         why: String,
-        /** Where in the body, as a JSON pointer; empty for the whole. */
+        /** The place in the body, as a JSON pointer; empty for the whole. */
         pointer: String,
     },
     /// The body is right, but it conflicts with other stored data.
     Conflict {
-        /** What it is. */
+        /** The conflict, in words. */
         what: String,
     },
     /// Over a limit.
     TooLarge {
         /** What is too large. */
         what: String,
-        /** The bound, in bytes. */
+        /** The limit, in bytes. */
         limit: u64,
     },
     /// Try again later: nothing was changed.
     Busy,
-    /// No writes are taken now (disk full, an earlier failed sync, closing): nothing was changed.
+    /// The store takes no writes (disk full, an earlier failed sync, closing): nothing was changed.
     Unavailable {
-        /** Why. */
+        /** The reason. */
         why: String,
     },
     /// The change may or may not have become durable.
     Unknown {
-        /** Why. */
+        /** The reason. */
         why: String,
     },
 }

@@ -9,8 +9,8 @@
 //!
 //! ```text
 //!  zero           00
-//!  anything else  length n (varint) | place p of the lowest byte that is not zero (varint) | n bytes, little-endian,
-//!                 two's complement, none at the end that the sign alone would give
+//!  anything else  length n (varint) | place p of the lowest nonzero byte (varint) | n bytes, little-endian,
+//!                 two's complement, without trailing bytes that only repeat the sign
 //! ```
 
 use crate::varint;
@@ -125,7 +125,7 @@ impl ExactSum {
         self.limbs.iter().all(|limb| *limb == 0)
     }
 
-    /// The nearest double; of two equally near ones the even one; infinite beyond the range.
+    /// The nearest double, ties to even; infinite beyond the range.
     pub(crate) fn round(&self) -> f64 {
         let negative = self.limbs[LIMBS - 1] >> 63 == 1;
         let mut magnitude = self.clone();
@@ -179,7 +179,7 @@ impl ExactSum {
         for (limb, word) in self.limbs[first..].iter_mut().zip(first..) {
             let at = word * 8;
             if at >= start + length && carry == (fill != 0) {
-                return Some(()); // Adding zeros, or all ones and a carry, changes no word any more.
+                return Some(()); // Adding zeros, or all ones and a carry, changes no further word.
             }
             let mut part = [fill; 8];
             for (place, byte) in part.iter_mut().enumerate() {
@@ -201,7 +201,7 @@ fn round_magnitude(limbs: &[u64; LIMBS]) -> f64 {
     let Some(top) = limbs.iter().rposition(|limb| *limb != 0) else { return 0.0 };
     let highest = top * 64 + 63 - limbs[top].leading_zeros() as usize;
     if highest <= FRACTION_BITS {
-        return f64::from_bits(limbs[0]); // Exact: a subnormal, or the least exponent, whose bit is where 2^52 stands.
+        return f64::from_bits(limbs[0]); // Exact: a subnormal, or the smallest exponent, whose hidden bit is bit 52.
     }
     let shift = highest - FRACTION_BITS;
     let (word, bit) = (shift / 64, shift % 64);

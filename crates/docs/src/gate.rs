@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Long,
 }
 
-/// Why a write was not let in.
+/// Why a write could not enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shut {
     /// For some time: try again.

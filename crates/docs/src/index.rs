@@ -9,7 +9,7 @@
 
 use crate::varint;
 
-/// The included fields of one entry, in the index's order: yields each field's JSON text, `None` where it is missing.
+/// The included fields of one entry, in the index's order: returns each field's JSON text, `None` if it is missing.
 #[derive(Clone, Copy, Debug)]
 pub struct Included<'a> {
     rest: &'a [u8],
@@ -22,7 +22,7 @@ impl<'a> Included<'a> {
         Included { rest: value }
     }
 
-    /// The next field; `Err` where the value is damaged or has no more fields.
+    /// The next field; `Err` if the value is damaged or has no more fields.
     #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "an iterator of results of options would hide the end")]
     pub fn next(&mut self) -> Result<Option<&'a [u8]>, Damaged> {
@@ -50,11 +50,11 @@ impl<'a> Included<'a> {
     }
 }
 
-/// An index entry whose bytes break the layout.
+/// The error for an index entry whose bytes break the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 
-/// Appends one included field to an entry's value; empty text stands for a missing field.
+/// Appends one included field to an entry's value; empty text is a missing field.
 #[inline]
 pub fn include(text: &[u8], value: &mut Vec<u8>) {
     varint::push(value, text.len() as u64);

@@ -489,7 +489,7 @@ mod tests {
 
     const COUNT: u32 = 64;
     const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
-    /// A schema of any kind.
+    /// A general schema.
     const SCHEMA: &str = r##"
 [collections.items.schema]
 "$ref" = "#/$defs/tree"
@@ -507,7 +507,7 @@ anyOf = [
         let store = store::Store::open(folder, store::Options::default()).unwrap().0;
         let catalog = store.tree(crate::database::CATALOG_TREE).unwrap();
         let stored = crate::stored_catalog::read(&store.reader().unwrap().snapshot(), catalog).unwrap();
-        // The builder does not begin.
+        // The builder is not started.
         Database::assemble(&config, folder, store, &stored, Arc::default(), None).unwrap().0
     }
 
@@ -521,7 +521,8 @@ anyOf = [
         database.write_now(&Write { collection, op, precondition: Precondition::None }).unwrap();
     }
 
-    /// Runs a batch over all documents, in whose first run others write; gives the documents that were found, and how often it ran.
+    /// Runs a batch over all documents while others write during its first run; returns the documents found, and the number of
+    /// runs.
     fn run(database: &Database, others: &mut (dyn FnMut(u32) + Send)) -> (Vec<String>, u32) {
         let collection = &database.inner.heart.collections[0];
         let targets = targets_of(collection);
@@ -532,7 +533,7 @@ anyOf = [
             let ended = if batch.runs == 0 {
                 batch.run(tx)
             } else {
-                // None of the documents takes one step.
+                // A single step of a check would fail here.
                 crate::schema::within(1, || batch.run(tx)).expect("no document is checked while others wait")
             };
             others(batch.runs);
@@ -549,7 +550,7 @@ anyOf = [
         {
             let database = open(folder.path(), ITEMS);
             (0..COUNT).for_each(|id| put(&database, id, "[[1,2],[3,[4]]]"));
-            // These do not fit.
+            // These documents do not fit the schema.
             [3, 5, 7].into_iter().for_each(|id| put(&database, id, "[1.5]"));
         }
         let database = open(folder.path(), &format!("{ITEMS}{SCHEMA}"));

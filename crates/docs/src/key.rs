@@ -23,7 +23,7 @@ pub enum KeyType {
     String,
 }
 
-/// The names of the key types, as the configuration file has them.
+/// The names of the key types in the configuration file.
 pub const KEY_TYPES: [(&str, KeyType); 3] = [("u32", KeyType::U32), ("i64", KeyType::I64), ("string", KeyType::String)];
 
 /// A key's stored bytes. Made without allocation.
@@ -38,7 +38,7 @@ enum Bytes<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// The bytes under which the document lies in its tree.
+    /// The bytes under which the document is stored in its tree.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -115,7 +115,7 @@ impl KeyType {
     }
 }
 
-/// An integer in its one spelling.
+/// An integer in its only spelling.
 fn digits(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text.split_first()? {
         (b'-', rest) => (true, rest),

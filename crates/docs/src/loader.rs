@@ -225,7 +225,7 @@ pub(crate) fn check_references(
 }
 
 enum Lookup<'t> {
-    /// The run, its current key, and whether there is one.
+    /// The run, its current key, and whether reading has begun.
     Sorted(Box<SortedEntries>, Vec<u8>, bool),
     Ask(&'t dyn Fn(&[u8]) -> Result<bool, store::Error>),
 }

@@ -60,7 +60,7 @@ pub(crate) struct LongCheck {
 }
 
 impl LongCheck {
-    /// Of a write that is prepared for the first time.
+    /// The state for a write that is prepared for the first time.
     pub(crate) fn asking(over: Option<Question>) -> LongCheck {
         LongCheck { over, ..LongCheck::default() }
     }
@@ -70,7 +70,7 @@ impl LongCheck {
         LongCheck { is_on_loop: true, ..LongCheck::asking(over) }
     }
 
-    /// Of a write inside a statement, which this thread may prepare while others wait.
+    /// The state for a write inside a statement, which this thread may prepare while others wait.
     pub(crate) fn in_share() -> LongCheck {
         LongCheck {
             is_again: statement::is_in_share(),
@@ -79,30 +79,30 @@ impl LongCheck {
         }
     }
 
-    /// Of a write inside a transaction of many.
+    /// The state for a write inside a larger transaction.
     pub(crate) fn within(is_on_loop: bool, is_again: bool) -> LongCheck {
         LongCheck { is_on_loop, is_again, ..LongCheck::default() }
     }
 
-    /// It has been prepared: if it is again, then by the thread that commits for all.
+    /// Marks the write as prepared: a further preparation is done by the committing thread.
     pub(crate) fn was_prepared(&mut self) {
         (self.is_again, self.is_on_loop) = (true, false);
     }
 
-    /// To be called between two parts of the work, each of which takes time by the length of the document. Refuses what nobody wants
-    /// any more.
+    /// Must be called between two parts of the work that take time proportional to the document's length. Rejects a cancelled
+    /// write.
     #[inline]
     pub(crate) fn go_on(&self) -> Result<(), WriteError> {
         if self.over.as_ref().is_some_and(|over| over()) { Err(WriteError::Busy) } else { Ok(()) }
     }
 
-    /// Refuses what is too long to be prepared again.
+    /// Rejects a write that is too long to be prepared again.
     #[inline]
     pub(crate) fn bound_again(&self, bytes: usize) -> Result<(), WriteError> {
         if self.is_again && bytes > AGAIN_BYTES_MAX { Err(WriteError::Busy) } else { Ok(()) }
     }
 
-    /// The same of the stored document that the write finds; refuses what is too long for an event loop, too.
+    /// The same for the stored document that the write finds; also rejects what is too long for an event loop.
     #[inline]
     pub(crate) fn bound_stored(&mut self, bytes: usize) -> Result<(), WriteError> {
         if self.is_on_loop && bytes >= LARGE_BYTES {
@@ -114,12 +114,12 @@ impl LongCheck {
 }
 
 impl Collection {
-    /// Whether a document is checked by a schema of any kind.
+    /// Whether documents are checked by the general schema checker.
     pub(crate) fn checks_fully(&self) -> bool {
         self.schema.as_ref().is_some_and(|schema| !schema.is_plain()) || self.announces_schema()
     }
 
-    /// The check of a write's document: see [`Collection::check`].
+    /// Checks a write's document: see [`Collection::check`].
     #[inline]
     pub(crate) fn check_write<'d>(
         &self,
@@ -141,7 +141,7 @@ impl Collection {
             long_check.is_long = true;
             return Err(WriteError::Busy);
         }
-        // What asks a question is not on a thread for which others wait.
+        // A write with a cancellation check is not on a thread for which others wait.
         if document.text().len() < LONG_CHECK_BYTES && long_check.over.is_none() {
             match schema::within(SHORT_CHECK_STEPS, || self.check(document, row)) {
                 Some(checked) => return checked,

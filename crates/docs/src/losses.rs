@@ -1,13 +1,13 @@
 //! What a folder would lose under a configuration, checked before anything in it is changed.
 //!
-//! A folder knows what it was made for: its catalog names collections, indexes, rules and views. A configuration that declares none
-//! of the folder's collections belongs to another service and is refused. A configuration that would drop some of what the folder
-//! holds is refused unless [`Config::may_drop`] permits it.
+//! A folder records its purpose: its catalog names collections, indexes, rules and views. A configuration that declares none of
+//! the folder's collections belongs to another service and is rejected. A configuration that would drop parts of the folder is
+//! rejected unless [`Config::may_drop`] permits it.
 //!
 //! - Indexes, unique fields and references that were never in force are no loss, nor is a view that was never built.
 //! - An index whose fields are the first ones of another index is no loss: the longer one serves the same lookups.
-//! - The documents of a collection that is no longer declared stay in the folder. Nobody reads or changes them until a configuration
-//!   declares the collection again. The collection's catalog row is marked ([`UNDECLARED`]), so the folder asks only once.
+//! - The documents of an undeclared collection stay in the folder. Nothing reads or changes them until a configuration declares
+//!   the collection again. The collection's catalog row is marked ([`UNDECLARED`]), so the loss is reported only once.
 
 use store::Store;
 

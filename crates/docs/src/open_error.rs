@@ -37,7 +37,7 @@ pub enum OpenError {
 pub struct CollectionNames {
     /// The first ones.
     pub list: Vec<String>,
-    /// How many more there are.
+    /// The number of further ones.
     pub more: usize,
 }
 

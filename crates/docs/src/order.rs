@@ -274,7 +274,7 @@ fn decode_number<'a>(tag: u8, bytes: &mut &'a [u8], rest: &'a [u8]) -> Option<Sc
     let fill = fill as u8;
     let digits = rest.get(..length)?;
     if digits.first() == Some(&fill) {
-        return None; // A shorter encoding exists: not ours.
+        return None; // A shorter encoding exists: damaged.
     }
     let mut all = [fill; 8];
     all[8 - length..].copy_from_slice(digits);

@@ -35,7 +35,7 @@ const NONE: u8 = 255;
 /// A document's values by number of field.
 pub struct Row<'r, 'd> {
     values: &'r [Option<Value<'d>>],
-    /// The first field that is not among the names.
+    /// The first field that has no number.
     pub unknown: Option<Str<'d>>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Scratch {
     pub(crate) long_check: LongCheck,
 }
 
-/// Buffers by what they hold.
+/// Buffers by their content.
 #[derive(Default)]
 pub(crate) struct Buffers {
     pub(crate) old: Vec<u8>,

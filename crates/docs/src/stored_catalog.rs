@@ -4,13 +4,13 @@
 //!
 //! ```text
 //!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}, and "expire": FIELD, "expire_after": SECONDS;
-//!                          of the last write, with its own name for a field, "expire_since": SECONDS too;
-//!                          with "undeclared": true where the last configuration did not declare it and it has documents
+//!                          for expiry by last write, with its own name for a field, also "expire_since": SECONDS;
+//!                          with "undeclared": true if it has documents and the last configuration did not declare it
 //!  index/NAME/FIELD,FIELD  {"tree": TREE, "included": [FIELD, …]}
 //!  unique/NAME/FIELD,FIELD {"tree": TREE}                      these two with "state": "building" until it is built
 //!  reference/NAME/FIELD    {"target": NAME}
-//!  drop/TREE               {}            the tree's entries are of no use any more and are to be removed
-//!  counts/NUMBER           about how much a tree holds (`counter.rs`)
+//!  drop/TREE               {}            the tree's entries are obsolete and are to be removed
+//!  counts/NUMBER           approximate size of a tree (`counter.rs`)
 //! ```
 //!
 //! At open the catalog that the configuration wants is compared with these rows. If the collection has documents, missing or
@@ -49,7 +49,7 @@ pub(crate) struct Resolved {
     pub(crate) schemas: Vec<Option<Schema>>,
     /// New rules, by collection, that are checked while the database serves.
     pub(crate) wishes: Vec<Vec<(Wish, Readiness)>>,
-    /// What must be made or checked, by collection; empty work for most.
+    /// Work to be done before the opening, by collection; empty for most.
     pub(crate) work: Vec<Work>,
     /// Rows to be written in the step that makes the work visible.
     pub(crate) rows: Rows,

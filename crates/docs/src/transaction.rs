@@ -23,7 +23,7 @@ use crate::views::table::WithViews;
 /// Writes that one transaction may hold: each keeps the state of its document's check.
 pub const TRANSACTION_WRITES_MAX: usize = 10_000;
 
-/// The inside of a transaction: reads see its own writes.
+/// A transaction in progress: reads see its own writes.
 pub struct Transaction<'a, 't> {
     database: &'a Database,
     tx: &'a mut Tx<'t>,
@@ -91,7 +91,7 @@ impl Transaction<'_, '_> {
         Ok(found.filter(|stored| collection.is_there(stored, || clock.now_ms())).map(Stored::of))
     }
 
-    /// Does one write, with all its checks.
+    /// Applies one write, with all its checks.
     pub fn write(&mut self, write: &Write) -> Result<Applied, WriteError> {
         let check = self.checks.next(write.collection)?;
         let prepared = self.database.prepare(write, self.tx, check)?;

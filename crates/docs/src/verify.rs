@@ -1,8 +1,8 @@
 //! Verification of a database: everything that writes maintain is computed again from the documents and compared.
 //!
-//! - Each document is whole, lies under its own key and fits the schema.
-//! - Each index holds exactly the entries that the documents make, with the included fields they have now.
-//! - Each unique tree holds exactly one entry for each value.
+//! - Each document is intact, is stored under its own key and fits the schema.
+//! - Each index has exactly the entries of the documents, with the current included fields.
+//! - Each unique tree has exactly one entry for each value.
 //! - Each reference names an existing document.
 //!
 //! The expected entries are looked up one by one; the trees' counts then reveal any others. So memory is bounded, and the time
@@ -24,7 +24,7 @@ use crate::row::{Row, Shape, plain};
 /// Faults described in words; further ones are only counted.
 pub const FAULTS_MAX: usize = 100;
 
-/// What a verification found.
+/// Result of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Documents read.

@@ -4,7 +4,7 @@
 //! first columns the reader does not need: these are returned as NULL and not computed.
 //!
 //! ```text
-//!  bit 31: 1 | bits 30 to 11: a column is not wanted, the last one first | bits 10 to 1: the view's place | bit 0: index
+//!  bit 31: 1 | bits 30 to 11: set for columns that are not wanted, column 0 in bit 11 | bits 10 to 1: the view's place | bit 0: index
 //! ```
 
 use crate::engine::TreeId;

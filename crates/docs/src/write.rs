@@ -32,7 +32,7 @@ use crate::views;
 /// An operation on a document.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Store a new document; its key is in the body, unless the collection makes keys.
+    /// Store a new document; the key is in the body, unless the collection generates keys.
     Insert {
         /** JSON. */
         body: Vec<u8>,

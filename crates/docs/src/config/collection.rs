@@ -23,7 +23,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 const KEYS: [&str; 6] = ["key", "schema", "unique", "indexes", "references", "expire"];
 const LATER: [&str; 2] = ["views", "allow"];
 
-/// A collection as the file declares it, checked.
+/// A checked collection declaration.
 #[derive(Clone, Debug)]
 pub struct CollectionConfig {
     /// Its name.

@@ -5,7 +5,7 @@ use std::fmt;
 /// Mistakes that are reported; further ones are only counted.
 pub const MISTAKES_MAX: usize = 20;
 
-/// One mistake: where it is, what is wrong, and what is allowed there.
+/// One mistake: its place, what is wrong, and what is allowed there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// The file, as the user named it.
@@ -35,7 +35,7 @@ impl fmt::Display for Mistake {
 pub struct Mistakes {
     /// The first [`MISTAKES_MAX`].
     pub list: Vec<Mistake>,
-    /// How many more there are.
+    /// The number of further ones.
     pub more: usize,
 }
 

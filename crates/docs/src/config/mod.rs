@@ -140,7 +140,7 @@ pub struct Included {
     pub collection: String,
     /// The index, by its fields.
     pub index: Vec<String>,
-    /// The fields, in the order in which entries carry them.
+    /// The fields, in their order in the entries.
     pub fields: Vec<String>,
 }
 
@@ -161,7 +161,7 @@ impl Config {
         config
     }
 
-    /// The same without the views that have mistakes.
+    /// The same configuration without the views that have mistakes.
     pub fn sound(&self) -> Config {
         let views = self.views.iter().filter(|view| !self.doubtful.contains(&view.name));
         Config { views: views.cloned().collect(), ..self.clone() }

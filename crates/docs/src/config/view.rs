@@ -4,7 +4,7 @@ use super::table::{Item, Table};
 use super::{Config, names};
 use crate::views::{VIEWS_MAX, compile};
 
-/// A view as the file declares it. Its query is checked against the collections and the other views.
+/// A declared view. Its query is checked against the collections and the other views.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewConfig {
     /// Its name.

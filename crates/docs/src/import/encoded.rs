@@ -1,7 +1,7 @@
 //! A batch of records in stored form, in the order in which they were read.
 //!
 //! ```text
-//!  | origin | change number | document | key | origin | …        ends: where each document and each key ends
+//!  | origin | change number | document | key | origin | …        ends: the end of each document and of each key
 //! ```
 
 use crate::loader::ORIGIN_BYTES;

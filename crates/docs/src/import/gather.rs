@@ -132,7 +132,7 @@ struct Gathering<'g, 'd> {
     stopped: AtomicBool,
     failure: Mutex<Option<ImportError>>,
     skipped: Mutex<(u64, Vec<BadRecord>)>,
-    /// The change number of all imported documents: that of the newest change before them.
+    /// The change number of all imported documents: that of the newest earlier change.
     stamp: u64,
     sort_bytes: usize,
     /// For a single source: several are read in parallel, and their records have no common order.

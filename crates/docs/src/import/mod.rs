@@ -59,7 +59,7 @@ pub enum Input {
     File(PathBuf),
     /// A stream: JSON, or one record per line if a collection is named and the stream begins with `{`.
     Stream {
-        /** What messages call it. */
+        /** Its name in messages. */
         name: String,
         /** The bytes. */
         read: Box<dyn std::io::Read + Send>,
@@ -148,9 +148,9 @@ pub enum ImportError {
     Record(BadRecord),
     /// A file cannot be read, or has the wrong format.
     File {
-        /** Which. */
+        /** The file. */
         file: String,
-        /** Why. */
+        /** The reason. */
         why: String,
     },
     /// The store reported an error.

@@ -35,11 +35,11 @@ pub(super) struct Batch {
     pub(super) array: Option<Arc<str>>,
     /// The records' texts, one after another.
     pub(super) bytes: Vec<u8>,
-    /// Where each record ends in `bytes`, and its place in the stream: line, or byte.
+    /// The end of each record in `bytes`, and its place in the stream: line or byte.
     pub(super) records: Vec<(usize, u64)>,
 }
 
-/// Why a stream cannot be cut.
+/// Why a stream cannot be cut into records.
 #[derive(Debug)]
 pub(super) struct SplitError {
     pub(super) why: String,
@@ -54,7 +54,7 @@ enum State {
     End,
 }
 
-/// A stream being cut.
+/// A stream that is cut into records.
 pub(super) struct Splitter<R> {
     input: R,
     format: Format,
@@ -268,7 +268,7 @@ impl<R: Read> Splitter<R> {
         }
     }
 
-    /// The next byte that is no whitespace, without taking it.
+    /// The next byte that is not whitespace, without consuming it.
     fn peek(&mut self) -> Result<Option<u8>, SplitError> {
         loop {
             while let Some(&byte) = self.buffer.get(self.at) {

@@ -136,7 +136,7 @@ fn stopped(stop: Stop) -> Misfit {
     Misfit { why, pointer: String::new() }
 }
 
-/// `type`, with `integer` meaning digits: the library follows the standard and takes 1.0 for an integer.
+/// `type` with the strict meaning of `integer`: the library follows the standard and accepts 1.0 as an integer.
 struct StrictType {
     types: Vec<String>,
 }

@@ -11,11 +11,11 @@ use crate::catalog::{FieldInfo, FieldKind};
 pub(crate) struct Promise {
     /// The named fields, in the order of the text.
     pub(crate) fields: Vec<FieldInfo>,
-    /// Whether there can be no others.
+    /// Whether other fields are forbidden.
     pub(crate) closed: bool,
 }
 
-/// Reads a schema's promise; the text gives the order of the fields, which parsed JSON has lost.
+/// Reads a schema's promise; the text is needed for the order of the fields, which parsed JSON has lost.
 pub(crate) fn of(text: &str, schema: &Json) -> Promise {
     let nothing = Promise { fields: Vec::new(), closed: false };
     let Some(object) = schema.as_object().filter(|object| !object.contains_key("$ref")) else {

@@ -61,7 +61,7 @@ struct Part {
 struct Work {
     heart: Arc<Heart>,
     parts: Mutex<VecDeque<Part>>,
-    /// Threads that still read.
+    /// Threads that are still reading.
     reading: AtomicUsize,
     threads: usize,
     stop: Arc<AtomicBool>,

@@ -7,9 +7,9 @@
 //!
 //! ```text
 //!  view/N         key: the group's values (order::lower, one after another)           value: a state (state.rs)
-//!                   where groups are rolled up, NULL for those that are, and how many are not (1 byte); so a view without GROUP BY
-//!                   has the key 00, and the key of the sum of all sorts before all others
-//!  view-values/N  key: the group's key | number of the facet (1 byte) | the value      value: how often (fold.rs)
+//!                   with ROLLUP: NULL for rolled-up values, and at the end the number of the others (1 byte); so a view
+//!                   without GROUP BY has the key 00, and the key of the grand total sorts first
+//!  view-values/N  key: the group's key | number of the facet (1 byte) | the value      value: occurrences (fold.rs)
 //! ```
 //!
 //! A facet is an argument whose values are counted. For MIN and MAX they are stored exactly (`order::encode`), so that the

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  operand of a group     00 | a state to be added (state.rs)
-//!  operand of a value     01 | how often it came (zigzag varint)
-//!    where it is COUNT(DISTINCT)'s, behind that: tree of the groups (u32, little-endian) | slot (varint) | length of
-//!    the group's key, which the value's key begins with (varint)
+//!  operand of a value     01 | change of its occurrences (zigzag varint)
+//!    for COUNT(DISTINCT) then: tree of the groups (u32, little-endian) | slot (varint) | length of the group's key,
+//!    which is a prefix of the value's key (varint)
 //! ```
 
 use super::state;

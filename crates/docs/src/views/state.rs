@@ -6,14 +6,14 @@
 //! bytes.
 //!
 //! ```text
-//!  state   rows (zigzag varint) | entries, by rising header
-//!  entry   header (varint): number * 8 + kind | content; one that is zero is left out
-//!    kind 0  COUNT(x)            number: the slot       content: how many (zigzag varint)
+//!  state   rows (zigzag varint) | entries, by ascending header
+//!  entry   header (varint): number * 8 + kind | content; zero entries are left out
+//!    kind 0  COUNT(x)            number: the slot       content: count (zigzag varint)
 //!    kind 1  SUM(x), AVG, TOTAL  number: the slot       content: see below
-//!    kind 2  COUNT(DISTINCT x)   number: the slot       content: how many (zigzag varint)
-//!    kind 4… how a group's value was written ([`Form`]): number: its place in GROUP BY, content: in how many rows
-//!  sum     integers (zigzag varint) | their sum (zigzag varint, 128 bits) | 0, or 1 and
-//!            reals | plus infinite ones | minus infinite ones (zigzag varints each) | the others' exact sum
+//!    kind 2  COUNT(DISTINCT x)   number: the slot       content: count (zigzag varint)
+//!    kind 4… how a group's value was written ([`Form`]): number: its place in GROUP BY, content: number of rows
+//!  sum     number of integers (zigzag varint) | their sum (zigzag varint, 128 bits) | 0, or 1 and
+//!            number of reals, of plus infinities, of minus infinities (zigzag varints) | exact sum of the finite ones
 //! ```
 
 use crate::exact_sum::ExactSum;

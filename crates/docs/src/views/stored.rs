@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  view/N            {"name": NAME, "query": SQL, "state": "building" or "ready"}     its trees are view/N and view-values/N;
-//!                      of a view over a view with "over": the number of that one
-//!  view-progress/N   how far the build of a view over a view is, and of any view that was built that it is (chain.rs)
+//!                      for a view over a view with "over": the number of the lower view
+//!  view-progress/N   progress of the build of a view over a view, or a mark that the view is built (chain.rs)
 //! ```
 //!
 //! When a database is opened, the declared views are compared with these rows. A ready row with the same query is kept. A ready

@@ -23,7 +23,7 @@ use crate::readiness::Readiness;
 use crate::sql::{Field, IntegerOverflow, Value, write_field};
 use crate::view_trees::{document_tree, index_tree, is_index, is_table, place, wants};
 
-/// A view as queries see it.
+/// A view as a catalog entry for queries.
 pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> CollectionInfo {
     let all: Vec<String> = definition.columns.iter().map(|(name, _)| name.clone()).collect();
     let group_field = |group: usize| {
