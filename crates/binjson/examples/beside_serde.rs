@@ -1,15 +1,15 @@
-//! Binary JSON beside `serde_json`, both in one run, round about: each round measures one side and then the other, and
-//! the medians are told. `cargo xtask bench json` runs this and records the rows; by itself it prints them.
+//! Binary JSON compared with `serde_json`, both in one run, in alternating rounds; the medians are reported. `cargo xtask bench
+//! json` runs this and records the rows; run alone it prints them.
 //!
-//! Answers: bytes per second from text to stored document, nanoseconds for one field of a document that is in the
-//! processor's caches, with the cycles that these are at the clock that the core had in these rounds, how often the property cache is right where shapes differ, and what the tables cost. It says
-//! nothing about documents that come from memory or disk.
+//! Measures bytes per second from text to stored document; nanoseconds for one field of a document in the processor's caches,
+//! and the same in cycles at the core's clock rate during these rounds; the hit rate of the field cache for mixed shapes; and
+//! the size of the tables. It does not measure documents that are read from memory or disk.
 
 use binjson::{Document, Encoder, FieldCache, FieldName, JsonWriter};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// One side's work is repeated for about so long in each round.
+/// Duration of one side's work in each round.
 const ROUND: Duration = Duration::from_millis(40);
 
 fn main() {
@@ -29,7 +29,7 @@ fn main() {
     round_trip(&documents);
 }
 
-/// What a bench program tells `cargo xtask bench`: see `xtask/src/bench/store.rs`.
+/// A row for `cargo xtask bench`: see `xtask/src/bench/store.rs`.
 struct Row<'r> {
     work: String,
     other: String,
@@ -48,11 +48,12 @@ impl Row<'_> {
     }
 }
 
-/// Steps of a round's look at the clock, and the cycles of each: a product waits for the one before, then a bit is set.
+/// Steps of a clock measurement in a round, and the cycles of each: a product that depends on the previous one, then a bit is
+/// set.
 const CLOCK_STEPS: u32 = 500_000;
 const CYCLES_OF_A_STEP: f64 = 4.0;
 
-/// Nanoseconds of one call of each side, the rounds of both in turn; between them how long the core's cycle was.
+/// Nanoseconds of one call of each side, in alternating rounds, and the length of the core's cycle measured between them.
 #[derive(Default)]
 struct Rounds {
     ours: Vec<f64>,
@@ -75,7 +76,7 @@ impl Rounds {
         measured
     }
 
-    /// A time in cycles of the core as it ran in these rounds: on a shared machine that is far from what it says of itself.
+    /// A time in cycles of the core at its measured rate: on a shared machine that differs much from the nominal rate.
     fn in_cycles(&self, nanoseconds: f64) -> f64 {
         nanoseconds / self.cycles[self.cycles.len() / 2]
     }
@@ -84,7 +85,7 @@ impl Rounds {
         (self.ours[self.ours.len() / 2], self.theirs[self.theirs.len() / 2])
     }
 
-    /// How far the middle half of our rounds is spread.
+    /// The spread of the middle half of our rounds.
     fn noise(&self) -> String {
         let (ours, _) = self.medians();
         let quarter = self.ours.len() / 4;
@@ -112,7 +113,7 @@ fn nanoseconds(call: &mut impl FnMut(), calls: u32) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(calls)
 }
 
-/// By a chain of products, each of which waits for the one before: three cycles on processors of these years, and one more.
+/// Measured by a chain of dependent products: three cycles each on current processors, plus one.
 fn nanoseconds_of_a_cycle() -> f64 {
     let start = Instant::now();
     let mut value = black_box(0x9e37_79b9_7f4a_7c15_u64);
@@ -129,7 +130,7 @@ fn encoded(text: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// Text to stored document, beside text to `serde_json::Value`.
+/// From text to stored document, compared with text to `serde_json::Value`.
 fn from_text(name: &str, text: &[u8], rounds: usize) {
     let (mut encoder, mut stored) = (Encoder::new(), Vec::new());
     let measured = Rounds::measure(
@@ -161,7 +162,7 @@ fn from_text(name: &str, text: &[u8], rounds: usize) {
     row(format!("{:.2} ×", theirs / ours), "≥ 2 ×", theirs / ours >= 2.0).print();
 }
 
-/// One field of a stored document: its bytes are opened for each. The slowest of the fields counts.
+/// One field of a stored document, whose bytes are opened each time. The slowest of the fields counts.
 fn one_field(name: &str, text: &[u8], fields: &[&str], rounds: usize) {
     let stored = encoded(text);
     let (mut plain, mut cached) = (Vec::new(), Vec::new());
@@ -203,7 +204,7 @@ fn one_field(name: &str, text: &[u8], fields: &[&str], rounds: usize) {
     }
 }
 
-/// The property cache where it is not always right: documents of which some fields are missing at random.
+/// The field cache when it sometimes misses: documents in which some fields are missing at random.
 fn mixed_shapes(rounds: usize) {
     let documents: Vec<Vec<u8>> = (0..256).map(|number| encoded(&person(number))).collect();
     for field in ["reputation", "views"] {
@@ -261,7 +262,7 @@ fn size(name: &str, text: &[u8], bound: f64) {
     .print();
 }
 
-/// The documents are written without whitespace and with odd numbers, so each must come back byte for byte.
+/// The documents are written without whitespace and with unusual numbers, so each must come back byte for byte.
 fn round_trip(documents: &[(&str, Vec<u8>)]) {
     let odd = br#"{"z":1.10,"a":-0,"m":1E+2,"b":12345678901234567890123,"y":0.1e-7,"c":-0.0}"#.to_vec();
     let texts = documents.iter().map(|(_, text)| text).chain([&odd]);
@@ -303,9 +304,9 @@ fn large_document() -> Vec<u8> {
     out
 }
 
-/// A person of whom a place, a page and a text about them may be missing.
+/// A person; the place, the page and the text about them may be missing.
 fn person(number: u64) -> Vec<u8> {
-    // Bits as good as random, the same in each run.
+    // Pseudo-random bits, the same in each run.
     let random = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     let mut out = Vec::new();
     let mut writer = JsonWriter::new(&mut out);

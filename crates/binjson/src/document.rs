@@ -6,10 +6,10 @@ use crate::table::{FieldTable, NestedTables, body_bytes, number_at};
 use crate::tag::{FORMAT_VERSION, MARK_BYTES, TAG_MARK, TAG_NESTED, TAG_OBJECT};
 use crate::value::Value;
 
-/// Longer bytes are no stored document. The tables of the longest text take less than twice as much again.
+/// Longer bytes are not a stored document. The tables of the longest text take less than twice its size.
 const STORED_BYTES_MAX: usize = 4 * TEXT_BYTES_MAX;
 
-/// A view of a stored document. Cheap to make and to copy; nothing is decoded until asked for.
+/// A view of a stored document. Cheap to make and to copy; nothing is decoded in advance.
 #[derive(Clone, Copy)]
 pub struct Document<'a> {
     pub(crate) bytes: &'a [u8],
@@ -17,20 +17,20 @@ pub struct Document<'a> {
     is_object: bool,
     /// Fields of the root object.
     pub(crate) count: u32,
-    /// Where the root's table, the nested tables and the text begin.
+    /// Offsets of the root's table, the nested tables and the text.
     pub(crate) table_at: u32,
     nested_at: u32,
     pub(crate) text_at: u32,
 }
 
 impl<'a> Document<'a> {
-    /// A view of the stored document that `bytes` are, neither more nor less. Checks the header only.
+    /// A view of the stored document in `bytes`, which must contain nothing else. Checks the header only.
     #[inline]
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, Damaged> {
         Self::read_header(bytes).ok_or(Damaged)
     }
 
-    // Inlined, the header stays in registers; a call would hand it over through memory.
+    // Inlined, so that the header stays in registers; a call would return it through memory.
     #[inline(always)]
     fn read_header(bytes: &'a [u8]) -> Option<Self> {
         const WIDTH_1: u8 = FORMAT_VERSION << 4;
@@ -45,7 +45,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The header of a document with a mark. Most have none, and pay nothing for it.
+    /// The header of a document with a mark. Separate, so that documents without a mark pay nothing for it.
     #[inline(never)]
     fn read_marked(bytes: &'a [u8], tag: u8) -> Option<Self> {
         let at = 1 + MARK_BYTES;
@@ -110,7 +110,7 @@ impl<'a> Document<'a> {
         self.is_object
     }
 
-    /// How many fields the root object has; 0 for any other root.
+    /// Number of fields of the root object; 0 for any other root.
     #[inline]
     pub fn field_count(&self) -> usize {
         self.count as usize
@@ -122,7 +122,7 @@ impl<'a> Document<'a> {
         Value::new(self.bytes, self.text_at as usize + start, self.text_at as usize + end)
     }
 
-    /// Where a value that stands at `at` of the stored bytes stands in the text.
+    /// Converts an offset in the stored bytes to an offset in the text.
     #[inline]
     pub(crate) fn place(&self, at: usize) -> usize {
         at - self.text_at as usize

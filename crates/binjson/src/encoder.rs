@@ -1,4 +1,4 @@
-//! From a JSON text to a stored document.
+//! Encoding a JSON text as a stored document.
 
 use crate::error::{JsonError, JsonErrorKind};
 use crate::limits::TEXT_BYTES_MAX;
@@ -6,10 +6,10 @@ use crate::parser::{self, IsWanted, Scratch};
 use crate::table;
 use crate::tag::{FORMAT_VERSION, TAG_NESTED, TAG_OBJECT};
 
-/// What an encoder keeps between texts at most; more, needed for a huge document, is given back after it.
+/// Memory that an encoder keeps between texts; if a huge document needed more, all of it is freed afterwards.
 pub const SCRATCH_BYTES_KEPT_MAX: usize = 256 << 10;
 
-/// Turns JSON texts into stored documents, and keeps its work memory from one to the next.
+/// Turns JSON texts into stored documents, and reuses its working memory.
 #[derive(Default)]
 pub struct Encoder {
     scratch: Scratch,
@@ -19,24 +19,24 @@ pub struct Encoder {
     pub(crate) merged: Vec<u8>,
 }
 
-/// Appends the stored form of the JSON `text` to `out`. Where many are encoded, keep an [`Encoder`].
+/// Appends the stored form of the JSON `text` to `out`. To encode many texts, keep an [`Encoder`].
 pub fn encode(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
     Encoder::new().encode(text, out)
 }
 
 impl Encoder {
-    /// An encoder without any memory yet.
+    /// An encoder without allocated memory.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Appends the stored form of the JSON `text` to `out`; on an error `out` is as it was.
+    /// Appends the stored form of the JSON `text` to `out`; on an error `out` is unchanged.
     pub fn encode(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
         self.encode_asking(text, out, None)
     }
 
-    /// The same for a long text, asking now and then, between two members of an object or an array, whether it is still wanted.
-    /// Where it is not: [`JsonErrorKind::Unwanted`].
+    /// The same for a long text; between members of an object or an array it calls `is_wanted` repeatedly. Once that returns
+    /// false, the result is [`JsonErrorKind::Unwanted`].
     pub fn encode_while(
         &mut self,
         text: &[u8],
@@ -107,7 +107,7 @@ fn append_document(
     out.extend_from_slice(text);
 }
 
-/// Lays out the nested tables: the directory, in the order of the text, then the tables, in the order they were closed.
+/// Writes the nested tables: the directory, in the order of the text, then the tables, in the order in which they were closed.
 fn fill_nested(nested: &mut Vec<u8>, directory: &mut Vec<(u32, u32)>, scratch: &Scratch, text: &[u8], width: usize) {
     nested.clear();
     directory.clear();

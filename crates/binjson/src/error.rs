@@ -1,13 +1,13 @@
-//! What can be wrong with a text, and with stored bytes.
+//! Errors in a text, and in stored bytes.
 
 use std::fmt;
 
-/// Why a text was refused, and where: the caller shows both to whoever sent it.
+/// Why a text was rejected, and at which byte: shown to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JsonError {
     /// What is wrong.
     pub kind: JsonErrorKind,
-    /// The byte of the sent text at which it was noticed; for a duplicate key the second key's opening quote.
+    /// The byte of the sent text where the error was found; for a duplicate key the second key's opening quote.
     pub offset: usize,
 }
 
@@ -15,19 +15,19 @@ pub struct JsonError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JsonErrorKind {
-    /// The text ends inside a value, or holds none.
+    /// The text ends inside a value, or contains none.
     UnexpectedEnd,
-    /// A byte that cannot stand here.
+    /// A byte that is not allowed here.
     UnexpectedByte,
     /// A member of an object must begin with a string.
     ExpectedKey,
-    /// A number that JSON's grammar does not know (`01`, `1.`, `+1`, `NaN`).
+    /// A number that JSON's grammar does not allow (`01`, `1.`, `+1`, `NaN`).
     BadNumber,
     /// An unknown escape, or one with bad hexadecimal digits.
     BadEscape,
     /// A `\uD800`-`\uDFFF` escape without its other half.
     LoneSurrogate,
-    /// `\u0000`, which is refused.
+    /// `\u0000`, which is not accepted.
     NulCharacter,
     /// A raw control character inside a string.
     ControlCharacter,
@@ -41,12 +41,12 @@ pub enum JsonErrorKind {
     TrailingBytes,
     /// Longer than [`TEXT_BYTES_MAX`](crate::TEXT_BYTES_MAX).
     TooLarge,
-    /// Nobody wants it any more: what [`Encoder::encode_while`](crate::Encoder::encode_while) was told.
+    /// Cancelled by the callback of [`Encoder::encode_while`](crate::Encoder::encode_while).
     Unwanted,
 }
 
 impl JsonErrorKind {
-    /// The fault in words, without the place.
+    /// The error in words, without the place.
     pub fn message(self) -> &'static str {
         match self {
             Self::UnexpectedEnd => "the JSON text ends too early",
@@ -79,7 +79,7 @@ impl fmt::Display for JsonError {
 
 impl std::error::Error for JsonError {}
 
-/// The bytes are no stored document: they were damaged, or written by a newer format.
+/// The bytes are not a stored document: they are damaged, or written by a newer format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 

@@ -1,13 +1,13 @@
-//! Escapes in strings: from any form that JSON allows to the one that is stored, and back to characters.
+//! Escapes in strings: conversion from any form that JSON allows to the stored form, and back to characters.
 //!
-//! Stored strings hold characters as raw UTF-8. Only what JSON forbids raw stays escaped, in its shortest form: `\"`,
-//! `\\`, `\b`, `\t`, `\n`, `\f`, `\r`, and `\u00xx` with small digits for the other control characters. So every string has
+//! Stored strings have characters as raw UTF-8. Only characters that JSON forbids raw stay escaped, in the shortest form: `\"`,
+//! `\\`, `\b`, `\t`, `\n`, `\f`, `\r`, and `\u00xx` with lowercase digits for the other control characters. So every string has
 //! exactly one stored form, and keys are compared as bytes.
 
 use crate::error::JsonErrorKind;
 use std::borrow::Cow;
 
-/// The escape that must stand for a byte below 0x80; empty where the byte stands for itself.
+/// The required escape for a byte below 0x80; `None` if the byte is not escaped.
 pub(crate) fn escape_of(byte: u8) -> Option<([u8; 6], usize)> {
     let short = |letter: u8| Some(([b'\\', letter, 0, 0, 0, 0], 2));
     match byte {
@@ -44,7 +44,7 @@ pub(crate) fn stored_form(character: char) -> ([u8; 6], usize) {
 fn hex4(digits: &[u8; 4]) -> Option<u32> {
     let [a, b, c, d] = digits.map(|digit| HEX[usize::from(digit)]);
     let value = u32::from(a) << 12 | u32::from(b) << 8 | u32::from(c) << 4 | u32::from(d);
-    // A bad digit is 0xFF: its high bits survive the shifts in at least one of the four.
+    // A bad digit is 0xFF, so the disjunction of all four is at least 16.
     ((a | b | c | d) < 16).then_some(value)
 }
 
@@ -59,7 +59,7 @@ const HEX: [u8; 256] = {
     table
 };
 
-/// The character that the `\uXXXX` escape (or the pair of them) at `at` means, and where it ends.
+/// The character of the `\uXXXX` escape (or surrogate pair) at `at`, and the end offset.
 #[inline]
 pub(crate) fn unicode_escape(text: &[u8], at: usize) -> Result<(char, usize), JsonErrorKind> {
     let code = unit(text, at)?;
@@ -83,7 +83,7 @@ fn unit(text: &[u8], at: usize) -> Result<u32, JsonErrorKind> {
     hex4(digits).ok_or(JsonErrorKind::BadEscape)
 }
 
-/// A stored string's characters; borrowed when nothing in it is escaped. `None` for damaged bytes.
+/// A stored string's characters; borrowed if nothing in it is escaped. `None` for damaged bytes.
 pub(crate) fn unescape(stored: &[u8]) -> Option<Cow<'_, str>> {
     if memchr::memchr(b'\\', stored).is_none() {
         return std::str::from_utf8(stored).ok().map(Cow::Borrowed);

@@ -1,25 +1,26 @@
 //! Hash of a key: part of the stored format, so it never changes within a format version.
 //!
-//! It only narrows a search: every hit is compared with the key itself, so collisions cost time and nothing else.
+//! It only narrows a search: every hit is compared with the key itself, so collisions cost only time.
 
 const LENGTH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD_MULTIPLIER: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// The hash of a key as it stands in the text, without its quotes.
+/// The hash of a key in its stored form, without quotes.
 #[inline]
 pub(crate) fn key_hash(key: &[u8]) -> u32 {
     let Some((last, _)) = key.split_last_chunk::<8>().map(|(rest, last)| (u64::from_le_bytes(*last), rest)) else {
         return finish(short_word(key), key.len());
     };
     let mut mixed = 0;
-    // The last word overlaps the one before it unless the length is a multiple of eight: no tail to handle.
+    // The last word overlaps the previous one unless the length is a multiple of eight, so there is no tail to handle.
     for word in key[..key.len() - 1].as_chunks::<8>().0 {
         mixed = fold(mixed ^ u64::from_le_bytes(*word));
     }
     finish(mixed ^ last, key.len())
 }
 
-/// The hash of the `len` bytes that begin `window`: for a key of up to eight bytes one masked load, with no branch on its length.
+/// The hash of the first `len` bytes of `window`: one masked load for a key of up to eight bytes, without a branch on its
+/// length.
 #[inline]
 pub(crate) fn key_hash_within(window: &[u8], len: usize) -> u32 {
     match window.first_chunk::<8>() {

@@ -1,4 +1,4 @@
-//! What is inside an object or array: fields and elements, found by tables where there are some, else by walking.
+//! Access to the members of an object or array: through a table if there is one, else by scanning.
 
 use crate::document::Document;
 use crate::escape;
@@ -72,7 +72,7 @@ impl<'a> Value<'a> {
         self.open(b'[').map_or_else(Items::empty, |(document, start, end)| Items::new(document, start + 1, end))
     }
 
-    /// How many elements an array has, or fields an object; 0 for any other value.
+    /// Number of elements of an array, or of fields of an object; 0 for any other value.
     pub fn len(&self) -> usize {
         if let Some((document, start, end)) = self.open(b'{') {
             return field_table(&document, start, end).map_or_else(|| self.fields().count(), |table| table.count);

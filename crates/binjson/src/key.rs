@@ -1,4 +1,4 @@
-//! A key that is looked for: its bytes, and the same as words, so that comparing it is two loads and no call.
+//! A search key: its bytes, and the same as words, so that a comparison is two loads and no call.
 
 use crate::escape;
 use crate::hash::{key_hash, short_word};
@@ -12,7 +12,7 @@ pub(crate) struct Key<'k> {
     bytes: &'k [u8],
     /// Its first eight bytes, zero-padded.
     head: u64,
-    /// Its last eight bytes; the head again for keys up to eight.
+    /// Its last eight bytes; the same as `head` for keys shorter than eight.
     tail: u64,
 }
 
@@ -40,7 +40,7 @@ impl<'k> Key<'k> {
         key_hash(self.bytes)
     }
 
-    /// Whether `field`, which begins at a key's opening quote, has this key.
+    /// Whether `field`, a text at a key's opening quote, has this key.
     #[inline(always)]
     pub(crate) fn begins(&self, field: &[u8]) -> bool {
         let len = self.bytes.len();
@@ -55,7 +55,7 @@ impl<'k> Key<'k> {
             return found.starts_with(self.bytes);
         };
         if len <= 8 {
-            // The difference, without the bytes behind the key. The empty key needs its own answer: no shift moves 64 bits out.
+            // Compares without the bytes after the key. The empty key is a special case: no shift moves 64 bits out.
             return len == 0 || (head ^ self.head) << (64 - 8 * len as u32) == 0;
         }
         if len <= WORDS_LEN_MAX {
@@ -65,7 +65,7 @@ impl<'k> Key<'k> {
         head == self.head && &found[..len] == self.bytes
     }
 
-    /// Whether the name is stored as it is, given that it was found in a text: no key there holds a raw control character.
+    /// Whether a name that was found in a text has no escapes: keys in a text have no raw control characters.
     #[inline(always)]
     pub(crate) fn is_plain_where_found(&self) -> bool {
         if self.bytes.len() > WORDS_LEN_MAX {
@@ -76,7 +76,7 @@ impl<'k> Key<'k> {
     }
 }
 
-/// The name of a field, prepared once for lookups in many documents: escaped and cut into words ahead.
+/// The name of a field, prepared once for lookups in many documents: escaped and split into words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldName {
     stored: Box<[u8]>,
@@ -93,7 +93,7 @@ impl FieldName {
         Self { stored: stored.into_boxed_slice(), head, tail }
     }
 
-    /// The name as it stands between the quotes in a stored text.
+    /// The name in the form it has between the quotes in a stored text.
     pub fn stored(&self) -> &[u8] {
         &self.stored
     }
@@ -104,7 +104,7 @@ impl FieldName {
     }
 }
 
-/// Not zero if a byte of `word` is `byte`.
+/// Nonzero if a byte of `word` is `byte`.
 #[inline(always)]
 fn has_byte(word: u64, byte: u8) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;

@@ -1,13 +1,13 @@
 //! Comparing sixteen bytes at once.
 //!
-//! SSE2 belongs to every x86-64 processor, so nothing is detected at run time; other processors take the plain twin, and
-//! the tests of `scan.rs` compare both with a search byte by byte. Blocks are loaded as integers, which the compiler
-//! makes one load, so no pointer is used.
+//! Every x86-64 processor has SSE2, so nothing is detected at run time; other processors use the plain twin, and the tests of
+//! `scan.rs` compare both with a search byte by byte. Blocks are loaded as integers, which the compiler turns into one load, so
+//! no pointer is used.
 
-// The compiler counts a call of a function with a target feature as unsafe even where the target always has it.
+// The compiler treats a call of a function with a target feature as unsafe even if the target always has the feature.
 #![allow(unsafe_code)]
 
-/// Bytes looked at in one step.
+/// Bytes compared in one step.
 pub(crate) const BLOCK: usize = 16;
 
 /// Bit `i` is set where byte `i` equals `wanted`.
@@ -31,13 +31,13 @@ pub(crate) fn structure_stops(block: &[u8; BLOCK]) -> u32 {
     unsafe { blocks::structure_stops(block) }
 }
 
-/// What ends a run inside a string.
+/// The bytes that end a run inside a string.
 #[inline]
 pub(crate) fn is_string_stop(byte: u8) -> bool {
     byte == b'"' || byte == b'\\' || byte < 0x20
 }
 
-/// What begins or ends a string, object or array.
+/// The bytes that begin or end a string, object or array.
 #[inline]
 pub(crate) fn is_structure_stop(byte: u8) -> bool {
     matches!(byte, b'"' | b'{' | b'}' | b'[' | b']')
@@ -100,17 +100,17 @@ mod blocks {
         block.iter().enumerate().fold(0, |mask, (i, &byte)| mask | u32::from(wanted(byte)) << i)
     }
 
-    // Unsafe only to be called like its twin; it asks nothing of the caller.
+    // Unsafe only for the same signature as its twin; it requires nothing of the caller.
     pub(super) unsafe fn equal(block: &[u8; BLOCK], wanted: u8) -> u32 {
         mask(block, |byte| byte == wanted)
     }
 
-    // Unsafe only to be called like its twin; it asks nothing of the caller.
+    // Unsafe only for the same signature as its twin; it requires nothing of the caller.
     pub(super) unsafe fn string_stops(block: &[u8; BLOCK]) -> u32 {
         mask(block, is_string_stop)
     }
 
-    // Unsafe only to be called like its twin; it asks nothing of the caller.
+    // Unsafe only for the same signature as its twin; it requires nothing of the caller.
     pub(super) unsafe fn structure_stops(block: &[u8; BLOCK]) -> u32 {
         mask(block, is_structure_stop)
     }

@@ -1,7 +1,7 @@
-//! What every part of the crate keeps to.
+//! Limits for every part of the crate.
 
-/// How deep objects and arrays may nest. Also the bound of every recursion in this crate.
+/// Deepest nesting of objects and arrays. Also the limit of every recursion in this crate.
 pub const DEPTH_MAX: usize = 128;
 
-/// Longest text that is taken, before minification: the store's largest value.
+/// Longest accepted text, before minification: the store's largest value.
 pub const TEXT_BYTES_MAX: usize = 64 << 20;

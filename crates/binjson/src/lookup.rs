@@ -1,4 +1,4 @@
-//! Finding a field of a document's root object, by name or where it stood before.
+//! Finding a field of a document's root object, by name or at its last known index.
 
 use crate::document::Document;
 use crate::escape;
@@ -9,12 +9,12 @@ use crate::table::{FieldTable, Found, LINEAR_FIELDS_MAX, number_at};
 use crate::value::Value;
 use crate::walk::Fields;
 
-/// Remembers where a field stood in documents seen before: where they have one shape, the next lookup is one comparison.
-/// The key is compared each time, so a document of another shape, or another name, costs a search and never a wrong answer.
+/// Remembers a field's index in earlier documents: if documents have one shape, the next lookup is one comparison. The key is
+/// compared each time, so a document of another shape, or another name, costs a search and never gives a wrong answer.
 ///
-/// There are four memories, chosen by the number of fields: where some fields are missing now and then, documents of one
-/// count mostly agree about where the others stand. A fingerprint of the names would choose better, and cost more to
-/// compute than the search that it spares.
+/// There are four slots, chosen by the number of fields: if some fields are missing occasionally, documents with the same
+/// number of fields mostly agree about the others' indexes. A fingerprint of the names would choose better, but cost more to
+/// compute than the search that it saves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FieldCache {
     indexes: [u16; FIELD_CACHE_SLOTS],
@@ -23,21 +23,21 @@ pub struct FieldCache {
 const FIELD_CACHE_SLOTS: usize = 4;
 
 impl FieldCache {
-    /// Where the field stood in the last document with about so many fields.
+    /// The field's index in the last document with the same slot.
     #[inline(always)]
     fn index(&self, count: u32) -> usize {
         usize::from(self.indexes[count as usize % FIELD_CACHE_SLOTS])
     }
 
-    /// An index that the memory cannot hold is not kept: fields of an object that large are found by their buckets.
+    /// An index that does not fit the slot is not kept: fields of such a large object are found through buckets.
     #[inline]
     fn remember(&mut self, count: u32, index: usize) {
         self.indexes[count as usize % FIELD_CACHE_SLOTS] = u16::try_from(index).unwrap_or_default();
     }
 }
 
-/// A fingerprint of the names and the order of a root object's fields. Documents of one shape have equal ones; equal
-/// fingerprints are a hint only, for names may collide.
+/// A fingerprint of the names and the order of a root object's fields. Documents of one shape have equal fingerprints; equal
+/// fingerprints are only a hint, as names may collide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape(u64);
 
@@ -51,7 +51,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The same; asks first where `cache` saw the field last.
+    /// The same; tries the index in `cache` first.
     #[inline]
     pub fn field_cached(&self, name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {
         let (table, key) = (self.root_table()?, Key::new(name.as_bytes()));
@@ -71,8 +71,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The JSON text of the root object's field `name`; empty where there is none. Small documents of one shape are read
-    /// without a view of their table: for queries, which read a field or two of many.
+    /// The JSON text of the root object's field `name`; empty if there is none. For small documents of one shape it does not
+    /// build a view of the table: for queries, which read a field or two of many documents.
     #[inline(always)]
     pub fn raw_named(&self, name: &FieldName, cache: &mut FieldCache) -> &'a [u8] {
         let found = match self.width {
@@ -83,7 +83,7 @@ impl<'a> Document<'a> {
         found.unwrap_or_else(|| raw_searched(self.bytes, name, cache))
     }
 
-    /// The text of the field at `index` of a table in order, if it has this name. A root that is no object has no field.
+    /// The text of the field at `index` of a table in order, if it has this name. A root that is not an object has no field.
     #[inline(always)]
     fn raw_at<const W: usize>(&self, name: &FieldName, index: usize) -> Option<&'a [u8]> {
         let count = self.count as usize;
@@ -110,14 +110,14 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// What documents with the same fields in the same order have in common.
+    /// The fingerprint of the fields' names and order.
     pub fn shape(&self) -> Shape {
         let bytes = self.root_table().map(|table| table.fingerprint_bytes()).unwrap_or_default();
         Shape(u64::from(self.count) << 32 | u64::from(key_hash(bytes)))
     }
 }
 
-/// The text of a field that did not stand where it was expected.
+/// The text of a field that was not at the expected index.
 #[cold]
 #[inline(never)]
 fn raw_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -> &'a [u8] {
@@ -125,8 +125,8 @@ fn raw_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -
     document.and_then(|document| document.field_named(name, cache)).map_or(&[], |value| value.raw())
 }
 
-/// Looks `name` up in the root and remembers where it was. Kept out of the cached lookup, and given the bytes alone: a
-/// reference to the document would put it into memory there.
+/// Looks `name` up in the root and caches its index. Separate from the cached lookup, and given only the bytes: a reference to
+/// the document would force the document into memory there.
 #[cold]
 #[inline(never)]
 fn field_searched<'a>(bytes: &'a [u8], name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {

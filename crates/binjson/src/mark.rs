@@ -1,4 +1,4 @@
-//! The mark: a number that whoever stores a document keeps with it, and that is no part of its JSON.
+//! The mark: a number that is stored with a document and is not part of its JSON.
 //!
 //! ```text
 //!  0     1            11
@@ -7,17 +7,17 @@
 //!  +-----+------------+----------------------------+
 //! ```
 //!
-//! It stands there as digits, so that it is a value like those of fields: it is found under the name [`MARK_NAME`], which no
-//! document's field can have. Whoever goes through all fields, and whoever takes the text, does not meet it.
+//! It is stored as digits, so that it can be read as a value like a field's: under the name [`MARK_NAME`], which no document's
+//! field can have. Iteration over the fields and the document's text do not include it.
 
 use crate::document::Document;
 use crate::key::FieldName;
 use crate::tag::{MARK_BYTES, TAG_MARK};
 use crate::value::Value;
 
-/// The name under which a document's mark is found. No field has it: `\u0000` is refused in documents.
+/// The name under which a document's mark is found. No field has it: `\u0000` is rejected in documents.
 pub const MARK_NAME: &str = "\0mark";
-/// The same as stored texts would have it.
+/// The same in stored form.
 const STORED_NAME: &[u8] = b"\\u0000mark";
 /// The largest mark.
 pub const MARK_MAX: u64 = 9_999_999_999;
@@ -30,24 +30,24 @@ impl<'a> Document<'a> {
             return None;
         }
         let digits = self.bytes.get(1..=MARK_BYTES)?;
-        // Damaged ones are no value that could be entered.
+        // A damaged mark is not returned as a value.
         digits.iter().all(u8::is_ascii_digit).then(|| Value::new(self.bytes, 1, 1 + MARK_BYTES))
     }
 
-    /// The same for a field that was not found.
+    /// The mark, if `name` is its name: for lookups that found no field.
     #[inline]
     pub(crate) fn mark_named(&self, name: &str) -> Option<Value<'a>> {
         self.mark().filter(|_| name == MARK_NAME)
     }
 
-    /// The same.
+    /// The same for a prepared name.
     #[inline]
     pub(crate) fn mark_prepared(&self, name: &FieldName) -> Option<Value<'a>> {
         self.mark().filter(|_| name.stored() == STORED_NAME)
     }
 }
 
-/// Gives the document that `stored` holds from `start` on, and that has no mark, this one; at most [`MARK_MAX`].
+/// Sets the mark of the document that begins at `start` of `stored`, if it has none; at most [`MARK_MAX`].
 pub fn set_mark(stored: &mut Vec<u8>, start: usize, mark: u64) {
     let Some(tag) = stored.get_mut(start).filter(|tag| **tag & TAG_MARK == 0) else { return };
     *tag |= TAG_MARK;

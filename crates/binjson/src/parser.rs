@@ -1,10 +1,10 @@
-//! The parser: one pass over a text that checks it, minifies it and notes where fields and elements stand.
+//! The parser: one pass over a text that checks it, minifies it and records the positions of fields and elements.
 //!
-//! Bytes that stay as they are form a *run*: nothing is copied until whitespace or an escape ends it. A text that was
-//! sent minified is one run, and its bytes move once, from the caller's buffer into the stored document. Positions in the
-//! minified text follow from the run (`written + (at - run)`), so they are known before anything is copied.
+//! Unchanged bytes form a *run*: nothing is copied until whitespace or an escape ends it. A text that was sent minified is one
+//! run, and its bytes are copied once, from the caller's buffer into the stored document. Positions in the minified text follow
+//! from the run (`written + (at - run)`), so they are known before anything is copied.
 //!
-//! UTF-8 is checked once for the whole text, before: the loops here see only ASCII structure and never split a character.
+//! UTF-8 is checked before, once for the whole text: the loops here look only for ASCII bytes and never split a character.
 
 use crate::error::{JsonError, JsonErrorKind};
 use crate::escape;
@@ -13,16 +13,16 @@ use crate::limits::DEPTH_MAX;
 use crate::scan::string_stop;
 use crate::table;
 
-/// Room behind the minified text, so that a short run is copied as one whole block.
+/// Room after the minified text, so that a short run is copied as one whole block.
 const COPY_BLOCK: usize = 32;
 
 /// A field of an object that is being read.
 #[derive(Clone, Copy)]
 pub(crate) struct Field {
-    /// Where the key's opening quote stands in the minified text.
+    /// Offset of the key's opening quote in the minified text.
     pub(crate) place: u32,
     pub(crate) hash: u32,
-    /// The same quote in the text as sent, for errors and for keys that are not copied yet.
+    /// Offset of the same quote in the text as sent, for errors and for keys that are not copied yet.
     sent_at: u32,
     /// Length of the key in its stored form.
     len: u32,
@@ -31,28 +31,28 @@ pub(crate) struct Field {
 /// An inner object or array that gets a table.
 #[derive(Clone, Copy)]
 pub(crate) struct Inner {
-    /// Where it begins in the minified text.
+    /// Its start in the minified text.
     pub(crate) place: u32,
     /// Its members: a range of `Scratch::inner_fields` or `Scratch::inner_elements`.
     pub(crate) first: usize,
     pub(crate) count: usize,
-    /// Of an array: every how many elements one position is kept.
+    /// For an array: one position is kept for every `stride` elements.
     pub(crate) stride: usize,
     pub(crate) is_object: bool,
 }
 
-/// What the parser leaves behind, reused from text to text.
+/// Working memory and results of the parser, reused from text to text.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// The minified text up to the current run, with [`COPY_BLOCK`] bytes of room behind.
+    /// The minified text up to the current run, with [`COPY_BLOCK`] bytes of room after it.
     pub(crate) minified: Vec<u8>,
-    /// Fields of the objects that are open; after the parse, those of the root.
+    /// Fields of the open objects; after the parse, those of the root.
     pub(crate) fields: Vec<Field>,
     elements: Vec<u32>,
     pub(crate) inner: Vec<Inner>,
     pub(crate) inner_fields: Vec<Field>,
     pub(crate) inner_elements: Vec<u32>,
-    /// For the search of duplicate keys in large objects: hash and index.
+    /// Hash and index, for the search of duplicate keys in large objects.
     sorted: Vec<u64>,
 }
 
@@ -78,34 +78,34 @@ impl Scratch {
     }
 }
 
-/// The text was refused; why is in [`Parser::error`]. Empty, so that results of the inner functions stay in registers.
+/// The text was rejected; the reason is in [`Parser::error`]. Empty, so that results of the inner functions stay in registers.
 struct Refused;
 
 type Step<T> = Result<T, Refused>;
 
-/// Whether a text is still wanted.
+/// Returns false once the parse is cancelled.
 pub(crate) type IsWanted<'w> = &'w dyn Fn() -> bool;
 
-/// Bytes of a text between two questions whether it is still wanted: 50 µs or so.
+/// Bytes of a text between two cancellation checks: about 50 µs.
 const QUESTION_BYTES: usize = 16 << 10;
 
 struct Parser<'t, 's> {
     text: &'t [u8],
     scratch: &'s mut Scratch,
-    /// Where the current run began in `text`.
+    /// Start of the current run in `text`.
     run: usize,
-    /// How much of the minified text is copied: all before the run.
+    /// Length of the minified text copied so far: everything before the run.
     written: usize,
     depth: usize,
-    /// Bytes promised to tables of inner objects and arrays.
+    /// Bytes reserved for tables of inner objects and arrays.
     inner_bytes: usize,
     is_wanted: Option<IsWanted<'s>>,
-    /// The place from which on the next question is due; beyond every text where nobody is asked.
+    /// Offset of the next cancellation check; beyond every text if there is none.
     ask_at: usize,
     error: JsonError,
 }
 
-/// Reads `text` and gives its minified form; the fields of a root object and the inner tables' content stay in `scratch`.
+/// Parses `text` and returns its minified form; the fields of a root object and the contents of inner tables are in `scratch`.
 pub(crate) fn parse<'a>(
     text: &'a [u8],
     scratch: &'a mut Scratch,
@@ -136,7 +136,7 @@ impl Parser<'_, '_> {
         if behind != self.text.len() { self.fail(JsonErrorKind::TrailingBytes, behind) } else { Ok(text_end) }
     }
 
-    /// Asks now and then whether the text is still wanted.
+    /// Checks for cancellation at intervals.
     #[inline(always)]
     fn ask(&mut self, at: usize) -> Step<()> {
         if at < self.ask_at { Ok(()) } else { self.ask_now(at) }
@@ -149,13 +149,13 @@ impl Parser<'_, '_> {
         if self.is_wanted.is_none_or(|is_wanted| is_wanted()) { Ok(()) } else { self.fail(JsonErrorKind::Unwanted, at) }
     }
 
-    /// The byte at `at`; 0, which may stand nowhere, behind the end.
+    /// The byte at `at`; after the end 0, which is invalid everywhere.
     #[inline(always)]
     fn byte(&self, at: usize) -> u8 {
         self.text.get(at).copied().unwrap_or(0)
     }
 
-    /// Where the byte at `at` of the text comes to stand in the minified text.
+    /// The offset in the minified text of the byte at `at` of the text.
     #[inline(always)]
     fn place(&self, at: usize) -> u32 {
         (self.written + at - self.run) as u32
@@ -186,7 +186,7 @@ impl Parser<'_, '_> {
         self.run = end;
     }
 
-    /// Leaves out whitespace at `at`: gives the first place behind it, where a new run begins.
+    /// Skips whitespace at `at`: returns the offset after it, where a new run begins.
     #[inline(always)]
     fn skip_space(&mut self, at: usize) -> usize {
         if self.byte(at) > b' ' { at } else { self.skip_space_run(at) }
@@ -209,7 +209,7 @@ impl Parser<'_, '_> {
         at
     }
 
-    /// Reads the value at `at` and gives the place behind it.
+    /// Parses the value at `at` and returns the offset after it.
     #[inline]
     fn value(&mut self, at: usize) -> Step<usize> {
         match self.byte(at) {
@@ -224,7 +224,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// What cannot begin a value. A number as other languages write it is told as such; `Null` is none.
+    /// The error for a byte that begins no value. Number forms of other languages are reported as bad numbers, `Null` is not.
     #[cold]
     fn no_value(&mut self, at: usize) -> Step<usize> {
         let rest = self.text.get(at..).unwrap_or_default();
@@ -281,7 +281,7 @@ impl Parser<'_, '_> {
         at
     }
 
-    /// Reads the string whose opening quote is at `at`.
+    /// Parses the string whose opening quote is at `at`.
     #[inline]
     fn string(&mut self, at: usize) -> Step<usize> {
         let stop = string_stop(self.text, at + 1);
@@ -300,7 +300,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Reads the escape at `at`, and those right behind it.
+    /// Parses the escape at `at`, and `\u` escapes directly after it.
     fn escape(&mut self, at: usize) -> Step<usize> {
         match self.byte(at + 1) {
             b'u' => self.unicode_escapes(at),
@@ -315,7 +315,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// A row of `\uXXXX`: in Cyrillic texts from many libraries whole words are.
+    /// A sequence of `\uXXXX`: many libraries write whole Cyrillic words this way.
     fn unicode_escapes(&mut self, mut at: usize) -> Step<usize> {
         self.copy_run(at);
         loop {
@@ -376,7 +376,7 @@ impl Parser<'_, '_> {
         Ok(at + 1)
     }
 
-    /// Reads a key and notes its field.
+    /// Parses a key and records its field.
     #[inline]
     fn key(&mut self, at: usize) -> Step<usize> {
         if self.byte(at) != b'"' {
@@ -419,7 +419,7 @@ impl Parser<'_, '_> {
         Ok(at + 1)
     }
 
-    /// Keeps the fields from `first` on for a table of the inner object that began at `place`, if it gets one.
+    /// Keeps the fields from `first` on if the inner object that begins at `place` gets a table.
     fn keep_object(&mut self, place: u32, end: usize, first: usize) {
         let count = self.scratch.fields.len() - first;
         if self.deserves_table(place, end, |_, width| table::object_bytes(count, width)) {
@@ -440,14 +440,15 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Whether a table for what began at `place` and ends before `end` keeps tables under a sixteenth of it and of all so far.
+    /// Whether a table for the value from `place` to `end` keeps the tables under a sixteenth of the value and of the text so
+    /// far.
     fn deserves_table(&mut self, place: u32, end: usize, bytes: impl Fn(usize, usize) -> usize) -> bool {
         let end = self.place(end) as usize;
         let text_len = end - place as usize;
         if text_len < table::INNER_TEXT_MIN {
             return false;
         }
-        // Judged by minified lengths alone: the stored form must not depend on whitespace.
+        // Decided by minified lengths alone: the stored form must not depend on whitespace.
         let cost = bytes(text_len, table::width_for(end));
         let affordable = cost <= text_len / 16 && self.inner_bytes + cost <= end / 16;
         if affordable {
@@ -456,7 +457,7 @@ impl Parser<'_, '_> {
         affordable
     }
 
-    /// Refuses the object whose fields are those from `first` on if two of its keys are the same.
+    /// Rejects the object whose fields begin at `first` if two of its keys are the same.
     #[inline]
     fn refuse_duplicates(&mut self, first: usize) -> Step<()> {
         let fields = &self.scratch.fields[first..];
@@ -478,7 +479,7 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// The same for many fields: sorts them by hash, and those of one hash by their keys, so that no choice of keys makes it slow.
+    /// The same for many fields: sorts them by hash, and equal hashes by their keys, so that no choice of keys makes it slow.
     #[inline(never)]
     fn refuse_duplicates_sorted(&mut self, first: usize) -> Step<()> {
         let mut sorted = std::mem::take(&mut self.scratch.sorted);
@@ -516,5 +517,5 @@ impl Parser<'_, '_> {
     }
 }
 
-/// Up to here duplicate keys are found by a small filter and comparing; beyond, by sorting.
+/// Up to this many fields duplicate keys are found by a small filter and comparisons; beyond, by sorting.
 const PAIRWISE_FIELDS_MAX: usize = 64;

@@ -1,7 +1,7 @@
 //! Merge patch (RFC 7396) on stored documents.
 //!
-//! The target's fields keep their order; new ones follow in the patch's order; `null` removes; objects merge inwards. The
-//! merged text is built from slices of the two and encoded again: one more pass, but positions have one author only.
+//! The target's fields keep their order; new ones follow in the patch's order; `null` removes; nested objects are merged. The
+//! merged text is built from slices of the two and encoded again: one more pass, but only the encoder computes positions.
 
 use crate::document::Document;
 use crate::encoder::Encoder;
@@ -9,11 +9,11 @@ use crate::error::JsonError;
 use crate::limits::DEPTH_MAX;
 use crate::value::{Kind, Value};
 
-/// Up to this many fields of a patch are searched one after the other; more are sorted first.
+/// Up to this many fields of a patch are searched linearly; more are sorted first.
 const UNSORTED_FIELDS_MAX: usize = 16;
 
-/// Appends to `out` the stored form of `target` changed by `patch`. Fails only where the result breaks a bound
-/// (its size), or where stored bytes were damaged.
+/// Appends to `out` the stored form of `target` changed by `patch`. Fails only if the result exceeds a limit (its size) or
+/// stored bytes are damaged.
 pub fn merge_patch(target: Document<'_>, patch: Document<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
     Encoder::new().merge_patch(target, patch, out)
 }
@@ -36,7 +36,7 @@ impl Encoder {
     }
 }
 
-/// A field of a patch, and whether the target had it.
+/// A field of a patch, and whether the target has it.
 struct PatchField<'a> {
     key: &'a [u8],
     value: Value<'a>,
@@ -45,7 +45,7 @@ struct PatchField<'a> {
 }
 
 fn append_merged(out: &mut Vec<u8>, target: Option<Value<'_>>, patch: Value<'_>, depth: usize) {
-    // Stored documents are no deeper than the bound; damaged ones must not recurse further either.
+    // Stored documents are no deeper than the limit; damaged ones must not recurse further either.
     if patch.kind() != Kind::Object || depth >= DEPTH_MAX {
         out.extend_from_slice(patch.raw());
         return;

@@ -1,10 +1,10 @@
-//! Searching for the bytes that mean something, sixteen at a time.
+//! Searching for the significant bytes, sixteen at a time.
 //!
-//! `lanes.rs` compares one block; what is left behind the last whole block goes byte by byte.
+//! `lanes.rs` compares one block; the rest after the last whole block is searched byte by byte.
 
 use crate::lanes::{self, BLOCK, is_string_stop, is_structure_stop};
 
-/// Where the first quote, backslash or control character at or after `from` stands; the text's length if there is none.
+/// Offset of the first quote, backslash or control character at or after `from`; the text's length if there is none.
 #[inline]
 pub(crate) fn string_stop(text: &[u8], from: usize) -> usize {
     let mut at = from;
@@ -23,7 +23,7 @@ fn string_stop_plain(text: &[u8], from: usize) -> usize {
     rest.iter().position(|&byte| is_string_stop(byte)).map_or(text.len(), |at| from + at)
 }
 
-/// Where the first quote or bracket at or after `from` stands.
+/// Offset of the first quote or bracket at or after `from`.
 #[inline]
 pub(crate) fn structure_stop(text: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn block_scans_agree_with_the_plain_ones_for_every_byte_at_every_place() {
-        // Miri sees each of the special bytes, and few of the others.
+        // Miri tests all special bytes, and few of the others.
         for byte in (0..=255u8).filter(|byte| !cfg!(miri) || b"\"\\{}[],:\0\x1f\x7f\x80".contains(byte)) {
             for place in 0..40 {
                 let mut text = [b'x'; 40];

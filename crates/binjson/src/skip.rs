@@ -1,11 +1,11 @@
-//! Skipping over JSON text: where a string or a value ends.
+//! Skipping over JSON text: the end of a string or a value.
 //!
-//! Whitespace between tokens is allowed, because texts as sent are walked too (`split.rs`). Nothing recurses: what is
-//! skipped is only counted, so damaged bytes cost at most one pass over the text.
+//! Whitespace between tokens is allowed, because texts are also scanned as sent (`split.rs`). Nothing recurses: skipping only
+//! counts brackets, so damaged bytes cost at most one pass over the text.
 
 use crate::scan::{string_stop, structure_stop};
 
-/// The place behind the string whose opening quote is at `at`.
+/// The offset after the string whose opening quote is at `at`.
 #[inline]
 pub(crate) fn string_end(text: &[u8], at: usize) -> Option<usize> {
     let mut stop = string_stop(text, at + 1);
@@ -18,7 +18,7 @@ pub(crate) fn string_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The place behind the value that begins at `at`.
+/// The offset after the value that begins at `at`.
 #[inline]
 pub(crate) fn value_end(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
@@ -54,7 +54,7 @@ fn container_end(text: &[u8], open: usize) -> Option<usize> {
     }
 }
 
-/// The place of the first byte at or behind `at` that is no whitespace.
+/// The offset of the first byte at or after `at` that is not whitespace.
 #[inline]
 pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
     while matches!(text.get(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {

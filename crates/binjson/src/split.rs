@@ -1,7 +1,7 @@
-//! Cutting a large text into documents, for imports: finds where each begins and ends and leaves the checking to whoever
-//! encodes it, so that several threads can share that work.
+//! Cutting a large text into documents, for imports: finds the start and end of each without checking it; the encoder checks
+//! each one, so that several threads can share that work.
 //!
-//! Taken are `[…]`, and `{"users": […], "visits": […]}`: an object of arrays, whose keys name collections.
+//! Accepted: `[…]`, and `{"users": […], "visits": […]}`: an object of arrays, whose keys name collections.
 
 use crate::error::{JsonError, JsonErrorKind};
 use crate::skip::{skip_space, string_end, value_end};
@@ -9,15 +9,15 @@ use crate::skip::{skip_space, string_end, value_end};
 /// One element of a top-level array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Element<'t> {
-    /// The key of its array, as it stands between the quotes; `None` where the text is an array itself.
+    /// The key of its array, in the form between the quotes; `None` if the text itself is an array.
     pub array: Option<&'t [u8]>,
     /// The element's text, not yet checked.
     pub text: &'t [u8],
-    /// Where it begins: add this to the offset of an error inside it.
+    /// Its start: add this to the offset of an error inside it.
     pub offset: usize,
 }
 
-/// Where the scan stands.
+/// The state of the scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Start,
@@ -32,7 +32,7 @@ enum At {
     End,
 }
 
-/// The elements of a text's top-level arrays, in order. After an error it ends.
+/// The elements of a text's top-level arrays, in order. After an error the iterator ends.
 #[derive(Debug, Clone)]
 pub struct Elements<'t> {
     text: &'t [u8],
@@ -42,9 +42,9 @@ pub struct Elements<'t> {
 }
 
 impl<'t> Elements<'t> {
-    /// Over the arrays of `text`.
+    /// Iterates over the arrays of `text`.
     pub fn new(text: &'t [u8]) -> Self {
-        // A byte order mark is no JSON, but files exported on Windows begin with one.
+        // A byte order mark is not JSON, but files exported on Windows begin with one.
         let at = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         Self { text, at, state: At::Start, array: None }
     }
@@ -110,7 +110,7 @@ impl<'t> Elements<'t> {
         }
         let offset = self.at;
         let Some(end) = value_end(self.text, offset) else {
-            // Not closed, or nothing there.
+            // Either the value is not closed, or there is none.
             let kind = match self.text.get(offset) {
                 Some(b'"' | b'{' | b'[') | None => JsonErrorKind::UnexpectedEnd,
                 _ => JsonErrorKind::UnexpectedByte,
@@ -122,7 +122,7 @@ impl<'t> Elements<'t> {
         Ok(Some(Element { array: self.array, text: &self.text[offset..end], offset }))
     }
 
-    /// Takes `byte` and the whitespace behind it.
+    /// Consumes `byte` and the whitespace after it.
     fn expect(&mut self, byte: u8) -> Result<(), JsonError> {
         if self.text.get(self.at) != Some(&byte) {
             return self.fail(JsonErrorKind::UnexpectedByte);
@@ -149,7 +149,7 @@ impl<'t> Iterator for Elements<'t> {
     }
 }
 
-/// Calls `each` with the text and the offset of every element of the top-level arrays; `each` ends the walk by an error.
+/// Calls `each` with the text and the offset of every element of the top-level arrays; an error of `each` ends the iteration.
 pub fn split_array<E: From<JsonError>>(
     text: &[u8],
     mut each: impl FnMut(&[u8], usize) -> Result<(), E>,
@@ -161,14 +161,14 @@ pub fn split_array<E: From<JsonError>>(
     Ok(())
 }
 
-/// The lines of NDJSON with their offsets, without line ends; empty ones are left out.
+/// The lines of NDJSON with their offsets, without line ends; empty ones are skipped.
 #[derive(Debug, Clone)]
 pub struct Lines<'t> {
     text: &'t [u8],
     at: usize,
 }
 
-/// Goes through the lines of an NDJSON text.
+/// Iterates over the lines of an NDJSON text.
 pub fn split_lines(text: &[u8]) -> Lines<'_> {
     Lines { text, at: if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 } }
 }

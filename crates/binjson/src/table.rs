@@ -1,13 +1,13 @@
-//! Tables of field and element positions: how they are written, and read back without trust.
+//! Tables of field and element positions: writing them, and reading them without trusting the bytes.
 //!
-//! Every position is that of a key's opening quote, or of an element's first byte, in the JSON text. All numbers have the
+//! Every position is the offset in the JSON text of a key's opening quote, or of an element's first byte. All numbers have the
 //! document's width W.
 //!
 //! ```text
 //!  an object of n <= 256 fields, in the order sent
 //!  +--------------+-----------------+
 //!  | hashes       | positions       |    hashes are compared sixteen at a time; a value ends before the comma
-//!  | n x u8       | n x W           |    in front of the next field's position
+//!  | n x u8       | n x W           |    that precedes the next field's position
 //!  +--------------+-----------------+
 //!  an object of more fields: b = n/4 buckets, rounded up to a power of two, chosen by the low bits of the hash
 //!  +--------------+-----------------+
@@ -19,31 +19,31 @@
 //!  | log2(s) | n  | positions       |    those of elements s, 2s, 3s …
 //!  | u8      | W  | (n-1)/s x W     |
 //!  +--------------+-----------------+
-//!  the nested tables: a directory in the order of the text, then the tables, an object's with its n in front
+//!  the nested tables: a directory in the order of the text, then the tables, an object's preceded by its n
 //!  +---------+--------------------------------------+------------------------------+
 //!  | entries | position, offset                     | tables                       |
 //!  | W       | entries x (W, W)                     | offsets count from here      |
 //!  +---------+--------------------------------------+------------------------------+
 //! ```
 //!
-//! A sorted table with binary search was the other way for small objects: it needs a second number for each field to keep
-//! the order sent, and its branches cannot be predicted, where a block comparison has none.
+//! A sorted table with binary search was considered for small objects. It needs a second number for each field to keep the
+//! order sent, and its branches are unpredictable, while a block comparison has none.
 
 use crate::key::Key;
 use crate::lanes::BLOCK;
 use crate::scan::equal_bytes;
 use crate::skip::value_end;
 
-/// Up to this many fields the hashes are compared one after the other.
+/// Up to this many fields the hashes are compared linearly.
 pub(crate) const LINEAR_FIELDS_MAX: usize = 256;
 
 /// Shorter inner objects and arrays never have a table: even the smallest would cost more than a sixteenth.
 pub(crate) const INNER_TEXT_MIN: usize = 144;
 
-/// An array's table points about once into each this many bytes.
+/// An array's table has about one position for each this many bytes.
 const ARRAY_STRIDE_BYTES: usize = 128;
 
-/// The width that positions in a text of `text_len` bytes need.
+/// The width of positions in a text of `text_len` bytes.
 pub(crate) fn width_for(text_len: usize) -> usize {
     match text_len {
         0..=0xff => 1,
@@ -63,17 +63,17 @@ pub(crate) fn body_bytes(count: usize, width: usize) -> usize {
     if count <= LINEAR_FIELDS_MAX { count * (1 + width) } else { (bucket_count(count) + count) * width }
 }
 
-/// Bytes that a nested object's table costs, its directory entry included.
+/// Size of a nested object's table, including its directory entry.
 pub(crate) fn object_bytes(count: usize, width: usize) -> usize {
     3 * width + body_bytes(count, width)
 }
 
-/// Bytes that an array's table costs, its directory entry included.
+/// Size of an array's table, including its directory entry.
 pub(crate) fn array_bytes(count: usize, text_len: usize, width: usize) -> usize {
     3 * width + 1 + array_positions(count, array_stride(count, text_len)) * width
 }
 
-/// How many elements one position in an array's table stands for.
+/// Number of elements for each position in an array's table.
 pub(crate) fn array_stride(count: usize, text_len: usize) -> usize {
     (count * ARRAY_STRIDE_BYTES / text_len.max(1)).next_power_of_two()
 }
@@ -118,7 +118,7 @@ fn fill_buckets<const W: usize>(body: &mut [u8], fields: impl ExactSizeIterator<
     let buckets = bucket_count(fields.len());
     let (ends, positions) = body.split_at_mut(buckets * W);
     let (ends, positions) = (ends.as_chunks_mut::<W>().0, positions.as_chunks_mut::<W>().0);
-    // First the ends hold sizes, then starts; filling a bucket moves its start to its end.
+    // `ends` first holds sizes, then starts; filling a bucket moves its start to its end.
     for (_, hash) in fields.clone() {
         let size = &mut ends[hash as usize & (buckets - 1)];
         *size = low_bytes(number(size) + 1);
@@ -152,7 +152,7 @@ fn hash_byte_of(hash: u32) -> u8 {
     (hash >> 24) as u8
 }
 
-/// The number of `width` bytes at `at`; `None` behind the end.
+/// The number of `width` bytes at `at`; `None` beyond the end.
 #[inline]
 pub(crate) fn read_number(bytes: &[u8], at: usize, width: usize) -> Option<usize> {
     match width {
@@ -162,7 +162,7 @@ pub(crate) fn read_number(bytes: &[u8], at: usize, width: usize) -> Option<usize
     }
 }
 
-/// The number of `W` bytes at `at`; `None` behind the end.
+/// The number of `W` bytes at `at`; `None` beyond the end.
 #[inline(always)]
 pub(crate) fn number_at<const W: usize>(bytes: &[u8], at: usize) -> Option<usize> {
     bytes.get(at..)?.first_chunk::<W>().map(|bytes| number(bytes) as usize)
@@ -179,11 +179,11 @@ pub(crate) struct Found {
 /// The table of one object: a view into the stored document.
 #[derive(Clone, Copy)]
 pub(crate) struct FieldTable<'a> {
-    /// From the table's body to the end of the document: behind a damaged one lies the text, never foreign memory.
+    /// From the table's body to the end of the document: reads beyond a damaged table end in the document's own text.
     body: &'a [u8],
     pub(crate) count: usize,
     width: usize,
-    /// Where the object ends in the text.
+    /// End of the object in the text.
     object_end: usize,
 }
 
@@ -193,7 +193,7 @@ impl<'a> FieldTable<'a> {
         Self { body, count, width, object_end }
     }
 
-    /// Whether fields stand in the order sent.
+    /// Whether the fields are in the order sent.
     #[inline]
     pub(crate) fn is_in_order(&self) -> bool {
         self.count <= LINEAR_FIELDS_MAX
@@ -259,7 +259,7 @@ impl<'a> FieldTable<'a> {
         None
     }
 
-    /// For the very small documents, whose hashes begin less than a block before the end.
+    /// For very small documents, whose hashes begin less than a block before the end.
     #[cold]
     fn equal_hashes_plain(&self, base: usize, in_block: usize, hash: u8) -> u32 {
         let equal = |&index: &usize| self.body.get(base + index) == Some(&hash);
@@ -294,21 +294,21 @@ impl<'a> FieldTable<'a> {
         (start < end && end < text.len()).then_some(Found { index, start, end })
     }
 
-    /// The bytes that tell objects of different keys apart: hashes in the order sent, or the sizes of the buckets.
+    /// The bytes that distinguish objects with different keys: hashes in the order sent, or the sizes of the buckets.
     pub(crate) fn fingerprint_bytes(&self) -> &'a [u8] {
         let len = if self.is_in_order() { self.count } else { bucket_count(self.count) * self.width };
         self.body.get(..len).unwrap_or_default()
     }
 }
 
-/// Where the value at `start` ends, for tables whose next position does not tell.
+/// The end of the value at `start`, for tables in which the next position does not give it.
 #[cold]
 #[inline(never)]
 fn walked_end(text: &[u8], start: usize) -> Option<usize> {
     value_end(text, start)
 }
 
-/// Every how many elements an array's table knows the position, how many there are, and the positions.
+/// The positions of every `2^stride_log2`-th element of an array, and the array's length.
 #[derive(Clone, Copy)]
 pub(crate) struct ElementTable<'a> {
     positions: &'a [u8],
@@ -318,7 +318,8 @@ pub(crate) struct ElementTable<'a> {
 }
 
 impl ElementTable<'_> {
-    /// The nearest known element at or before `index`: its index and position. `None` for those before the first known.
+    /// The nearest element with a known position at or before `index`: its index and position. `None` before the first known
+    /// one.
     pub(crate) fn nearest(&self, index: usize) -> Option<(usize, usize)> {
         let slot = index >> self.stride_log2;
         let position = read_number(self.positions, slot.checked_sub(1)? * self.width, self.width)?;

@@ -1,9 +1,9 @@
-//! One JSON value inside a stored document. What is inside an object or array is reached in `inside.rs`.
+//! One JSON value inside a stored document. `inside.rs` has the access to members of objects and arrays.
 
 use crate::escape;
 use std::borrow::Cow;
 
-/// What a value is. A number of digits alone is an `Integer` whatever its magnitude, also `-0`; with a fraction or an
+/// The kind of a value. A number of digits alone is an `Integer` whatever its magnitude, also `-0`; with a fraction or an
 /// exponent it is a `Number`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -11,7 +11,7 @@ pub enum Kind {
     Null,
     /// `true` or `false`
     Bool,
-    /// Digits, perhaps with a minus.
+    /// Digits, possibly with a minus.
     Integer,
     /// A number with a fraction or an exponent.
     Number,
@@ -26,7 +26,7 @@ pub enum Kind {
 /// A value inside a document: a view, cheap to copy.
 #[derive(Clone, Copy)]
 pub struct Value<'a> {
-    /// The whole stored document: its tables are found again when an inner object or array is entered. Keeping them here
+    /// The whole stored document: its tables are located again when an inner object or array is entered. Keeping them here
     /// would double the size of every value for the few that need them.
     pub(crate) bytes: &'a [u8],
     /// The value's range in `bytes`.
@@ -47,7 +47,7 @@ impl<'a> Value<'a> {
         self.bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// What it is. Damaged bytes count as null.
+    /// Its kind. Damaged bytes count as null.
     #[inline]
     pub fn kind(&self) -> Kind {
         let raw = self.raw();
@@ -76,7 +76,7 @@ impl<'a> Value<'a> {
             (b'-', digits) => (true, digits),
             _ => (false, raw),
         };
-        // Nineteen digits cannot overflow 64 bits without a sign, and JSON has no leading zeros that could make more.
+        // Nineteen digits fit 64 bits without a sign, and JSON has no leading zeros.
         if digits.is_empty() || digits.len() > 19 {
             return None;
         }
@@ -90,7 +90,7 @@ impl<'a> Value<'a> {
         if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
     }
 
-    /// Any number, rounded to the nearest double; beyond the largest it is infinite.
+    /// Any number, rounded to the nearest double; infinite beyond the largest.
     #[inline]
     pub fn as_f64(&self) -> Option<f64> {
         let raw = self.raw();

@@ -1,4 +1,4 @@
-//! Going through the members of an object or array.
+//! Iterating over the members of an object or array.
 
 use crate::document::Document;
 use crate::skip::{string_end, value_end};
@@ -9,7 +9,7 @@ use crate::value::{Str, Value};
 #[derive(Clone)]
 pub struct Fields<'a> {
     document: Option<Document<'a>>,
-    /// With a table in order, values need not be skipped: the next field's position ends them.
+    /// With a table in order, values need not be scanned: each ends before the next field's position.
     table: Option<FieldTable<'a>>,
     index: usize,
     at: usize,
@@ -17,7 +17,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Over the object that takes `start..end` of the text.
+    /// Iterates over the object at `start..end` of the text.
     #[inline]
     pub(crate) fn new(document: Document<'a>, table: Option<FieldTable<'a>>, start: usize, end: usize) -> Self {
         let table = table.filter(FieldTable::is_in_order);
@@ -54,7 +54,7 @@ impl<'a> Fields<'a> {
             Some(table) => table.position(self.index + 1).unwrap_or(self.end).checked_sub(1)?,
             None => value_end(text, start)?,
         };
-        // A table that points backwards must not make this endless.
+        // Prevents an endless loop if a damaged table points backwards.
         text.get(start..end)?;
         self.index += 1;
         self.at = end + 1;
@@ -80,7 +80,7 @@ pub struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// Over the array that ends at `end` of the text, from the element at `at` on.
+    /// Iterates over the array that ends at `end` of the text, from the element at `at` on.
     #[inline]
     pub(crate) fn new(document: Document<'a>, at: usize, end: usize) -> Self {
         Self { document: Some(document), at, end }
@@ -98,7 +98,7 @@ impl<'a> Iterator for Items<'a> {
     #[inline]
     fn next(&mut self) -> Option<Value<'a>> {
         let document = self.document.as_ref()?;
-        // Without the closing bracket: behind the last element the text ends.
+        // Without the closing bracket: the text ends after the last element.
         let text = document.text().get(..self.end.checked_sub(1)?)?;
         let start = self.at;
         let end = value_end(text, start)?;

@@ -1,4 +1,4 @@
-//! Appending JSON to a buffer: the pieces of replies.
+//! Appending JSON to a buffer: the parts of replies.
 
 use crate::escape::append_escaped;
 use crate::value::Value;
@@ -34,7 +34,7 @@ pub fn append_f64(out: &mut Vec<u8>, number: f64) {
     }
 }
 
-/// Writes JSON values one after the other and sets the commas. That brackets match is the caller's part.
+/// Writes JSON values one after the other with commas between them. The caller must balance the brackets.
 pub struct JsonWriter<'o> {
     out: &'o mut Vec<u8>,
     /// Whether the next value or key follows another.
@@ -95,7 +95,7 @@ impl<'o> JsonWriter<'o> {
         self
     }
 
-    /// A key; its value comes next.
+    /// A key; its value must follow.
     #[inline]
     pub fn key(&mut self, name: &str) -> &mut Self {
         self.separate();
@@ -149,7 +149,7 @@ impl<'o> JsonWriter<'o> {
         self.raw(b"null")
     }
 
-    /// A value that is JSON text already.
+    /// A value that is already JSON text.
     #[inline]
     pub fn raw(&mut self, json: &[u8]) -> &mut Self {
         self.separate();
@@ -164,7 +164,7 @@ impl<'o> JsonWriter<'o> {
     }
 }
 
-/// Writes one object: `{` at once, `}` by [`end`](Self::end).
+/// Writes one object: `{` immediately, `}` in [`end`](Self::end).
 pub struct ObjectWriter<'o> {
     writer: JsonWriter<'o>,
 }
@@ -213,7 +213,7 @@ impl<'o> ObjectWriter<'o> {
         self
     }
 
-    /// A field whose value is JSON text already.
+    /// A field whose value is already JSON text.
     #[inline]
     pub fn raw(&mut self, name: &str, json: &[u8]) -> &mut Self {
         self.writer.key(name).raw(json);

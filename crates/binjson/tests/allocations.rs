@@ -13,11 +13,11 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: every call goes to the system's allocator as it came; the counter touches no memory of it.
+// SAFETY: every call is forwarded to the system's allocator; the counter does not touch the allocated memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise about `layout` is handed on.
+        // SAFETY: the caller's promise about `layout` is passed on.
         unsafe { System.alloc(layout) }
     }
 
@@ -36,7 +36,7 @@ fn allocations(work: impl FnOnce()) -> u64 {
     ALLOCATIONS.with(Cell::get) - before
 }
 
-/// With nested tables, escapes, whitespace, and more fields than are searched for duplicates pairwise.
+/// A text with nested tables, escapes, whitespace, and more fields than are compared pairwise for duplicates.
 fn text() -> String {
     let fields: Vec<_> = (0..300).map(|i| format!("\"field {i}\" : \"\\u0416 {i}\"")).collect();
     format!(

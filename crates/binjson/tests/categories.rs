@@ -1,10 +1,10 @@
-//! Cases by the categories in which parsers are commonly compared: what every parser accepts, what every parser refuses,
-//! and what RFC 8259 leaves to the implementation, with what is chosen here. A refusal is told with its place.
+//! Cases by the categories in which parsers are commonly compared: texts that every parser accepts, texts that every parser
+//! rejects, and the cases that RFC 8259 leaves to the implementation, with our choice. A rejection is checked with its place.
 
 use binjson::JsonErrorKind::{self as Kind, *};
 use binjson::{Document, JsonError, encode};
 
-/// The text that is stored of what was sent, or why it was refused and where.
+/// The stored text, or the reason and place of the rejection.
 fn stored(text: &[u8]) -> Result<String, (Kind, usize)> {
     let mut out = Vec::new();
     match encode(text, &mut out) {
@@ -13,12 +13,12 @@ fn stored(text: &[u8]) -> Result<String, (Kind, usize)> {
     }
 }
 
-/// Each text is accepted, and stored as the second says.
+/// Each first text is accepted, and stored as the second.
 #[track_caller]
 fn check_accepted(cases: &[(&str, &str)]) {
     for (text, expected) in cases {
         assert_eq!(stored(text.as_bytes()).as_deref(), Ok(*expected), "{text:?}");
-        // Between other values, and with whitespace around, it is the same.
+        // The result is the same between other values, and with whitespace around.
         let framed = format!("\t[ {text}\r\n, {{ \"k\" : {text} }} ] ");
         assert_eq!(stored(framed.as_bytes()), Ok(format!("[{expected},{{\"k\":{expected}}}]")), "{framed:?}");
     }
@@ -35,7 +35,7 @@ fn check_kept(texts: &[&str]) {
 fn check_refused(kind: Kind, cases: &[(&str, usize)]) {
     for (text, place) in cases {
         assert_eq!(stored(text.as_bytes()), Err((kind, *place)), "{text:?}");
-        // Behind whitespace everything is refused for the same reason, so much later.
+        // After whitespace each text is rejected for the same reason, at a later offset.
         let later = format!("{}{text}", " \n".repeat(20));
         assert_eq!(stored(later.as_bytes()), Err((kind, place + 40)), "{later:?}");
     }
@@ -280,9 +280,9 @@ fn refused_encodings() {
         BadUtf8,
         &[
             (b"\xff", 0),
-            (b"[\"\x80\"]", 2),           // a continuation alone
-            (b"\"\xc3\"", 1),             // cut off
-            (b"\"\xe2\x82\"", 1),         // cut off in the third
+            (b"[\"\x80\"]", 2),           // a continuation byte alone
+            (b"\"\xc3\"", 1),             // truncated
+            (b"\"\xe2\x82\"", 1),         // truncated third byte
             (b"\"\xc0\xaf\"", 1),         // a slash in two bytes
             (b"\"\xe0\x80\xaf\"", 1),     // in three
             (b"\"\xed\xa0\x80\"", 1),     // half of a surrogate pair
@@ -347,7 +347,7 @@ fn chosen_marks_nul_and_twins_are_refused() {
             (r#"[{"k":{"x":1,"x":2}}]"#, 13),
         ],
     );
-    // Equal to the eye is not equal: no normal form is computed.
+    // Strings that look equal are not equal: no normalization is done.
     check_kept(&["{\"é\":1,\"e\u{301}\":2}", "{\"a\":1,\"A\":2,\"a \":3}"]);
 }
 

@@ -1,14 +1,14 @@
-//! Damaged bytes, whether text or stored: an error, nothing or a wrong value; never a panic, and never without end.
+//! Damaged bytes, text or stored, give an error, nothing or a wrong value; never a panic, and never an endless loop.
 
 use binjson::{Document, FieldCache, FieldName, Value, encode};
 use proptest::prelude::*;
 
-/// The other parser turns numbers into doubles, and refuses what is beyond them.
+/// The other parser turns numbers into doubles, and rejects numbers beyond their range.
 fn out_of_their_range(result: &serde_json::Result<serde_json::Value>) -> bool {
     result.as_ref().is_err_and(|error| error.to_string().starts_with("number out of range"))
 }
 
-/// Bounds the walk: damaged tables may describe a document that is larger than its bytes.
+/// Bounds the traversal: damaged tables may describe a document larger than its bytes.
 fn touch(value: Value<'_>, depth: usize, budget: &mut usize) {
     if depth == 0 || *budget == 0 {
         return;
@@ -52,7 +52,7 @@ fn touch_document(bytes: &[u8], names: &[String]) {
     let _ = binjson::merge_patch(document, document, &mut out);
 }
 
-/// The table tells where fields begin: a position of zero has no byte before it, where the value of the field before would end.
+/// With a damaged position of zero there is no byte before it, where the previous field's value would end.
 #[test]
 fn positions_of_zero_are_read_without_a_panic() {
     for text in [r#"{"a":1,"b":2,"c":3}"#, r#"{"c":1,"b":2,"a":3,"d":4,"e":5,"f":6,"g":7,"h":8,"i":9}"#] {
@@ -84,7 +84,7 @@ proptest! {
         let mut out = Vec::new();
         let ours = encode(text.as_bytes(), &mut out);
         let theirs = serde_json::from_str::<serde_json::Value>(&text);
-        // Duplicate keys are ours to refuse, and numbers beyond a double theirs.
+        // Duplicate keys are rejected only by our parser, numbers beyond a double only by the other one.
         let differs = matches!(ours, Err(error) if matches!(error.kind, binjson::JsonErrorKind::DuplicateKey | binjson::JsonErrorKind::NulCharacter))
             || out_of_their_range(&theirs);
         prop_assert!(differs || ours.is_ok() == theirs.is_ok(), "{}: {:?} {:?}", text, ours, theirs);

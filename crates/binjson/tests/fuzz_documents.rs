@@ -1,4 +1,4 @@
-//! Mutated JSON and stored documents: judged as by another parser, encoded once and for all, walked to an end.
+//! Mutated JSON and stored documents: the same verdict as another parser's, stable encoding, terminating traversal.
 
 use crate::fuzz_check::{check_import, check_stored, check_text};
 use crate::mutation::{apply, edits};

@@ -40,7 +40,7 @@ fn a_broken_frame_is_an_error_with_its_place_after_the_elements_before_it() {
     check_split("[1", &["-:1@1", "UnexpectedEnd@2"]);
     check_split("[1,]", &["-:1@1", "UnexpectedByte@3"]);
     check_split("[1 2]", &["-:1@1", "UnexpectedByte@3"]);
-    // Brackets are only counted here: that this one is of the wrong kind is for the encoder to say.
+    // The splitter only counts brackets: the encoder reports a bracket of the wrong kind.
     check_split("[{\"a\":1]", &["-:{\"a\":1]@1", "UnexpectedEnd@8"]);
     check_split("[{\"a\":1", &["UnexpectedEnd@1"]);
     check_split("[1]x", &["-:1@1", "TrailingBytes@3"]);

@@ -1,4 +1,4 @@
-//! A mark: found under its own name by every way to look for a field, and no part of the JSON.
+//! A mark is found under its own name by every kind of field lookup, and is not part of the JSON.
 
 use binjson::{Document, FieldCache, FieldName, MARK_MAX, MARK_NAME, encode, merge_patch, set_mark};
 
@@ -11,7 +11,7 @@ fn stored(text: &str, mark: Option<u64>) -> Vec<u8> {
     out.split_off(6)
 }
 
-/// All ways to ask for a field.
+/// The results of all kinds of field lookups.
 fn found<'d>(document: &Document<'d>, name: &str) -> [Option<&'d [u8]>; 4] {
     let (prepared, mut cache) = (FieldName::new(name), FieldCache::default());
     let raw = document.raw_named(&prepared, &mut cache);

@@ -1,4 +1,4 @@
-//! Merge patch against a slow, obvious twin, and the examples of RFC 7396.
+//! Merge patch compared with a slow, simple twin, and the examples of RFC 7396.
 
 use binjson::{Document, Encoder};
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ proptest! {
 
     #[test]
     fn a_patch_does_what_the_rfc_says(mut target in crate::support::object(40), patch in crate::support::object(40), shared in 0..20usize) {
-        // Random keys seldom meet: give the target some of the patch's.
+        // Random keys seldom coincide: the target gets some of the patch's.
         if let (Json::Object(target), Json::Object(patch)) = (&mut target, &patch) {
             for (key, value) in patch.iter().take(shared) {
                 let nested = value.as_object().map(|fields| fields.keys().step_by(2).map(|key| (key.clone(), Json::Bool(true))));

@@ -1,4 +1,4 @@
-//! What is refused, why and where; and its neighbour that is accepted.
+//! Rejected texts with the reason and the place; and a similar text that is accepted.
 
 use binjson::JsonErrorKind as Kind;
 use binjson::{DEPTH_MAX, Document, JsonError, TEXT_BYTES_MAX, encode};
@@ -233,7 +233,7 @@ fn depth_is_bounded() {
         check_refused(nested(open, close, DEPTH_MAX + 1), Kind::TooDeep, open.len() * DEPTH_MAX);
         check_refused(open.repeat(1_000_000), Kind::TooDeep, open.len() * DEPTH_MAX);
     }
-    // Depth is that of what is open, not a count of all there was.
+    // Depth counts the open brackets, not all brackets so far.
     check_accepted(format!("[{}1]", "[[]],".repeat(1000)));
 }
 

@@ -1,4 +1,4 @@
-//! What is stored is what was sent: same value, same numbers, same order; and every field is found.
+//! The stored document equals the sent one: same values, same numbers, same order; and every field is found.
 
 use binjson::{Document, Encoder, FieldCache, FieldName, JsonErrorKind, Kind, encode};
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn check_text(sent: &str, text: &str) {
     assert_eq!(std::str::from_utf8(found).unwrap(), text);
 }
 
-/// Compares a value with the same one read by another library, through every way to reach its parts.
+/// Compares a value with the same value read by another library, through every access method.
 fn check_value(ours: binjson::Value<'_>, theirs: &Json) {
     let parsed: Json = serde_json::from_slice(ours.raw()).unwrap();
     assert_eq!(&parsed, theirs);

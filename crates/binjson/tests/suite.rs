@@ -1,5 +1,5 @@
-//! The tests of `binjson`, one subject a file, in one program: to link one for each took most of the time.
-//! What looks at the whole process stands alone (`Cargo.toml`).
+//! The tests of `binjson`, one subject per file, linked as one program, as linking one for each took most of the time. Tests
+//! that observe the whole process are separate programs (`Cargo.toml`).
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod fuzz_check;

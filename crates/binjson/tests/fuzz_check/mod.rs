@@ -1,11 +1,11 @@
-//! What must hold for any bytes as JSON or as a stored document; driven by the tests here and by targets of `fuzz/`.
+//! Properties that must hold for any bytes as JSON or as a stored document; run by the tests here and by targets of `fuzz/`.
 
 #![allow(dead_code)] // Each driver takes its part.
 
 use binjson::{Document, JsonErrorKind, Value, encode, merge_patch, split_array, split_lines};
 use serde_json::Value as Json;
 
-/// How deep and how far a damaged document is walked: its tables may describe one larger than its bytes.
+/// How deep and how far a damaged document is traversed: its tables may describe one larger than its bytes.
 const WALK_DEPTH: usize = 6;
 const WALK_VALUES: usize = 300;
 
@@ -14,7 +14,7 @@ fn stored(text: &[u8]) -> Option<Vec<u8>> {
     encode(text, &mut bytes).ok().map(|()| bytes)
 }
 
-/// JSON: judged as by another parser, but for what is ours to refuse; encoded once more it gives the same bytes.
+/// JSON: the same verdict as another parser's, except for our own rejections; encoding the result again gives the same bytes.
 pub(crate) fn check_text(text: &[u8]) {
     let mut bytes = Vec::new();
     let theirs = serde_json::from_slice::<Json>(text);
@@ -27,7 +27,7 @@ pub(crate) fn check_text(text: &[u8]) {
     }
     let document = Document::from_bytes(&bytes).expect("what was encoded");
     match theirs {
-        // Theirs are doubles; where digits are lost there is nothing to compare.
+        // The other parser uses doubles; if digits are lost, the values are not compared.
         Ok(theirs) => assert_eq!(serde_json::from_slice::<Json>(document.text()).ok(), Some(theirs)),
         Err(error) => {
             let limit =
@@ -59,7 +59,7 @@ fn walk(value: Value<'_>, depth: usize, left: &mut usize) {
     value.elements().take(8).for_each(|inner| walk(inner, depth - 1, left));
 }
 
-/// Stored bytes, damaged in any way: a patch over them, and a walk, end.
+/// Stored bytes with any damage: applying a patch and traversing must terminate.
 pub(crate) fn check_stored(bytes: &[u8], patch: &[u8]) {
     let (Ok(document), Ok(patch)) = (Document::from_bytes(bytes), Document::from_bytes(patch)) else { return };
     walk(document.root(), WALK_DEPTH, &mut WALK_VALUES.clone());
@@ -67,7 +67,8 @@ pub(crate) fn check_stored(bytes: &[u8], patch: &[u8]) {
     let _ = (merge_patch(document, patch, &mut out), merge_patch(patch, document, &mut out));
 }
 
-/// A file to import: where it is JSON of the right frame, its elements are those of another parser; else they end.
+/// An import file: if it is JSON of the right form, the elements are the same as another parser's; otherwise the iteration must
+/// end.
 pub(crate) fn check_import(text: &[u8]) {
     let theirs = serde_json::from_slice::<Json>(text).ok();
     let mut ours = Vec::new();

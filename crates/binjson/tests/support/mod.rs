@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Number, Value};
 
-/// Strings with what is hard in them: quotes, backslashes, control characters, Cyrillic, characters above U+FFFF.
+/// Strings with difficult characters: quotes, backslashes, control characters, Cyrillic, characters above U+FFFF.
 pub(crate) fn string() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-z_]{1,12}",
@@ -22,7 +22,7 @@ pub(crate) fn value() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::Bool),
         any::<i64>().prop_map(|number| Value::Number(number.into())),
         any::<u64>().prop_map(|number| Value::Number(number.into())),
-        // Eighths of small integers: digits that the other library, too, reads back exactly.
+        // Eighths of small integers: the other library also reads these back exactly.
         any::<i32>().prop_map(|number| Number::from_f64(f64::from(number) / 8.0).map_or(Value::Null, Value::Number)),
         string().prop_map(Value::String),
     ];
@@ -41,7 +41,7 @@ pub(crate) fn object(fields: usize) -> impl Strategy<Value = Value> {
         .prop_map(|fields| Value::Object(fields.into_iter().collect::<Map<_, _>>()))
 }
 
-/// The same JSON with every character that is not ASCII, and some that are, as `\uXXXX`.
+/// The same JSON with every non-ASCII character, and some ASCII ones, as `\uXXXX`.
 pub(crate) fn with_unicode_escapes(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {
