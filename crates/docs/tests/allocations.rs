@@ -1,5 +1,5 @@
-//! A GET of a document allocates nothing in steady state, plans of queries stay within their bound, and so does what a check by a
-//! JSON Schema takes.
+//! A GET of a document allocates nothing in steady state. The plans of queries, the checks by a JSON Schema and the memory of a
+//! statement stay within their limits.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 #![allow(unsafe_code, reason = "a counting allocator is an allocator")]
 
@@ -21,13 +21,13 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    /// Bytes that this thread took and has not given back.
+    /// Bytes that this thread has allocated and not freed.
     static BYTES: Cell<i64> = const { Cell::new(0) };
-    /// The most of them since this was set.
+    /// Their peak since this was reset.
     static BYTES_MOST: Cell<i64> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is passed on to the system's allocator; the count touches a thread-local without a destructor.
+// SAFETY: every call is forwarded to the system's allocator; the counter is a thread-local without a destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -88,7 +88,7 @@ fn a_document_is_read_without_allocation_from_the_memtable_and_from_the_tree() {
     assert!(allocations(|| drop(service.run(&format!("insert visits {}", visit(1, 1, 1, 1))))) > 0, "the count counts");
 }
 
-/// A query with eight parameters that a request may leave out: 256 sets of present ones, each with its plan.
+/// A query with eight optional parameters: 256 sets of present ones, each with its plan.
 fn query_of_many_plans(number: usize, catalog: &docs::catalog::Catalog) -> docs::sql::Query {
     let fields = ["email", "gender", "birth_date", "id", "email", "gender", "birth_date", "id"];
     let conditions = fields.iter().enumerate();
@@ -114,7 +114,7 @@ fn plans_of_all_queries_stay_within_one_bound() {
     let mut queries: Vec<_> = (0..8).map(|number| query_of_many_plans(number, &catalog)).collect();
     let before = BYTES.get();
     let taken = || usize::try_from(BYTES.get() - before).unwrap_or_default();
-    // While none has to go, what is counted is what they take.
+    // As long as nothing is evicted, the counted size is close to the allocated size.
     plan_all(&queries[0]);
     let (counted, taken_first) = (plans.bytes(), taken());
     assert!(plans.made() == 256 && plans.evicted() == 0, "{plans:?}");
@@ -122,7 +122,7 @@ fn plans_of_all_queries_stay_within_one_bound() {
     queries[1..].iter().for_each(plan_all);
     assert!(plans.evicted() > 0 && plans.bytes() <= BOUND, "{plans:?}");
     assert!(taken() <= BOUND, "{} bytes of plans", taken());
-    // One that is used stays, whatever comes and goes.
+    // A plan in use stays in the cache, whatever else is planned.
     let made = plans.made();
     for query in &queries[..6] {
         plan_all(query);
@@ -130,14 +130,14 @@ fn plans_of_all_queries_stay_within_one_bound() {
     }
     let made_again = plans.made() - made;
     assert!(made_again < 6 * 256 + 4, "{made_again}");
-    // A query that goes leaves nothing.
+    // A dropped query frees its plans.
     let before_last = plans.bytes();
     queries[7].explain(&["p7", "p6"]);
     drop(queries.pop());
     assert!(plans.bytes() <= before_last, "{plans:?}");
     drop(queries);
     assert_eq!(plans.bytes(), 0);
-    // What finds no room at all is planned and not kept.
+    // Without any room, plans are made and not kept.
     let none = docs::sql::PlanSpace::new(0);
     let catalog = docs::catalog::Catalog { plans: none.clone(), ..catalog };
     plan_all(&query_of_many_plans(9, &catalog));
@@ -167,7 +167,7 @@ fn threads_that_make_the_same_plans_at_once_all_get_them() {
     }
 }
 
-/// The most bytes that work had at a moment.
+/// The peak of allocated bytes during `work`.
 fn bytes_most(work: impl FnOnce()) -> i64 {
     let before = BYTES.get();
     BYTES_MOST.set(before);
@@ -186,7 +186,7 @@ fn a_check_by_any_schema_takes_a_bounded_part_of_what_the_document_has() {
             let schema = Schema::compile_full(&schema.to_string()).unwrap();
             for (of_document, stored) in &documents {
                 let took = bytes_most(|| drop(hostile_schemas::check(&schema, stored)));
-                // What the checker may count, and the caches of patterns.
+                // The checker's memory limit and the caches of patterns.
                 let most = (4 << 20) + 10 * stored.len() as i64;
                 assert!(took <= most, "{of_schema}, {of_document}: {took} bytes of {most}");
             }
@@ -194,7 +194,7 @@ fn a_check_by_any_schema_takes_a_bounded_part_of_what_the_document_has() {
     }
 }
 
-/// Bytes that each of many prepared queries keeps beside its plans, where there are so many collections.
+/// Bytes of each of many prepared queries without its plans, in a catalog with so many collections.
 fn bytes_of_a_query(collections: usize) -> i64 {
     const QUERIES: i64 = 100;
     let mut memory = sql_memory::Memory::default();
@@ -219,14 +219,14 @@ fn bytes_of_a_query(collections: usize) -> i64 {
 #[test]
 fn a_prepared_query_keeps_no_copy_of_what_it_does_not_read() {
     let (few, many) = (bytes_of_a_query(2), bytes_of_a_query(100));
-    // A word for each collection.
+    // One word for each collection.
     assert!(many - few < 1_000, "{few} bytes beside 2 collections, {many} beside 100");
     assert!(many < 8_000, "{many} bytes");
 }
 
-/// What a query may sort, group, compute and give out, each.
+/// Limit of a query for each of sorting, grouping, computing and output.
 const MEMORY: usize = 400 << 10;
-/// What it takes in all, for each byte of that: the part of the memory setting that a query has.
+/// The limit for everything together, as a multiple of it: a query's part of the memory setting.
 const PER_BYTE: usize = 5;
 
 /// `t` of documents of 200 bytes, more than the memory of a query.
@@ -250,12 +250,12 @@ fn list(count: usize, part: impl Fn(usize) -> String, between: &str) -> String {
     (0..count).map(part).collect::<Vec<_>>().join(between)
 }
 
-/// Statements that hold a text many times over, or much in each of many queries inside one another.
+/// Statements that hold a text many times, or a large part in each of many nested queries.
 fn hoarding() -> Vec<String> {
     let text = |bytes: usize| format!("(SELECT replace(printf('%{bytes}s', ''), ' ', 'x') AS x) k");
     let sums = |count: usize| list(count, |n| format!("id + {n} AS c{n}"), ", ");
     let mut all = vec![
-        // Keys that rows are looked up by.
+        // Keys for lookups.
         format!(
             "SELECT COUNT(*) AS n FROM {}, (SELECT {} FROM t WHERE id < 50) r WHERE {}",
             text(90_000),
@@ -290,7 +290,7 @@ fn hoarding() -> Vec<String> {
         "SELECT c FROM t UNION SELECT c || 'x' FROM t".to_owned(),
         "SELECT a, COUNT(*) AS n FROM (SELECT DISTINCT a, c FROM t ORDER BY c) x GROUP BY a ORDER BY n".to_owned(),
     ];
-    // Queries inside one another, each of which holds groups or rows when it asks the next.
+    // Nested queries, each of which holds groups or rows while it reads the next.
     for kind in ["GROUP BY k, m", "ORDER BY k, m LIMIT 100000"] {
         let nested = (0..7).fold("0".to_owned(), |inner, depth| {
             format!(
@@ -300,7 +300,7 @@ fn hoarding() -> Vec<String> {
         });
         all.push(format!("SELECT {nested} AS n"));
     }
-    // Sorts one inside the other, over and done before the next begins.
+    // Nested sorts, each one finished before the next begins.
     all.push((0..18).fold("SELECT id, c AS k FROM t".to_owned(), |inner, depth| {
         format!("SELECT id, k FROM ({inner}) x{depth} WHERE id + {depth} > 0 ORDER BY k || id LIMIT 1000")
     }));
@@ -325,7 +325,8 @@ fn what_a_statement_holds_stays_within_its_part_of_the_memory() {
             if !matches!(ended, Ok(_) | Err(QueryError::Limit { .. } | QueryError::Value(_))) {
                 wrong.push(format!("{sql:.150}: {ended:?}"));
             }
-            // A text that is put together from disk may be as long as any, whatever the memory: a MiB, twice, and it grows.
+            // A text assembled from disk may have the maximum length, whatever the memory limit: a MiB, held twice while it
+            // grows.
             let joined = if spill.is_some() && sql.contains("json_group_array") { 4 << 20 } else { 0 };
             if peak > PER_BYTE * MEMORY + joined || kept > 3 * MEMORY {
                 wrong.push(format!("{sql:.150}: {peak} bytes, {kept} kept"));

@@ -1,4 +1,4 @@
-//! The changes of documents as a reader of changes hears them.
+//! The changes of documents, as read by [`docs::changes::Changes`].
 
 use docs::changes::DocumentChange;
 use docs::config::Config;
@@ -22,7 +22,7 @@ fn insert(database: &Database, collection: &str, body: &str) -> Write {
     write(database, collection, Op::Insert { body: body.as_bytes().to_vec() })
 }
 
-/// All changes after a version, one line each; transactions are counted, for a view's folds are numbered too.
+/// All changes after a version, one line each; transactions are renumbered, as folds into views have numbers too.
 #[track_caller]
 fn check(database: &Database, since: u64, expected: &[&str]) {
     let mut changes = database.changes_since(since).expect("they are kept");

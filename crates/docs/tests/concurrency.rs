@@ -1,4 +1,4 @@
-//! Writes from several threads at once: each value is taken once, and all stays in step.
+//! Concurrent writes: each unique value is taken once, and everything stays consistent.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,7 +10,7 @@ use docs::{LARGE_BYTES, Op, Precondition, Session, Submission, TakeLong, Write, 
 const THREADS: u32 = 4;
 const ROUNDS: u32 = 60;
 
-/// Each thread submits without waiting; all answers are gathered.
+/// Each thread submits without waiting; all answers are collected.
 fn race(service: &Service, make: impl Fn(u32, u32) -> Write + Sync) -> Vec<Result<(), WriteError>> {
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {
@@ -111,7 +111,7 @@ fn a_long_statement_that_others_overtake_does_not_hold_up_their_commits() {
                 }
             }
         });
-        // It ends, though it loses each time: done, or with a clear refusal.
+        // It ends although every attempt meets a conflict: with success or with `Busy`.
         let ended = run();
         is_over.store(true, Ordering::Relaxed);
         let is_busy = |error: &docs::sql::ModifyError| matches!(error, docs::sql::ModifyError::Write(WriteError::Busy));
@@ -121,7 +121,7 @@ fn a_long_statement_that_others_overtake_does_not_hold_up_their_commits() {
     assert!(slowest < alone / 2, "a commit waited {slowest:?} for a statement of {alone:?}");
 }
 
-/// A long document under a schema of any kind, changed by several threads at once.
+/// A long document under a general schema, changed by several threads at once.
 #[test]
 fn a_long_document_is_checked_once_for_a_write_and_not_where_all_commit() {
     const TREES: &str = r##"
@@ -153,7 +153,7 @@ additionalProperties = { anyOf = [{ type = ["integer", "string"] }] }
             let (write, long, key) = (&write, &long, &key);
             scope.spawn(move || {
                 for number in 0..40 {
-                    // The same document whatever was there: it is known to fit.
+                    // The document is the same in every attempt, so it is known to fit.
                     write(Op::Put { key: key.clone(), body: long(writer) }).unwrap();
                     let patch = format!("{{\"by\":{writer},\"number\":{number}}}").into_bytes();
                     match write(Op::Patch { key: key.clone(), patch }) {
@@ -169,8 +169,8 @@ additionalProperties = { anyOf = [{ type = ["integer", "string"] }] }
     assert!(!service.get("trees/1").unwrap().1.contains("1.5"));
 }
 
-/// A long document that is put again and again beside a short patch of it: what others overtook is refused, not computed by the thread
-/// that commits for all.
+/// A long document that is put repeatedly while a short patch changes it: a patch that meets a conflict is rejected, not
+/// checked by the committing thread.
 #[test]
 fn a_document_of_megabytes_is_not_prepared_again_where_all_commit() {
     let service = Service::new(&config("[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n"));
@@ -201,7 +201,7 @@ fn a_document_of_megabytes_is_not_prepared_again_where_all_commit() {
     }
 }
 
-/// A schema that looks twice at each level of a document: fifty bytes take it ten thousands of steps.
+/// A schema that applies twice at each level of a document: a document of fifty bytes takes tens of thousands of steps.
 const COSTLY: &str = r##"
 [collections.trees]
 key = { field = "id", type = "u32" }
@@ -211,7 +211,7 @@ properties = { tree = { "$ref" = "#/$defs/tree" } }
 allOf = [{ items = { "$ref" = "#/$defs/tree" } }, { items = { "$ref" = "#/$defs/tree" } }]
 "##;
 
-/// Arrays in one another, this deep.
+/// Arrays nested so deep.
 fn nested(depth: usize) -> String {
     "[".repeat(depth) + &"]".repeat(depth)
 }
@@ -220,7 +220,7 @@ fn body(id: u32, depth: usize) -> Vec<u8> {
     format!("{{\"id\":{id},\"tree\":{}}}", nested(depth)).into_bytes()
 }
 
-/// An event loop's record of long writes: whether one was noted, and the writes it was given.
+/// The taker of an event loop: whether a long write was noted, and the writes that were handed over.
 struct Long {
     is_noted: AtomicBool,
     given: Mutex<Sender<Submission>>,
@@ -252,7 +252,7 @@ impl Long {
     }
 }
 
-/// A service with a costly schema, and how deep a document is whose check no event loop does.
+/// A service with a costly schema, and the nesting depth from which an event loop does not check a document.
 fn costly() -> (Service, usize) {
     let service = Service::new(&config(COSTLY));
     let collection = service.id("trees");
@@ -299,7 +299,7 @@ fn a_short_document_whose_check_is_long_is_handed_from_an_event_loop_to_another_
         assert_eq!(outcome.recv().unwrap(), Ok(()));
     }
     assert_eq!(service.get("trees/900").unwrap().1, format!("{{\"id\":900,\"tree\":{},\"n\":1}}", nested(depth + 1)));
-    // A refusal that the loop can decide by itself is not handed to another thread.
+    // A rejection that the event loop can decide is not handed to another thread.
     let outcome = write(Op::Put { key, body: body(900, depth) }, Precondition::Absent);
     assert_eq!(outcome.recv().unwrap(), Err(WriteError::PreconditionFailed));
     assert_eq!(write(Op::Insert { body: body(901, 1) }, Precondition::None).recv().unwrap(), Ok(()));
@@ -345,7 +345,7 @@ fn a_short_write_that_finds_a_large_document_is_handed_from_an_event_loop_to_ano
     let key = docs::key::KeyType::U32.of_text("1").unwrap().as_bytes().to_vec();
     let write = |op: Op| long.write(&service, &session, Write { collection, op, precondition: Precondition::None });
     let noted = || long.is_noted.swap(false, Ordering::SeqCst);
-    // Of its table of fields, beside its text.
+    // Room for the document's table of fields.
     let table_bytes = 64;
     for (is_large, bytes) in [(false, LARGE_BYTES - table_bytes), (true, LARGE_BYTES)] {
         let large =

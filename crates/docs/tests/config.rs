@@ -1,4 +1,4 @@
-//! Mistakes in a configuration file: each told with its place, what is wrong, what is allowed; all at once.
+//! Mistakes in a configuration file: each is reported with its place, what is wrong and what is allowed; all at once.
 
 use docs::catalog::FieldKind;
 use docs::config::{Config, MISTAKES_MAX, ParameterDefault, ParameterKind};
@@ -229,7 +229,7 @@ fn a_schema_beside_the_file_keeps_its_order() {
     assert_eq!(fields, [("z", FieldKind::Text, true), ("id", FieldKind::Integer, false), ("a", FieldKind::Any, false)]);
 }
 
-/// Has it done by another thread: what hangs is a failed test, not one that never ends.
+/// Runs the work on another thread, so that a hang is a failed test.
 #[track_caller]
 fn within<T: Send + 'static>(seconds: u64, what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, told) = std::sync::mpsc::channel();

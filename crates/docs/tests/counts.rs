@@ -1,4 +1,4 @@
-//! What is counted of a database's trees, and that its plans go by it.
+//! The counts of a database's trees, and plans that depend on them.
 
 use crate::service::{Service, config};
 use docs::sql::Query;
@@ -12,7 +12,7 @@ indexes = [["customer"], ["state", "day"], ["day"]]
 
 const ORDERS: u32 = 12_000;
 
-/// Orders of 3,000 customers, and of one that has half of all; three states, a hundred days.
+/// Orders of 3,000 customers, one of whom has half of all; three states, a hundred days.
 fn fill(service: &Service, ids: std::ops::Range<u32>) {
     let ids: Vec<u32> = ids.collect();
     for some in ids.chunks(1_000) {
@@ -38,7 +38,7 @@ fn plan(query: &Query) -> String {
     query.explain(&[]).lines().next().unwrap_or_default().to_owned()
 }
 
-/// Within a third of the truth.
+/// Within a third of the expected value.
 #[track_caller]
 fn check_about(found: f64, truth: f64) {
     assert!((truth * 0.67..truth * 1.5).contains(&found), "{found} for {truth}");
@@ -65,7 +65,7 @@ fn entries_and_values_are_counted_and_ways_chosen_by_them() {
         let sql = format!("SELECT note FROM orders WHERE customer = {customer} AND day = :d");
         plan(&service.database.prepare_query(&sql).unwrap())
     };
-    // An average customer has few orders, that one more than a day has.
+    // An average customer has fewer orders than a day, the large one more.
     assert_eq!(plan(&query), "SEARCH orders USING INDEX (customer=:c) FILTER 1");
     assert_eq!(with(7), "SEARCH orders USING INDEX (customer=?) FILTER 1");
     assert_eq!(with(9_999), "SEARCH orders USING INDEX (day=:d) FILTER 1");
@@ -81,7 +81,7 @@ fn a_query_that_was_prepared_while_a_collection_was_empty_plans_anew_when_it_has
     assert_eq!(plan(&query), "SEARCH orders USING INDEX (state=:s) FILTER 1", "nobody has counted");
     service.database.count();
     assert_eq!(plan(&query), "SCAN orders FILTER 2");
-    // The next opening counts before anything is asked.
+    // The next opening counts before the first query.
     let (dir, config) = (service.dir, config(CONFIG));
     drop((query, service.database));
     let database = crate::service::open(&config, dir.path());
@@ -99,7 +99,7 @@ fn counts_are_there_after_a_restart_and_taken_again_where_a_tree_has_grown() {
     let (customer, day) = (orders.indexes[0].tree, orders.indexes[2].tree);
     let dir = service.dir;
     drop(service.database);
-    // What is kept, said otherwise, so that it shows whether it was read or counted again.
+    // Replaces the stored rows by wrong values, to distinguish reading them from counting again.
     {
         let (store, _) = store::Store::open(dir.path(), store::Options::default()).unwrap();
         let catalog = store.tree("catalog").unwrap();
@@ -124,7 +124,7 @@ fn counts_are_there_after_a_restart_and_taken_again_where_a_tree_has_grown() {
     assert_eq!(of(customer).alike, [777.0], "as it was kept");
     check_about(of(day).alike[0], f64::from(ORDERS) / 100.0);
     assert_eq!(of(orders.tree).entries, f64::from(ORDERS));
-    // A count of all says what is true, and forgets trees that are not there.
+    // Counting everything corrects the counts, and removes rows of trees that do not exist.
     database.count();
     check_about(of(customer).alike[0], f64::from(ORDERS) / 1_501.0);
     drop(database);

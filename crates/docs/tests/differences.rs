@@ -1,4 +1,4 @@
-//! What opening a folder with a file would change is told before, all of it and nothing else.
+//! The differences that opening a folder with a file would apply are reported in advance, completely and exactly.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use docs::config::Config;
@@ -15,7 +15,7 @@ const REFERRING: &str =
 const COUNT: &str = "[views.count]\nquery = \"SELECT COUNT(*) AS n FROM users\"\n";
 const COUNT_NAMES: &str = "[views.count]\nquery = \"SELECT COUNT(name) AS n FROM users\"\n";
 
-/// Pieces of a file, and what is told where a folder made with it is opened without it, and the other way round.
+/// Parts of a file, and the differences reported when a folder made with one is opened without it, and vice versa.
 const PIECES: [(&str, &str, &str); 9] = [
     (
         "indexes = [[\"name\", \"age\"]]\n",
@@ -36,7 +36,7 @@ fn file(piece: &str) -> Config {
     config(&format!("{USERS}{piece}"))
 }
 
-/// Compares a folder with a file, then opens it with that file: what is told, and whether the folder was changed.
+/// Compares a folder with a file, then opens it with that file: returns the report, and whether the folder was changed.
 fn compare(dir: &TempDir, file: &Config) -> (Differences, bool) {
     let (store, _) = Store::open(dir.path(), Options::default()).unwrap();
     let version = || store.reader().unwrap().snapshot().version();
@@ -81,7 +81,7 @@ fn a_view_that_is_being_replaced_is_the_new_one() {
     let (database, _) = Database::open(&file(COUNT), dir.path(), Options::default()).unwrap();
     database.import(vec![input], &options, &|_| {}).unwrap();
     drop(database);
-    // Its build is stopped somewhere, the old one still answers.
+    // The build is stopped part-way, and the old view still answers.
     drop(Database::open(&file(COUNT_NAMES), dir.path(), Options::default()).unwrap());
     let (store, _) = Store::open(dir.path(), Options::default()).unwrap();
     let told = |piece| Differences::find(&file(piece), &store).unwrap().to_string();

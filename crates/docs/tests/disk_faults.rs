@@ -1,5 +1,5 @@
-//! The disk fails, is full or stutters at one operation after the other of a database's life: `faulty_lives` says what must hold.
-//! Here at some operations, by chance; `cargo xtask campaign docs-faults` takes them all.
+//! The disk fails, is full or stutters at one operation of a database's life: `faulty_lives` states the invariants. Here at
+//! some random operations; `cargo xtask campaign docs-faults` tests all.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use crate::faulty_lives::Start;
 use crate::simulation::sweep::{FAULTS, Lives, sweep};
 use rand::RngExt;
 
-/// How long the short run takes, how long it may take on a busy machine until a life has reached its fault, and how far faults lie from
-/// one another at most.
+/// Duration of the short run; its limit on a busy machine until at least one fault was reached; and the range of operations for
+/// faults.
 const SECONDS: u64 = 4;
 const SECONDS_MAX: u64 = 120;
 const OPERATIONS: u64 = 1000;
-/// Lives of the long run, where DOCS_FAULTS_COUNT does not say.
+/// Lives of the long run, unless DOCS_FAULTS_COUNT says otherwise.
 const LONG_COUNT: u64 = 4;
 
 #[track_caller]

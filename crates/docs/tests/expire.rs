@@ -1,4 +1,4 @@
-//! Documents that expire: hidden at once, removed by the sweep, at a time that the test gives.
+//! Documents that expire: hidden at once, removed by the sweep, with a clock that the test sets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -68,7 +68,7 @@ impl Service {
         String::from_utf8(out).expect("JSON")
     }
 
-    /// Lists of up to `limit` keys, one behind the other to the end.
+    /// Lists of up to `limit` keys, one after another to the end.
     fn lists(&self, collection: &str, limit: usize) -> Vec<Vec<String>> {
         let id = self.database.collection(collection).expect("declared");
         let session = self.database.session().expect("a session");
@@ -89,7 +89,7 @@ impl Service {
         }
     }
 
-    /// The keys that a lookup, a list, and queries by scan, by index and through a join find.
+    /// The keys found by a lookup, a list, and queries by scan, by index and through a join.
     #[track_caller]
     fn check_visible(&self, collection: &str, expected: &[u32]) {
         let id = self.database.collection(collection).expect("declared");
@@ -152,7 +152,7 @@ fn a_document_is_hidden_when_its_time_comes_and_removed_by_the_next_sweep() {
     service.check_visible("sessions", &all[3..]);
     assert_ne!(service.rows(views), before, "a view counts what is stored");
     assert!(service.database.verify_view("by_user").expect("read").is_some_and(|report| report.is_clean()));
-    // What is removed does not come back where the clock is set back; nothing else goes.
+    // Removed documents do not come back when the clock is set back; no others are removed.
     service.at(0);
     service.check_visible("sessions", &all[3..]);
     assert_eq!(service.sweep("sessions", 100), Swept::default());
@@ -221,7 +221,7 @@ fn a_list_asks_whether_it_goes_on_beside_hidden_documents_too() {
     service.at(1_000);
     let session = service.database.session().expect("a reader");
     let id = service.database.collection("sessions").expect("declared");
-    // How many documents are seen by a list that may go on so often, and how often it asked.
+    // For a list that is cancelled after `most` checks: whether it finished, the documents it visited, and the checks it made.
     let list = |most: u32| {
         let (asked, mut seen) = (std::cell::Cell::new(0), 0);
         let goes_on = || asked.replace(asked.get() + 1) < most;
@@ -258,7 +258,7 @@ fn a_sweep_looks_at_no_more_than_it_is_asked_to_and_the_next_goes_on() {
     for id in 0..300 {
         service.insert("sessions", &format!("{{\"id\":{id},\"until\":{}}}", id % 7)).expect("stored");
     }
-    // Two that cannot go, and hold up no others.
+    // Two documents that cannot be removed, and do not block others.
     service.at(-1);
     for id in [0, 7] {
         service.insert("notes", &format!("{{\"id\":{id},\"session\":{id},\"made\":950}}")).expect("stored");
@@ -347,7 +347,7 @@ fn a_document_that_broke_a_view_expires_like_any_other() {
 
 #[test]
 fn a_sweep_goes_on_past_what_cannot_be_removed_and_says_why() {
-    // Without the one, the sum of the other two is outside 64 bits: a view over the view has no place for that.
+    // Without this document, the sum of the other two exceeds 64 bits, which a view over the view cannot represent.
     const SUMS: &str = "[views.sums]\nquery = \"SELECT user, SUM(n) AS s FROM sessions GROUP BY user\"\n\
         [views.by_sum]\nquery = \"SELECT s, COUNT(*) AS n FROM sums GROUP BY s\"\n";
     let service = Service::new().reopened(&format!("{CONFIG}{SUMS}"));
@@ -365,13 +365,13 @@ fn a_sweep_goes_on_past_what_cannot_be_removed_and_says_why() {
     let why = swept.why.expect("told");
     assert!(why.starts_with("sessions/1: a view over a view cannot take"), "{why}");
     service.check_visible("sessions", &[2, 3]);
-    // It goes once nothing stands against it.
+    // It is removed once nothing prevents it.
     service.write("sessions", Op::Delete { key: key(3) }).expect("deleted");
     let swept = service.sweep("sessions", 1_000);
     assert_eq!((swept.removed, swept.unremovable, swept.why), (1, 0, None));
 }
 
-/// Submits steps as an event loop does, again and again where a busy machine took away the millisecond that a loop gives them.
+/// Submits steps as an event loop does, and retries if they exceed a loop's millisecond on a busy machine.
 fn submit(database: &Database, mut call: StepsCall) -> Result<Vec<u8>, StepsError> {
     let session = database.session().expect("a session");
     loop {
@@ -386,7 +386,7 @@ fn submit(database: &Database, mut call: StepsCall) -> Result<Vec<u8>, StepsErro
     }
 }
 
-/// Steps that insert a note, where the session must be there when they are done.
+/// Steps that insert a note; `required` names a session that must exist at the commit.
 fn note_of(service: &Service, required: Option<u32>, sql: &str) -> Result<Vec<u8>, StepsError> {
     let texts = [StepText { sql, expect: None }];
     let steps =
@@ -399,7 +399,7 @@ fn note_of(service: &Service, required: Option<u32>, sql: &str) -> Result<Vec<u8
             key: key(id),
         }),
         rows: RowsWanted::None,
-        // Of the request: the transaction is done later.
+        // The time of the request: the transaction runs later.
         now_ms: 999_000,
         rows_max: 1_000,
         bytes_max: 10_000,
@@ -422,7 +422,7 @@ fn what_is_required_has_not_come_due_when_the_transaction_is_done_though_somethi
     service.at(999);
     let touch = "UPDATE notes SET n = 1 WHERE id = 1";
     assert!(note_of(&service, Some(1), touch).is_ok());
-    // The clock has gone on since the request came.
+    // The clock has advanced since the request.
     service.at(1000);
     assert_eq!(service.sweep("sessions", 100).blocked, 1);
     for gone in [1, 2] {
@@ -430,7 +430,7 @@ fn what_is_required_has_not_come_due_when_the_transaction_is_done_though_somethi
         assert!(matches!(refused, Err(StepsError::Missing)), "{gone}: {refused:?}");
     }
     assert!(note_of(&service, None, touch).is_ok());
-    // The same of single writes, and of what was never there.
+    // The same for single writes, and for sessions that never existed.
     let collection = |name: &str| service.database.collection(name).expect("declared");
     let write_where = |required: u32| {
         let op = Op::Update { key: key(1), patch: b"{\"n\":2}".to_vec() };
@@ -467,12 +467,12 @@ fn nothing_new_refers_to_a_document_whose_time_has_come() {
     assert!(is_dangling(service.write("notes", put)));
     let insert = note_of(&service, None, "INSERT INTO notes (id, session, made) VALUES (4, 1, 950)");
     assert!(insert.is_err_and(|error| format!("{error:?}").contains("there is no 1 in sessions")));
-    // What refers to it already is changed like any other.
+    // Documents that already refer to it can still be changed.
     let touch = Op::Update { key: key(1), patch: b"{\"n\":1}".to_vec() };
     service.write("notes", touch).expect("changed");
     let twice = Op::Update { key: key(1), patch: b"{\"session\":1,\"n\":2}".to_vec() };
     service.write("notes", twice).expect("changed");
-    // With its time it comes back: the clock was set back.
+    // When the clock is set back, it becomes visible again.
     service.at(999);
     service.write("notes", patch("{\"session\":1}")).expect("it is there");
 }

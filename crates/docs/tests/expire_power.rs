@@ -1,5 +1,5 @@
-//! The time of the last write through power failures at any operation of the disk, in writes, sweeps and while the rule comes into
-//! force: a document that was acknowledged is there until its duration is over, and not a moment longer.
+//! Expiry by last write through power failures at any operation of the disk, in writes, in sweeps and while the rule comes into
+//! force: an acknowledged document exists until its duration is over, and not longer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ fn key(id: u32) -> Vec<u8> {
     KeyType::U32.of_text(&id.to_string()).unwrap().as_bytes().to_vec()
 }
 
-/// The lives of one disk, and what is known of them.
+/// The lives of one disk, and the expected state.
 struct History {
     random: SmallRng,
     now: Arc<AtomicI64>,
     files: Files,
     /// The seconds of the last acknowledged writes.
     written: BTreeMap<u32, i64>,
-    /// The one that nobody knows of: it is there with this second, or gone.
+    /// The write with an unknown outcome: the document exists with this second, or not.
     unknown: Option<(u32, Option<i64>)>,
 }
 
@@ -58,7 +58,7 @@ impl History {
         second + AFTER_SECONDS <= self.second()
     }
 
-    /// False where the power has failed.
+    /// False if the power has failed.
     fn write(&mut self, database: &Database) -> bool {
         let id = self.random.random_range(0..KEYS);
         let is_put = self.random.random_range(0..4) > 0;
@@ -103,7 +103,7 @@ impl History {
         disk.met() > 0
     }
 
-    /// Opens what the failure left, with power; twice, for what was coming into force.
+    /// Opens the folder after the failure, with power; twice, to bring an announced rule into force.
     fn check(&mut self) {
         let disk = Arc::new(SimulatedDisk::powered(&self.files, u64::MAX));
         for _ in 0..2 {
@@ -142,7 +142,7 @@ impl History {
                 _ => {}
             }
         }
-        // Each is there until its time, and not from then on; what has been due is gone, or hidden.
+        // Each document exists until its time, and not afterwards; expired ones are removed or hidden.
         let mut moments: Vec<i64> = self.written.values().map(|second| (second + AFTER_SECONDS) * 1000).collect();
         moments.extend(moments.clone().iter().map(|moment| moment - 1));
         for moment in moments.into_iter().filter(|moment| *moment >= before).chain([before]) {
@@ -200,7 +200,7 @@ fn a_rule_that_comes_over_documents_counts_them_as_written_then_wherever_the_pow
         let announced = history.second();
         let disk = Arc::new(SimulatedDisk::powered(&history.files, operations));
         if let Some(database) = history.open(&disk, true) {
-            // What is written meanwhile counts from its own time.
+            // Documents written meanwhile count from their own time.
             history.now.fetch_add(10_000, Ordering::Relaxed);
             history.write(&database);
             database.wait_for_indexes();
@@ -225,7 +225,7 @@ fn a_rule_that_comes_over_documents_counts_them_as_written_then_wherever_the_pow
             database.expire(&mut database.sweep(database.collection("items").unwrap()), 1000).unwrap().removed
         };
         assert_eq!(swept(since.unwrap() + AFTER_SECONDS - 1), 0);
-        // All but what was written since.
+        // All documents except those written since.
         let later = history.written.values().filter(|second| Some(**second) > since).count() as u64;
         let left = report.documents - swept(since.unwrap() + AFTER_SECONDS);
         assert!(left == later || !is_known && left <= 1, "{left} are left of {report:?}, {later} were written later");

@@ -1,5 +1,5 @@
-//! Documents that go so long after their last write: each way to write renews it, and a model says at any moment, whatever the
-//! clock and the configuration did, what is there.
+//! Expiry by last write: every kind of write renews it, and a model predicts the visible documents at any moment, whatever the
+//! clock and the configuration have done.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn config(text: &str, now: &Arc<AtomicI64>) -> Config {
 
 fn open(folder: &Path, config: &Config) -> Database {
     let mut options = store::Options::default();
-    // What a failure leaves is looked at elsewhere; here the disk would take most of the time.
+    // Crashes are tested elsewhere; here syncs would take most of the time.
     options.durability = store::Durability::None;
     options.memtable_bytes = 256 << 10;
     options.log_segment_bytes = 64 << 10;
@@ -67,13 +67,13 @@ impl Service {
         self.now.store(ms, Ordering::Relaxed);
     }
 
-    /// Closes it and opens it with another duration.
+    /// Closes the database and opens it with another duration.
     fn restart(&mut self, after: Option<i64>) {
         self.database = None;
         self.database = Some(open(self.folder.path(), &config(&file(after), &self.now)));
     }
 
-    /// The same without a moment in which it is closed, all that is new in force at the end.
+    /// The same without closing; waits until everything new is in force.
     fn reload(&mut self, after: Option<i64>) {
         let mut settings = config(&file(after), &self.now);
         settings.builds_indexes_later = true;
@@ -110,7 +110,7 @@ impl Service {
         String::from_utf8(out).unwrap()
     }
 
-    /// What lookups, a list and queries find: by a scan, by an index, counted, in a join.
+    /// The documents found by lookups, a list and queries: by a scan, by an index, by a count, in a join.
     #[track_caller]
     fn check_visible(&self, expected: &BTreeMap<u32, String>) {
         let id = self.database().collection("items").unwrap();
@@ -247,12 +247,12 @@ fn a_write_in_the_same_second_that_changes_nothing_is_none() {
     assert_ne!(put(), first);
 }
 
-/// What the model knows.
+/// The model's state.
 #[derive(Default)]
 struct Model {
-    /// What is stored, hidden or not: the text and the mark.
+    /// The stored documents, hidden or not: the text and the mark.
     stored: BTreeMap<u32, (String, Option<i64>)>,
-    /// The duration in force, and since when.
+    /// The duration in force, and when recording began.
     rule: Option<(i64, i64)>,
     now_ms: i64,
 }
@@ -275,7 +275,7 @@ impl Model {
     fn put(&mut self, id: u32, text: &str) {
         let mark = self.rule.map(|_| self.second());
         let old = self.stored.insert(id, (text.to_string(), mark));
-        // Without the rule what changes nothing leaves the mark.
+        // Without the rule, a write that changes nothing keeps the mark.
         if let (None, Some((before, old_mark))) = (mark, old)
             && before == text
         {
@@ -283,7 +283,7 @@ impl Model {
         }
     }
 
-    /// The rule with another duration.
+    /// Changes the rule's duration.
     fn declare(&mut self, after: Option<i64>) {
         let since = self.rule.map_or(self.second(), |(_, since)| since);
         self.rule = after.map(|after| (after, since));

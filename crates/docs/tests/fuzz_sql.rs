@@ -1,4 +1,4 @@
-//! Mutated real queries: refused with a place, or run within their budget, with the same rows by every way of access.
+//! Mutated real queries: rejected with a position, or run within their budget, with the same rows through every access path.
 
 use crate::fuzz_check::{check_sql, little, without_indexes};
 use crate::mutation::{apply, edits};
@@ -73,7 +73,7 @@ const WORDS: [&[u8]; 52] = [
     "я".as_bytes(),
 ];
 
-/// What two real queries are made of, joined anew.
+/// A combination of parts of two real queries.
 fn spliced(first: usize, second: usize, cut: &[prop::sample::Index; 2]) -> String {
     let words = |number: usize| QUERIES[number].split_inclusive([' ', ',', '(']).collect::<Vec<_>>();
     let (first, second) = (words(first), words(second));

@@ -1,4 +1,4 @@
-//! Keys that a collection makes: each given once, whatever happens in between.
+//! Generated keys: each is given once, whatever happens in between.
 
 use crate::service::{Service, config};
 use docs::WriteError;
@@ -70,7 +70,7 @@ fn a_number_is_given_once_also_after_a_deletion_and_a_restart() {
     (200..=300).for_each(|id| drop(service.run(&format!("delete notes/{id}")).unwrap()));
     let service = reopened(service, &config);
     assert_eq!(number(&service, "{}"), Ok(301));
-    // Nothing was given since: nothing is written, and nothing is lost.
+    // No number was given since: nothing is written, and no number is lost.
     let service = reopened(reopened(service, &config), &config);
     assert_eq!(number(&service, "{}"), Ok(302));
 }
@@ -88,7 +88,7 @@ fn another_configuration_goes_on_with_the_next_number() {
     assert!(reopen(&service, &more, true).is_err());
     assert_eq!(number(&service, "{}"), Ok(8));
     let database = reopen(&service, &more, false).unwrap();
-    // By the old one too: it hands its writes over.
+    // Also through the old database, which forwards its writes.
     assert_eq!(number(&service, "{}"), Ok(9));
     let Service { database: old, dir } = service;
     drop(old);
@@ -107,7 +107,7 @@ fn a_write_that_others_overtook_keeps_its_number() {
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
     all.sort_unstable();
-    // None is there twice and none above their count, so none is left out.
+    // All are different and none exceeds their count, so no number was skipped.
     all.dedup();
     assert_eq!((all.len(), all.last()), (1600, Some(&1600)));
 }
@@ -118,7 +118,7 @@ fn threads_beside_each_other_get_numbers_of_their_own_and_refusals_leave_gaps() 
     let mut all: Vec<u32> = std::thread::scope(|scope| {
         let insert = |thread: usize| {
             let service = &service;
-            // Every other one is refused: its name is in use.
+            // Every other insert is rejected: its name is in use.
             move || {
                 (0..200)
                     .filter_map(|n| number(service, &format!(r#"{{"name":"{thread}-{}"}}"#, n / 2)).ok())
@@ -149,7 +149,7 @@ fn a_database_that_ends_on_the_stores_thread_writes_its_next_number() {
         let done = Box::new(move |outcome| tell.send(outcome).unwrap());
         service.database.write(&session, write, done);
         drop(session);
-        // The write that is under way holds the last handle.
+        // The write in progress holds the last handle.
         let Service { database, dir } = service;
         drop(database);
         let written = told.recv().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Imports: formats, what a bad record is told as, what a stopped import leaves, collections that have documents.
+//! Imports: formats, reports of bad records, the state after a stopped import, collections that have documents.
 
 use std::fs;
 use std::io::Write as _;
@@ -231,8 +231,8 @@ fn a_collection_that_was_emptied_is_filled_again() {
     assert!(service.get("users/1").unwrap().0 > number, "an ETag is never given twice");
 }
 
-/// Users by line in this order of their ids, imported over again into an empty collection: the first of each id is there, and
-/// what is told of the others.
+/// Imports users, one per line in this order of ids, into an empty collection: the first record of each id is stored, and the
+/// others are reported as `told`.
 #[track_caller]
 fn check_order(ids: &[u32], told: &[&str]) {
     let files = Files::new();
@@ -259,7 +259,7 @@ fn records_in_any_order_give_the_same_documents_and_indexes() {
     let rising: Vec<u32> = (1..=20_000).collect();
     check_order(&rising, &[]);
     check_order(&rising.iter().rev().copied().collect::<Vec<_>>(), &[]);
-    // Some that come too late, in the middle and at the end.
+    // Some records out of order, in the middle and at the end.
     let mut late = rising.clone();
     late.swap(10, 11);
     late.rotate_left(5_000);
@@ -280,7 +280,7 @@ fn of_records_with_one_key_the_first_is_kept_in_any_order() {
             "@, line 20001: the key 20000 is there already: @, line 20000",
         ],
     );
-    // One that was too late to rise is the first of its key all the same.
+    // The first record of a key counts even if it was out of order.
     let mut late = rising;
     late.splice(9_000..9_000, [100_000, 50_000]);
     late.push(50_000);
@@ -297,13 +297,13 @@ fn an_import_by_transactions_whose_sync_fails_says_that_nobody_knows_what_of_the
         database.import(vec![input], &into("items"), &|_| {})
     };
     import("{\"id\":1}\n").unwrap();
-    // The log is written, then synced.
+    // Operations: the log is written, then synced.
     disk.set_plan(Some(FaultPlan { fault: Fault::Broken, at: disk.operations() + 1, count: u64::MAX }));
     let outcome = import("{\"id\":2}\n{\"id\":3}\n");
     assert!(matches!(outcome, Err(ImportError::Write(WriteError::Unknown { .. }))), "{outcome:?}");
 }
 
-/// The thread that encodes would be the only one to take what the reader has read.
+/// With one thread, the panicking encoder is the only consumer of the reader's queue.
 #[test]
 fn an_import_of_which_a_thread_panics_ends_with_an_error_and_changes_nothing() {
     for threads in [1, 3] {

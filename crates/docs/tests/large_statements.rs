@@ -1,4 +1,4 @@
-//! Statements that write more than one transaction holds: the same as if they did, also beside others who write.
+//! Statements that exceed one transaction: the same results as in one transaction, also beside concurrent writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,7 +75,7 @@ impl World {
         serde_json::from_slice(&out).unwrap()
     }
 
-    /// Every index entry, unique value, reference and view row is that of the documents.
+    /// Checks that every index entry, unique value, reference and view row matches the documents.
     #[track_caller]
     fn check(&self) {
         let report = docs::verify::database(&self.service.database).unwrap();
@@ -97,7 +97,7 @@ fn a_statement_over_more_than_a_transaction_holds_is_done_as_a_whole() {
         world.query("SELECT COUNT(*) AS n FROM items WHERE mark = id % 7 + 1 AND passes = 1 AND code = 'c' || id");
     assert_eq!(by_rule, serde_json::json!([{"n": ITEMS}]));
     assert_eq!(world.query("SELECT passes, n FROM all"), serde_json::json!([{"passes": ITEMS, "n": ITEMS}]));
-    // Unique values that move from one document to the next are free when the next one comes.
+    // A unique value that moves from one document to the next is free when the next one is written.
     assert_eq!(world.modify("UPDATE items SET code = 'd' || id WHERE id < 2900").unwrap(), 2900);
     world.check();
     assert_eq!(world.modify("INSERT INTO copies (id, mark) SELECT id, mark FROM items").unwrap(), ITEMS);
@@ -105,7 +105,7 @@ fn a_statement_over_more_than_a_transaction_holds_is_done_as_a_whole() {
         world.query("SELECT COUNT(*) AS n, SUM(mark) AS m FROM copies"),
         world.query("SELECT COUNT(*) AS n, SUM(mark) AS m FROM items")
     );
-    // A source that sorts on disk has room beside the statement.
+    // A source that sorts on disk finds space beside the statement's own.
     assert_eq!(world.modify("DELETE FROM copies WHERE id >= 0").unwrap(), ITEMS);
     let sql = "INSERT INTO copies (id, mark) SELECT id, mark FROM items ORDER BY code";
     let statement = Modification::prepare(sql, world.service.database.catalog()).unwrap();
@@ -146,13 +146,13 @@ fn one_that_is_refused_changes_nothing() {
         assert!(refused.contains(why), "{sql}: {refused}");
         assert_eq!(world.query(ALL), before, "{sql}");
     }
-    // What may not be large says what it is too large for, as before.
+    // A statement that must not be large reports the limit of a transaction.
     let refused = world.modify("UPDATE items SET mark = 1 RETURNING id").unwrap_err().to_string();
     assert!(refused.contains("transaction"), "{refused}");
     world.check();
 }
 
-/// What writers have done that was acknowledged, item by item.
+/// Acknowledged changes of the writers.
 #[derive(Default)]
 struct Done {
     adds: AtomicU64,
@@ -172,7 +172,7 @@ fn write_on(world: &World, seed: u64, is_over: &AtomicBool, done: &Done) {
                 fresh += 1;
                 done.inserted.fetch_add(1, Ordering::Relaxed);
             }
-            // Of those that nobody counts.
+            // Only items in the half that is not counted.
             1 => match service.run(&format!("delete items/{}", rng.random_range(ITEMS / 2..ITEMS))) {
                 Ok(_) => drop(done.deleted.fetch_add(1, Ordering::Relaxed)),
                 Err(WriteError::NotFound) => {}
@@ -220,7 +220,7 @@ fn what_others_write_meanwhile_is_kept_and_passed_over_by_nothing() {
     let n = ITEMS + counted(&done.inserted) - counted(&done.deleted);
     let all = world.query("SELECT n, adds FROM all");
     assert_eq!(all, serde_json::json!([{"n": n, "adds": counted(&done.adds)}]));
-    // Those that were there all the time were passed each time.
+    // Items that existed all the time were updated in every pass.
     let half = ITEMS / 2;
     let passed = format!(
         "SELECT COUNT(*) AS n FROM items WHERE id < {half} AND passes = {passes} AND mark = (id % 7 + {passes}) % 7"
@@ -237,7 +237,7 @@ fn a_large_deletion_beside_writers_leaves_what_it_does_not_find() {
         scope.spawn(move || write_on(world, 3, is_over, done));
         let until = Instant::now() + Duration::from_secs(40);
         let deleted = loop {
-            // The writer's items are those below.
+            // The writer changes the items below.
             match world.modify(&format!(
                 "DELETE FROM items WHERE id BETWEEN {} AND {} AND mark < 9",
                 ITEMS / 2,
@@ -256,7 +256,7 @@ fn a_large_deletion_beside_writers_leaves_what_it_does_not_find() {
     assert_eq!(world.query("SELECT n FROM all"), serde_json::json!([{"n": n}]));
 }
 
-/// Documents of nested arrays and texts, which the general checker follows.
+/// Documents of nested arrays and texts, for the general checker.
 const TREES: &str = r##"
 [collections.trees]
 key = { field = "id", type = "u32" }
@@ -290,7 +290,7 @@ fn a_long_document_that_others_rewrite_is_not_checked_while_all_writers_wait() {
     let (tell, told) = std::sync::mpsc::channel::<()>();
     let (is_over, is_held, rewritten) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        // Rewrites the long document; each of its checks is done on this thread.
+        // Rewrites the long document; all its checks run on this thread.
         scope.spawn(|| {
             while !is_over.load(Ordering::Acquire) {
                 let number = rewritten.fetch_add(1, Ordering::Relaxed) as u32;
@@ -300,7 +300,7 @@ fn a_long_document_that_others_rewrite_is_not_checked_while_all_writers_wait() {
                 }
             }
         });
-        // Writes another document whenever it is asked to.
+        // Writes another document on request.
         scope.spawn(|| {
             let (asked, tell) = (asked, tell);
             while asked.recv().is_ok() {
@@ -308,7 +308,7 @@ fn a_long_document_that_others_rewrite_is_not_checked_while_all_writers_wait() {
                 let _ = tell.send(());
             }
         });
-        // While the statement is at a check, another write goes through.
+        // While the statement checks a document, another write must succeed.
         let (doors, count, held) = (std::sync::Mutex::new((ask, told)), AtomicU64::new(0), Arc::clone(&is_held));
         let over: docs::Question = Arc::new(move || {
             if count.fetch_add(1, Ordering::Relaxed) % 16 == 0 && !held.load(Ordering::Relaxed) {
@@ -323,7 +323,7 @@ fn a_long_document_that_others_rewrite_is_not_checked_while_all_writers_wait() {
         for _ in 0..3 {
             let budget = Budget { spill: Some(&space), ..Budget::default() };
             let ended = docs::asking(Some(&over), || database.modify(&statement, &[], &budget, &mut NoRows));
-            // It may lose each time.
+            // Each attempt may fail with a conflict.
             assert!(matches!(ended, Ok(_) | Err(ModifyError::Write(WriteError::Busy))), "{ended:?}");
         }
         is_over.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! A folder knows what it was made for: what a configuration would drop from it is refused, or permitted and told.
+//! A configuration that would drop parts of a folder is rejected, or permitted and reported.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use docs::config::Config;
@@ -13,7 +13,7 @@ const REFERRING: &str = "[collections.visits]\nkey = { field = \"id\", type = \"
 const COUNT: &str = "[views.count]\nquery = \"SELECT COUNT(*) AS n FROM users\"\n";
 const IDS: &str = "[views.ids]\nquery = \"SELECT id, COUNT(*) AS n FROM users GROUP BY id\"\n";
 
-/// A file that made a folder, another one, and what the folder would lose by it.
+/// A file that made a folder, another one, and what the folder would lose under it.
 fn changes() -> Vec<(String, String, &'static str)> {
     let users = |more: &str| format!("{USERS}{more}");
     vec![
@@ -59,7 +59,7 @@ fn version(dir: &tempfile::TempDir) -> u64 {
     store.reader().unwrap().snapshot().version().0
 }
 
-/// What a refused opening would have dropped.
+/// The parts that a rejected opening would have dropped.
 #[track_caller]
 fn refused(result: Result<Database, OpenError>) -> String {
     match result {
@@ -127,7 +127,7 @@ fn an_index_that_another_one_begins_with_is_no_loss() {
     let database = again(service, &longer, false).0.unwrap();
     assert!(database.dropped().is_empty(), "{}", database.dropped());
     assert_eq!(docs::verify::database(&database).unwrap().faults, [""; 0]);
-    // The other way round, what the longer one finds alone is lost.
+    // In the reverse direction the longer index is lost, which serves more lookups.
     let back = filled(&longer);
     assert_eq!(refused(again(back, &made, false).0), "the index visits(user,at)");
 }
@@ -142,10 +142,10 @@ fn documents_of_a_collection_that_is_not_declared_stay_until_it_is_again() {
     assert_eq!(service.get("visits/2").unwrap().1, "{\"id\":2,\"user\":1}");
     let report = docs::verify::database(&service.database).unwrap();
     assert_eq!((report.faults.len(), report.documents, report.entries), (0, 4, 2));
-    // It is asked for once more, for it was declared since.
+    // The loss is reported again, as the collection was declared in between.
     let (result, dir) = again(service, USERS, false);
     assert_eq!(refused(result), "the collection visits (its documents stay in the folder)");
-    // Without documents nothing is lost.
+    // A collection without documents is no loss.
     let (database, _) = Database::open(&config(&both, false), dir.path(), Options::default()).unwrap();
     let service = Service { database, dir };
     service.run("delete visits/1").unwrap();

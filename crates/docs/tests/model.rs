@@ -1,4 +1,4 @@
-//! Random writes against a slow, obvious model: the same answers, the same documents, and nothing left behind.
+//! Random writes compared with a slow, simple model: the same answers, the same documents, and no leftover entries.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl Model {
         }
     }
 
-    /// The status only: what is checked before what.
+    /// The expected status: the order of checks.
     fn check(&self, name: &str, id: u32, new: &Map<String, Json>) -> Option<u16> {
         let fields: &[&str] = match name {
             "users" => &["id", "email", "gender", "birth_date"],
@@ -156,7 +156,7 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// What the schema refuses and the model's coarse checks do not see: a null in a required field.
+/// A rejection by the schema that the model does not check: null in a required field.
 fn has_null(step: &Step) -> bool {
     matches!(step.verb, Verb::Insert | Verb::Replace)
         && step.name != "locations"

@@ -67,7 +67,7 @@ fn an_index_is_built_beside_writes_and_used_when_it_is_whole() {
     let folder = tempfile::tempdir().expect("a folder");
     fill(&open(folder.path(), PLAIN));
     for round in 0..3 {
-        // Each round another index: what was built before stays.
+        // Each round builds the index anew, as the previous one opened the folder without it.
         let database = open(folder.path(), INDEXED);
         let query = database.prepare_query("SELECT id FROM items WHERE x = 1234567").expect("SQL");
         let over = AtomicBool::new(false);
@@ -80,7 +80,7 @@ fn an_index_is_built_beside_writes_and_used_when_it_is_whole() {
                         mixed = mixed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                         let id = (mixed >> 33) as u32 % (2 * DOCUMENTS);
                         let x = (mixed >> 20) as u32 % 1000;
-                        // Whatever is there: inserted, changed or deleted.
+                        // The document may or may not exist: it is inserted, changed or deleted.
                         let _ = match number % 3 {
                             0 => insert(database, id, x),
                             1 => write(
@@ -108,7 +108,7 @@ fn an_index_is_built_beside_writes_and_used_when_it_is_whole() {
         write(&database, Op::Delete { key: key(1_000_000) }).expect("deleted");
         drop(query);
         drop(database);
-        // Without it, and with it again: built anew.
+        // Opened without the index: it is dropped.
         let database = open(folder.path(), PLAIN);
         write(&database, Op::Put { key: key(5), body: b"{\"id\":5,\"x\":99999}".to_vec() }).expect("stored");
         check_whole(&database, 0);
@@ -147,14 +147,14 @@ fn a_build_that_was_stopped_begins_again_and_leaves_nothing_wrong() {
     let folder = tempfile::tempdir().expect("a folder");
     fill(&open(folder.path(), PLAIN));
     for _ in 0..5 {
-        // Closed at once: most of it is not built.
+        // Closed at once: most of the index is not built.
         drop(open(folder.path(), INDEXED));
     }
     let database = open(folder.path(), INDEXED);
     database.wait_for_indexes();
     check_whole(&database, u64::from(DOCUMENTS));
     drop(database);
-    // It is not built once more.
+    // It is not built again.
     let database = open(folder.path(), INDEXED);
     assert!(database.catalog().collections[0].indexes[0].readiness.is_ready());
 }
@@ -170,12 +170,12 @@ fn a_value_that_went_to_another_document_while_a_field_becomes_unique_stays_with
         while state() == ReadinessState::Building(0) {
             std::thread::yield_now();
         }
-        // The first document, which is entered, takes the value of the last, which is not; then that one goes.
+        // The first document, already entered, takes the value of the last one, not yet entered; then the last one is deleted.
         let body = format!("{{\"id\":0,\"x\":{LAST}}}").into_bytes();
         let taken = write(&database, Op::Put { key: key(0), body });
         write(&database, Op::Delete { key: key(LAST) }).expect("deleted");
         database.wait_for_indexes();
-        // Otherwise the thread was there before.
+        // Otherwise the thread was faster.
         let is_in_time = taken.is_ok() && state() == ReadinessState::Ready;
         if is_in_time {
             check_whole(&database, u64::from(LAST));
@@ -203,7 +203,7 @@ fn a_field_becomes_unique_or_is_refused_by_the_keys_of_two_documents() {
     let state = database.catalog().collections[0].unique[0].readiness.state();
     let why = "\"x\" cannot be unique: items/17 and items/9999 have the same value";
     assert_eq!(state, ReadinessState::Refused(why.to_string()));
-    // The old rules hold: nothing is unique, and queries find both.
+    // The old rules apply: nothing is unique, and queries find both.
     insert(&database, 10_000, 17).expect("stored");
     let query = database.prepare_query("SELECT COUNT(*) AS n FROM items WHERE x = 17").expect("SQL");
     assert_eq!(rows(&database, &query), "[{\"n\":3}]");

@@ -1,6 +1,6 @@
-//! Schema work through lives that end anywhere: after any sequence of writes, changed configurations (at an opening and while
-//! open) and processes that are killed, in a build too, an index equals one built from scratch, no value is twice in a unique
-//! field, and no document stands against a rule that is in force.
+//! Schema changes through lives that end at any operation: after any sequence of writes, changed configurations (at an opening
+//! and while open) and killed processes, also during a build, an index equals one built from scratch, no value occurs twice in
+//! a unique field, and no document breaks a rule in force.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const KEYS: u64 = 500;
 /// Operations of the disk after which most lives end.
 const OPERATIONS: u64 = 100;
 
-/// What a life may be declared to be; each line on its own or not.
+/// The possible declarations of a life; each line may be present or absent.
 const COLLECTION: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
 const OWNERS: &str = "[collections.owners]\nkey = { field = \"id\", type = \"u32\" }\n";
 const LINES: [&str; 4] = [
@@ -27,7 +27,7 @@ const LINES: [&str; 4] = [
     "schema = { type = \"object\", properties = { x = { type = \"integer\", maximum = 90 } } }\n",
 ];
 
-/// What lives came to.
+/// Statistics of the lives.
 #[derive(Debug, Default)]
 struct Ends {
     killed: u32,
@@ -53,12 +53,12 @@ fn open(dir: &Path, text: &str, left: &Arc<AtomicI64>) -> Option<Database> {
     lives::open(dir, &settings(text), left)
 }
 
-/// False where the disk has ended. What breaks a rule is refused, and that is right.
+/// False if the disk has died. A write that breaks a rule is rejected, as it should be.
 fn write(database: &Database, random: &mut Random) -> bool {
     let id = random.below(KEYS) as u32;
     let key = id.to_be_bytes().to_vec();
-    // Most documents hold to all that may be declared, some do not: more of them while the thread is at it, for what it has
-    // passed is held to by writes alone.
+    // Most documents satisfy all possible rules, some do not. More of those while a build runs: rules on documents that the
+    // build has passed are enforced only by writes.
     let is_building = states(database).iter().any(|state| matches!(state, ReadinessState::Building(_)));
     let is_odd = random.below(if is_building { 6 } else { 400 }) == 0;
     let (name, op) = match random.below(8) {
@@ -97,7 +97,7 @@ fn states(database: &Database) -> Vec<ReadinessState> {
     all.chain(database.rules().into_iter().map(|rule| rule.state)).collect()
 }
 
-/// A life of writes under changing configurations that ends when the disk does.
+/// A life of writes under changing configurations that ends when the disk dies.
 fn live(dir: &Path, text: &str, operations: i64, random: &mut Random, ends: &mut Ends) {
     let left = Arc::new(AtomicI64::new(operations));
     let Some(mut database) = open(dir, text, &left) else {
@@ -111,7 +111,7 @@ fn live(dir: &Path, text: &str, operations: i64, random: &mut Random, ends: &mut
                     ends.reopened += 1;
                     database = next;
                 }
-                // Without a disk, or it needs a restart.
+                // The disk has died, or the change needs a restart.
                 Err(_) if left.load(Ordering::Acquire) <= 0 => break,
                 Err(error) => assert!(error.to_string().starts_with("restart to change"), "{error}"),
             }

@@ -54,7 +54,7 @@ fn filled() -> tempfile::TempDir {
     folder
 }
 
-/// The one rule, when it has been looked at.
+/// The state of the only rule, after stored documents were checked.
 fn settled(database: &Database) -> RuleStatus {
     database.wait_for_indexes();
     let rules = database.rules();
@@ -101,7 +101,7 @@ fn a_schema_that_documents_break_is_refused_by_their_keys_and_the_old_one_goes_o
         let keys: Vec<String> = (2988..2998).map(|id| format!("items/{id}")).collect();
         let told = format!("; 12 documents break it: {}, …", keys.join(", "));
         assert!(why.starts_with("the stored document items/2988: 2988 ") && why.ends_with(&told), "{why}");
-        // Neither more nor less than before.
+        // The old rules apply unchanged.
         put(&database, "items", 6_000, ",\"x\":6000").unwrap();
         assert!(invalid(&put(&database, "items", 6_001, ",\"x\":\"text\"")));
         write(&database, "items", Op::Delete { key: key(6_000) }).unwrap();
@@ -128,7 +128,7 @@ fn a_schema_that_takes_more_is_taken_at_once() {
     assert_eq!(database.rules(), []);
     put(&database, "items", 5_000, ",\"x\":\"text\"").unwrap();
     drop(database);
-    // And none at all.
+    // No schema at all.
     let database = open(folder.path(), ITEMS);
     assert_eq!(database.rules(), []);
     put(&database, "items", 5_000, ",\"x\":null").unwrap();
@@ -199,7 +199,7 @@ fn a_time_to_expire_is_looked_at_before_anything_goes_by_it() {
     );
     let ReadinessState::Refused(why) = settled(&database).state else { panic!("it is taken") };
     assert!(why.starts_with("the stored document items/1: \"until\" is no time"), "{why}");
-    // Where the thread was faster this is stored.
+    // If the thread was faster, this is stored.
     put(&database, "items", 3, "").unwrap();
     assert_eq!(database.expiring(), [], "nothing goes by a rule that is refused");
     put(&database, "items", 1, ",\"until\":\"2100-01-01\"").unwrap();
@@ -210,7 +210,7 @@ fn a_time_to_expire_is_looked_at_before_anything_goes_by_it() {
     drop(database);
     let database = open(folder.path(), &expires("until"));
     assert_eq!((database.rules(), database.expiring().len()), (vec![], 1));
-    // Another field: the one before holds meanwhile.
+    // Another field: the old rule applies meanwhile.
     drop(database);
     let database = open(folder.path(), &expires("x"));
     let expire = database.catalog().collection("items").unwrap().expire.clone();

@@ -33,7 +33,7 @@ fn clean(service: &Service, entries: u64) {
     assert_eq!((report.documents, report.entries), (90, entries));
 }
 
-/// The configuration with one text for another.
+/// The configuration with one text replaced by another.
 fn changed(from: &str, to: &str) -> Config {
     assert!(CONFIG.contains(from));
     config(&CONFIG.replacen(from, to, 1))
@@ -115,7 +115,7 @@ fn a_refused_configuration_leaves_the_database_as_it_was() {
     clean(&Service { database, dir }, 90);
 }
 
-/// A crash between the step that names an index's tree as one to be emptied and the one that removes the index's row leaves both.
+/// A crash after the step that marks an index's tree to be emptied, and before the index's row is removed, leaves both rows.
 #[test]
 fn an_index_whose_tree_is_to_be_emptied_is_built_anew_when_it_is_declared_again() {
     let service = filled();

@@ -11,7 +11,7 @@ use docs::{Database, Op, OpenError, Precondition, ReadinessState, Submission, Ta
 use serde_json::Value as Json;
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
-/// Collections before and after it by name, so that its place changes.
+/// Collections that sort before and after it, so that its place changes.
 const OTHERS: &str = "[collections.a]\nkey = { field = \"id\", type = \"u32\" }\n[collections.z]\nkey = { field = \"id\", type = \"u32\" }\n";
 const VIEW: &str = "[views.sums]\nquery = \"SELECT g, COUNT(*) AS n, SUM(x) AS s FROM items GROUP BY g\"\n";
 const KEYS: u32 = 2_000;
@@ -101,7 +101,7 @@ fn configurations_take_turns_beside_writers_and_readers_and_all_stays_in_step() 
                     let (id, x) = ((mixed >> 33) as u32 % (2 * KEYS), (mixed >> 20) as u32 % 1000);
                     let outcome = if round % 3 == 0 { delete(&database, id) } else { put(&database, id, x) };
                     assert!(matches!(outcome, Ok(()) | Err(WriteError::NotFound)), "{outcome:?}");
-                    // Some go on with a handle of which nobody told them that it is old.
+                    // Some writers continue with the old handle.
                     if round % 50 == 49 {
                         database = now();
                     }
@@ -115,7 +115,8 @@ fn configurations_take_turns_beside_writers_and_readers_and_all_stays_in_step() 
         scope.spawn(move || {
             let mut database = now();
             for round in 0.. {
-                // By an index, where there is one, against by the documents: of one moment each, so the same.
+                // A count through the index, if there is one, and a count of the documents: as of one moment they must be
+                // equal.
                 match rows(&database, "SELECT (SELECT COUNT(*) FROM items WHERE x >= 0) - COUNT(x) AS d FROM items") {
                     Some(rows) => {
                         asked.fetch_add(1, Ordering::Relaxed);
@@ -157,7 +158,7 @@ fn configurations_take_turns_beside_writers_and_readers_and_all_stays_in_step() 
     assert_eq!(rows(&database, "SELECT COUNT(*) AS n FROM items"), documents);
 }
 
-/// Beside writes: what is built answers as what is not.
+/// Waits until everything is built, then verifies the views. Writes may run meanwhile.
 #[track_caller]
 fn check_settled(database: &Database) {
     database.wait_for_indexes();
@@ -186,7 +187,7 @@ fn an_old_handle_writes_by_the_new_rules_and_reads_by_no_index_any_more() {
     put(&old, 1_000, 1_000).unwrap();
     assert_eq!(rows(&old, "SELECT id FROM items WHERE x = 1000"), None);
     assert_eq!(rows(&new, "SELECT id FROM items WHERE x = 1000"), Some(vec![serde_json::json!({ "id": 1000 })]));
-    // What began before goes on to its end.
+    // A read that began before finishes.
     let query = old.prepare_query("SELECT COUNT(*) AS n FROM items WHERE x >= 50").unwrap();
     let mut out = Vec::new();
     query.write_array(before.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out).unwrap();
@@ -214,7 +215,7 @@ fn a_write_of_an_event_loop_is_given_back_while_another_configuration_takes_over
             Submission { write: write(id), guard: None, required: None, over: None, long: None, done },
         )
     };
-    // A refused configuration first: then the old one lets it in again.
+    // First a rejected configuration: then the old database accepts the write.
     let mut given_back = None;
     let refused = old.reopen(&config(&format!("{OTHERS}{ITEMS}")), |_| {
         given_back = submit(1).err();
@@ -234,7 +235,7 @@ fn a_write_of_an_event_loop_is_given_back_while_another_configuration_takes_over
     assert_eq!(rows(&new, "SELECT COUNT(*) AS n FROM items"), Some(vec![serde_json::json!({ "n": 2 })]));
 }
 
-/// Of the writes that it takes, the collection in their database.
+/// Records the collection's name, from the database that is passed with each write.
 struct Taker(Mutex<std::sync::mpsc::Sender<String>>);
 
 impl TakeLong for Taker {
@@ -346,7 +347,7 @@ fn a_moment_before_an_index_was_built_is_not_asked_by_that_index() {
         let prepare = || database.prepare_query("SELECT COUNT(*) AS n FROM items WHERE x >= 0").unwrap();
         let (before, session) = (prepare(), database.session().unwrap());
         let now = session.now();
-        // Otherwise the thread was there before.
+        // Otherwise the thread was faster.
         let is_early = database.catalog().collections[0].indexes[0].readiness.is_building();
         database.wait_for_indexes();
         for query in [before, prepare()] {
@@ -362,7 +363,7 @@ fn a_moment_before_an_index_was_built_is_not_asked_by_that_index() {
     assert!(query.explain(&[]).contains("INDEX"), "{}", query.explain(&[]));
 }
 
-/// Another configuration is refused when all of it was made, while what it says has come to nothing yet.
+/// A configuration is rejected after the new database is made, before anything else has changed.
 #[test]
 fn a_configuration_that_is_refused_late_leaves_nothing_that_is_believed_later() {
     const UPPER: &str = "[views.largest]\nquery = \"SELECT MAX(n) AS most, COUNT(*) AS c FROM sums\"\n";
@@ -374,7 +375,7 @@ fn a_configuration_that_is_refused_late_leaves_nothing_that_is_believed_later() 
     };
     let count = |database: &Database, sql: &str| rows(database, sql).unwrap()[0]["c"].as_u64();
     let mut database = open(folder.path(), ITEMS);
-    // Of nothing a view and an index would be whole at once.
+    // A view and an index of an empty collection would be complete at once.
     let more = format!("{ITEMS}indexes = [[\"x\"]]\nunique = [\"g\"]\n{VIEW}{UPPER}");
     refuse(&database, &more);
     (0..5).for_each(|id| put(&database, id, id).unwrap());
@@ -382,7 +383,7 @@ fn a_configuration_that_is_refused_late_leaves_nothing_that_is_believed_later() 
     check_settled(&database);
     assert_eq!(count(&database, "SELECT COUNT(*) AS c FROM items WHERE x >= 0"), Some(5));
     assert_eq!(count(&database, "SELECT c FROM largest"), Some(5));
-    // Views that were built since the opening answer on, and follow writes, though they were not to stay.
+    // Views built since the opening still answer and follow writes, though the rejected configuration would have dropped them.
     let text = format!("{ITEMS}{VIEW}{UPPER}");
     database = reopen(&database, &text).unwrap();
     for (round, other) in [ITEMS.to_string(), format!("{ITEMS}{VIEW}"), more].into_iter().enumerate() {
@@ -412,6 +413,6 @@ fn a_rule_that_came_into_force_is_known_to_queries_after_a_reopening() {
     assert_eq!(rows(&database, "SELECT COUNT(*) AS n FROM items"), Some(vec![serde_json::json!({ "n": 100 })]));
     let database = reopen(&database, &text).unwrap();
     assert!(!database.gains_by_reopening());
-    // It is 1970 for this query.
+    // The clock shows 1970 for this query.
     assert_eq!(rows(&database, "SELECT COUNT(*) AS n FROM items"), Some(vec![serde_json::json!({ "n": 99 })]));
 }

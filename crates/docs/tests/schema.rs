@@ -1,4 +1,4 @@
-//! Schemas: the plain checker and the general one say the same; `integer` means digits.
+//! Schemas: the plain checker and the general one agree; `integer` means digits only.
 
 use binjson::{Document, encode};
 use docs::row::{Names, Shape};

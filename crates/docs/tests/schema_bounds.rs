@@ -1,4 +1,4 @@
-//! Schemas and documents that would take the general checker any amount of work: it ends, within its bounds.
+//! Schemas and documents that would cost the general checker any amount of work: it stops within its limits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -65,7 +65,7 @@ fn a_schema_that_doubles_with_each_definition_is_refused_before_it_is_compiled()
         &of_chain(60, |next| json!({"if": next, "then": next}), json!({}), json!({})),
         "unfolds to over 10000",
     );
-    // Each of many schemas unfolds to less.
+    // Each of many schemas alone is within the limit.
     let each = |next| json!({"anyOf": [next, {}], "unevaluatedProperties": false});
     let many = (0..40).map(|n| json!({"properties": {n.to_string(): of_chain(60, each, json!({}), json!({}))}}));
     let many: Vec<Value> = many.collect();
@@ -167,7 +167,7 @@ fn value() -> impl Strategy<Value = Value> {
         Just(json!(null)),
         any::<bool>().prop_map(Value::from),
         (-4i64..8).prop_map(Value::from),
-        // With fractions: `1e30` is an integer to the library, and none here.
+        // With fractions: the library accepts `1e30` as an integer, we do not.
         prop_oneof![Just(1.5), Just(-0.25), Just(2.5e-30), Just(0.01)].prop_map(Value::from),
         "[ab\"\\\\é]{0,4}".prop_map(Value::from),
         Just(json!("2020-01-01T00:00:00Z")),
@@ -203,7 +203,7 @@ proptest! {
     }
 }
 
-/// Documents that the general checker follows.
+/// Documents for the general checker.
 const TREES: &str = r##"
 [collections.trees]
 key = { field = "id", type = "u32" }
@@ -219,18 +219,18 @@ anyOf = [
 
 #[test]
 fn a_long_write_asks_whether_anybody_wants_it_while_it_is_read_and_while_it_is_checked() {
-    // Read in pieces of 16 KiB; of some ten thousand steps of a check each is asked for too.
+    // Parsing checks for cancellation every 16 KiB, and a schema check every few thousand steps.
     check_asked(TREES, 80_000 / (16 << 10) + 10);
     check_asked("[collections.trees]\nkey = { field = \"id\", type = \"u32\" }\n", 80_000 / (16 << 10));
 }
 
-/// A write asks so often at least, and ends with whichever question it is told that nobody wants it.
+/// A write must check for cancellation at least so often, and must end whichever check reports the cancellation.
 #[track_caller]
 fn check_asked(collections: &str, least: u64) {
     let service = Service::new(&config(collections));
     let session = service.database.session().unwrap();
     let body = format!(r#"{{"id":1,"tree":[{}1]}}"#, "[1,2,3],".repeat(10_000)).into_bytes();
-    // What becomes of the write, and how often it asked, where nobody wants it from so many questions on.
+    // The result of a write that is cancelled after so many checks, and the number of checks.
     let written = |wanted: u64| {
         let (asked, (tell, told)) = (Arc::new(AtomicU64::new(0)), channel());
         let count = Arc::clone(&asked);
@@ -247,7 +247,7 @@ fn check_asked(collections: &str, least: u64) {
     for wanted in 0..least {
         let (ended, asked) = written(wanted);
         assert_eq!(ended, Err(WriteError::Busy), "{wanted}");
-        // Where a check ends it asks once more, to tell why.
+        // A cancelled schema check asks once more, to report the reason.
         assert!((wanted + 1..=wanted + 2).contains(&asked), "{asked} of {wanted}");
         assert!(service.get("trees/1").is_none());
     }
@@ -266,7 +266,7 @@ fn a_long_check_inside_a_statement_ends_where_nobody_wants_it_and_nothing_is_wri
     let statement = Modification::prepare("UPDATE trees SET n = COALESCE(n, 0) + 1", catalog).unwrap();
     let texts = [StepText { sql: "UPDATE trees SET n = COALESCE(n, 0) + 1", expect: None }];
     let steps = Arc::new(Steps::prepare(&texts, &[], catalog).unwrap());
-    // How often it asked, where nobody wants it from so many questions on.
+    // The result of a statement or steps when cancelled after `wanted` checks, and the number of checks.
     let run = |wanted: u64, as_steps: bool| {
         let asked = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&asked);

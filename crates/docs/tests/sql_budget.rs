@@ -1,4 +1,5 @@
-//! The budget of one expression: its time is over inside a row too, and what it computes is counted before it is allocated.
+//! The budget of one expression: a query can be stopped inside a row, and computed values are counted before they are
+//! allocated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +10,14 @@ use serde_json::json;
 
 use crate::sql_oracle::Both;
 
-/// How long an execution may go on behind its deadline. On a machine at rest it is well under a millisecond; this leaves room for
-/// one that is busy.
+/// How long an execution may continue after its deadline. On an idle machine it is well under a millisecond; this leaves room
+/// for a busy one.
 const LATE_MAX: Duration = Duration::from_millis(100);
 const DEADLINE: Duration = Duration::from_millis(1);
-/// How often a statement is run until it ends in time.
+/// Attempts for a statement to end in time.
 const RUNS_MAX: usize = 8;
 
-/// A text of a MiB less a little, in few bytes of SQL.
+/// A text of almost a MiB, in few bytes of SQL.
 const LONG: &str = "printf('%1000000s', 'a')";
 
 fn both() -> Both {
@@ -25,27 +26,27 @@ fn both() -> Both {
     Both::new(&all, &all)
 }
 
-/// Arguments of a function at most.
+/// Most arguments of a function.
 const ARGUMENTS_MAX: usize = 30;
 
-/// So many of it, one after the other: each is computed anew.
+/// A sum of so many copies, each of which is computed anew.
 fn sum_of(part: &str, count: usize) -> String {
     let some = format!("max({})", vec![part; ARGUMENTS_MAX].join(", "));
     vec![&some[..]; count.div_ceil(ARGUMENTS_MAX)].join(" + ")
 }
 
-/// Statements that take seconds or minutes, with where their time goes.
+/// Statements that take seconds or minutes, grouped by the expensive operation.
 fn slow() -> Vec<String> {
     let table = |expr: &str| format!("SELECT SUM({expr}) AS s FROM t WHERE id < 3");
     let long = "printf('%300000s', id)";
     vec![
-        // Texts that are made, and made of others.
+        // Texts that are generated, and derived from others.
         table(&sum_of(&format!("length({LONG})"), 120)),
         table(&sum_of("length(hex(printf('%400000s', id)))", 120)),
         table(&sum_of(&format!("length(replace({long}, ' ', 'xy'))"), 120)),
         table(&sum_of(&format!("length(upper({long}) || lower({long}))"), 120)),
         table(&sum_of(&format!("length(quote({long}))"), 120)),
-        // Texts that are looked through.
+        // Texts that are searched.
         table(&sum_of(&format!("instr({long}, 'z')"), 120)),
         table(&sum_of(&format!("length(trim({long}))"), 120)),
         table(&sum_of(&format!("(({long}) = ({long}))"), 120)),
@@ -67,7 +68,7 @@ fn slow() -> Vec<String> {
         table(
             "length(json_extract(printf('%.900c', '[') || printf('%300000s', id) || printf('%.900c', ']'), '$' || replace(printf('%.900c', 'x'), 'x', '[0]')))",
         ),
-        // Dates, and conversions that write nothing.
+        // Dates, and conversions without output.
         table(&sum_of("length(strftime(replace(printf('%.150000c', 'x'), 'x', '%J'), id))", 100)),
         table(&sum_of("length(printf(replace(printf('%.300000c', 'x'), 'x', '%.0f'), 1e300))", 100)),
         // Rows of inner queries.
@@ -75,7 +76,7 @@ fn slow() -> Vec<String> {
         "SELECT id FROM t x WHERE (SELECT COUNT(*) FROM t y, t z, t w WHERE y.a + z.a + w.a = x.id + 100) > 0"
             .to_owned(),
         "SELECT COUNT(*) AS n FROM t x, t y WHERE (x.id, y.id) IN (SELECT a.id + 1000, NULL FROM t a, t b)".to_owned(),
-        // Sorts of long texts, and what is behind them.
+        // Sorts of long texts, and the operators after them.
         format!("SELECT id FROM t WHERE id < 100 ORDER BY {}", ["c || id"; 60].join(", ")),
         format!(
             "SELECT a.id FROM t a, t b GROUP BY a.id, b.id HAVING {} < 0",
@@ -98,7 +99,7 @@ fn a_deadline_ends_every_expression_inside_a_row() {
             let ended = query.write_array(&both.memory, &[], &mut Scratch::new(), &budget, &mut Vec::new());
             (ended, began.elapsed())
         };
-        // Beside other tests a thread may wait for its processor for as long: then it is late once, and not each time.
+        // Among other tests a thread may wait for its processor that long: then it is late once, but not every time.
         let runs: Vec<_> = (0..RUNS_MAX).map(|_| run()).take_while(|(_, took)| *took > DEADLINE + LATE_MAX).collect();
         let (ended, took) = run();
         if !matches!(ended, Err(QueryError::Deadline)) || runs.len() == RUNS_MAX {
@@ -132,7 +133,7 @@ fn what_a_row_computes_is_counted_before_it_is_allocated() {
             other => panic!("{sql}: {other:?}"),
         }
     }
-    // Texts of all lengths fit as long as there is room.
+    // Texts of any length fit as long as there is room.
     for bytes in (1_000..40_000).step_by(777) {
         ended(&format!(
             "SELECT length(printf('%{bytes}s', id) || printf('%{}s', id)) AS n FROM t WHERE id < 2",
@@ -140,7 +141,7 @@ fn what_a_row_computes_is_counted_before_it_is_allocated() {
         ))
         .unwrap();
     }
-    // Rows that do not pass leave nothing behind.
+    // Rows that are filtered out do not count.
     ended("SELECT id FROM t WHERE length(printf('%50000s', id)) = 1").unwrap();
     ended("SELECT id FROM t a WHERE (SELECT COUNT(*) FROM t b WHERE b.id < 3 AND b.c || printf('%50000s', a.id) = '') > 0")
         .unwrap();
@@ -148,7 +149,7 @@ fn what_a_row_computes_is_counted_before_it_is_allocated() {
         .unwrap();
 }
 
-/// How a statement ends with 400 KiB, and what of the result was written by then.
+/// The outcome of a statement with 400 KiB of memory, and the bytes of the result written by then.
 fn bounded(both: &Both, sql: &str, scratch: &mut Scratch) -> (Result<(), (&'static str, u64)>, usize) {
     let budget = Budget { memory_bytes_max: 400 << 10, output_bytes_max: 500 << 10, ..Budget::default() };
     let query = Query::prepare(sql, &both.memory.catalog).unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -199,7 +200,7 @@ fn helpers_meet_the_limits_of_one_thread() {
             format!("SELECT id FROM t ORDER BY printf('%{bytes}s', id) LIMIT 3"),
             format!("SELECT id FROM t ORDER BY printf('%{bytes}s', id)"),
             format!("SELECT id FROM t WHERE length(printf('%{bytes}s', id)) > 7"),
-            // Over the limit of what a row computes, with the longer ones.
+            // The longer ones exceed the limit of one row's computed values.
             format!("SELECT SUM(length(printf('%{bytes}s', id) || printf('%{bytes}s', id))) AS n FROM t"),
             format!("SELECT id FROM t WHERE length(printf('%{bytes}s', id) || printf('%{bytes}s', id)) > 7"),
         ] {
@@ -210,7 +211,7 @@ fn helpers_meet_the_limits_of_one_thread() {
     }
 }
 
-/// How often a statement asked whether its time is over.
+/// Number of deadline checks of a statement.
 fn questions(both: &Both, sql: &str) -> u64 {
     let asked = AtomicU64::new(0);
     let over = || {
@@ -225,7 +226,7 @@ fn questions(both: &Both, sql: &str) -> u64 {
 
 #[test]
 fn a_sort_inside_a_value_asks_for_the_time_again_and_again() {
-    // Characters in no order.
+    // Characters in pseudo-random order.
     let characters = (0..1_000_000u32).map(|at| char::from(b'a' + (at.wrapping_mul(2_654_435_761) >> 28) as u8));
     let document = json!({ "id": 1, "a": 1, "c": characters.collect::<String>() });
     let both = Both::new(&[document], &[]);
@@ -251,7 +252,7 @@ fn a_text_that_is_put_together_from_disk_is_counted_before_it_is_allocated() {
         let sql = |rows: usize| {
             format!("SELECT t.a, {of} AS s FROM t JOIN u ON u.a = t.a WHERE t.id < 28 AND u.id < {rows} GROUP BY t.a")
         };
-        // Some 900 KiB for each group, and 60.
+        // Groups of about 900 KiB, and of about 60 KiB.
         assert_eq!(ended(&sql(200), &little), told, "{of}");
         assert_eq!(ended(&sql(14), &little), ended(&sql(14), &Budget::default()), "{of}");
     }
@@ -266,7 +267,7 @@ fn operators_that_copy_their_operand_are_bounded_in_a_statement() {
             let sql = format!("SELECT id FROM t WHERE {}", vec![operator; count].join(" OR "));
             Query::prepare(&sql, &both.memory.catalog).map(drop).map_err(|error| error.to_string())
         };
-        // Of queries there may be fewer.
+        // Nested queries have a lower limit.
         prepared(if operator.contains("SELECT") { 60 } else { 128 }).unwrap();
         let refused = prepared(129).expect_err(operator);
         assert!(refused.contains("more than 128 of the operators IS before a value"), "{refused}");

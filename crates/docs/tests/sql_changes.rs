@@ -1,4 +1,4 @@
-//! INSERT, UPDATE, DELETE and RETURNING over the real store: as in SQLite, and all or nothing.
+//! INSERT, UPDATE, DELETE and RETURNING over the real store: the same results as SQLite, and all or nothing.
 
 use crate::service::{Service, config, travels};
 use docs::sql::{Budget, Field, Modification, Query, RowSink, Scratch, SqlErrorKind, Value, write_field};
@@ -12,7 +12,7 @@ indexes = [["n"], ["s", "n"]]
 key = { field = "name", type = "string" }
 "#;
 
-/// Rows as text, in the order in which they come.
+/// Rows as text, in order of arrival.
 #[derive(Default)]
 struct Rows(Vec<Vec<String>>);
 
@@ -209,7 +209,7 @@ fn json_deeper_than_documents_is_none() {
 fn what_is_copied_keeps_its_form_wherever_it_is_read() {
     let service = Service::new(&config(NOTES));
     service.run(r#"insert notes {"id":1,"n":2.50,"j":[1,{"a":2.50}]}"#).unwrap();
-    // The index on n has the key and the number, but not how that was written.
+    // The index on n has the value, but not the form in which the number was written.
     run(&service, "UPDATE notes SET copy = n WHERE n > 2", &[]).unwrap();
     run(&service, "UPDATE notes SET o = json_extract(j, '$[1]'), p = json_extract(j, '$[0]')", &[]).unwrap();
     let expected = r#"{"id":1,"n":2.50,"j":[1,{"a":2.50}],"copy":2.50,"o":{"a":2.50},"p":1}"#;
@@ -242,7 +242,7 @@ references = { user = "users" }
     assert_eq!(change(&format!("INSERT {values} (8, 'x', 'y') ON CONFLICT (ID) DO NOTHING")), Ok((0, 0)));
     let refused = change(&format!("INSERT {values} (7, 'e8', 'y') ON CONFLICT (id) DO NOTHING"));
     assert!(refused.is_err_and(|why| why.contains("another document of users has this \"email\"")));
-    // Of its own key, though a visit refers to it; and two others, by one value each.
+    // Replaces the document of its own key, though a visit refers to it, and two others that share one value each.
     assert_eq!(change(&format!("REPLACE {values} (1, 'e2', 'n3')")), Ok((1, 0)));
     for (path, expected) in [
         ("users/1", Some(r#"{"id":1,"email":"e2","name":"n3"}"#)),
@@ -252,13 +252,13 @@ references = { user = "users" }
     ] {
         assert_eq!(service.get(path).map(|(_, text)| text).as_deref(), expected, "{path}");
     }
-    // One that is referred to does not go for another's value.
+    // A document that others refer to is not removed because of another document's value.
     let refused = change(&format!("INSERT OR REPLACE {values} (5, 'e2', 'n5')"));
     assert!(refused.is_err_and(|why| why.contains("refers to it")));
     assert!(service.get("users/5").is_none());
-    // What it is itself refused for stays an error.
+    // A new document that is invalid by itself stays an error.
     assert!(change("INSERT OR IGNORE INTO visits (id, user) VALUES (2, 77)").is_err());
-    // So does an infinite value, which SQLite leaves out with its row.
+    // So does an infinite value, for which SQLite leaves out the row.
     for (word, end) in [("INSERT OR IGNORE", ""), ("INSERT", " ON CONFLICT DO NOTHING")] {
         let infinite = change(&format!("{word} {values} (6, 'e6', 'n6'), (4, 'e4', 1e308 * 10){end}"));
         assert!(infinite.is_err_and(|why| why.contains("a result is infinite")), "{word}{end}");
@@ -281,18 +281,18 @@ fn a_stored_document_is_changed_by_the_new_one_that_it_stands_against() {
     };
     let add = "ON CONFLICT (id) DO UPDATE SET count = count + excluded.count, tags = excluded.tags RETURNING id, count";
     assert_eq!(change(1, "b", add, &[]), Ok((1, vec![vec!["1".into(), "6".into()]])));
-    // What is a list there is one here; the rest stays, and is where it was.
+    // An array stays an array; other fields keep their values and places.
     assert_eq!(stored(1), r#"{"id":1,"name":"a","count":6,"tags":[1],"at":{"y":2}}"#);
     assert_eq!(change(2, "c", add, &[]), Ok((1, vec![vec!["2".into(), "5".into()]])));
-    // A parameter of its own; where WHERE does not hold nothing is done.
+    // A parameter only in DO UPDATE; if WHERE is false nothing is done.
     let most =
         "ON CONFLICT (name) DO UPDATE SET count = :most, at = NULL WHERE n.count < :most RETURNING id, :most AS m";
     assert_eq!(change(9, "a", most, &[Value::Integer(3)]), Ok((0, vec![])));
     assert_eq!(change(9, "a", most, &[Value::Integer(7)]), Ok((1, vec![vec!["1".into(), "7".into()]])));
     assert_eq!(stored(1), r#"{"id":1,"name":"a","count":7,"tags":[1]}"#);
-    // Another conflict than the one that is named is refused.
+    // A conflict other than the named one is an error.
     assert!(change(2, "zz", most, &[Value::Integer(9)]).is_err_and(|why| why.contains("in use")));
-    // One that the change brings about, too.
+    // So is a conflict that the change itself causes.
     let taken = "ON CONFLICT (id) DO UPDATE SET name = 'a'";
     assert!(change(2, "zz", taken, &[]).is_err_and(|why| why.contains("this \"name\"")));
     assert!(docs::verify::database(&service.database).unwrap().is_clean());
@@ -385,7 +385,7 @@ fn a_long_statement_that_a_write_has_crossed_is_begun_anew() {
     let service = many_notes(21_000);
     let statement = Modification::prepare("UPDATE notes SET s = 'x' WHERE m = 1", service.database.catalog()).unwrap();
     let calls = std::sync::atomic::AtomicU32::new(0);
-    // Asked for the first time while the statement reads: another write comes in between.
+    // The first deadline check happens while the statement reads: another write is committed there.
     let cross = || {
         if calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 {
             run(&service, "UPDATE notes SET m = 1 WHERE id = 20999", &[]).unwrap();
@@ -422,7 +422,7 @@ fn update_from_takes_values_of_other_tables() {
     assert_eq!(all(&service, "SELECT n FROM notes WHERE id = 1"), [["0"]]);
 }
 
-/// What a statement reads for each document counts together: RETURNING and DO UPDATE too.
+/// Rows that a statement reads for each document are summed, including those of RETURNING and DO UPDATE.
 #[test]
 fn rows_that_returning_and_do_update_read_count_for_the_whole_statement() {
     let service = Service::new(&config(NOTES));
@@ -433,7 +433,7 @@ fn rows_that_returning_and_do_update_read_count_for_the_whole_statement() {
         let outcome = service.database.modify(&statement, &[], &budget, &mut Rows::default());
         outcome.map(|outcome| (outcome.rows, outcome.rows_read)).map_err(|error| error.to_string())
     };
-    // A document that is written counts as 16 rows. The limit is such that the statement alone is within it.
+    // A written document counts as 16 rows. The limit suffices for the statement without the clause's reads.
     for (sql, limit, rows) in [
         ("UPDATE tags SET n = 2 RETURNING name", 1750, 200),
         ("INSERT INTO tags (name, n) SELECT name || 'x', 1 FROM tags RETURNING name", 1750, 200),

@@ -1,4 +1,5 @@
-//! Random INSERT, UPDATE and DELETE over the real store, here and in SQLite: the same documents after each, and the same returned.
+//! Random INSERT, UPDATE and DELETE over the real store, compared with SQLite: the same documents after each, and the same
+//! returned rows.
 
 use crate::service::{Service, config};
 use crate::sql_generator::changes::{Change, before, change};
@@ -9,7 +10,7 @@ use serde_json::Value as Json;
 
 /// Statements run on one pair of collections.
 const STATEMENTS_OF_A_WORLD: u64 = 25;
-/// What a campaign runs if not told otherwise.
+/// Default number of statements of a campaign.
 const CAMPAIGN_STATEMENTS: u64 = 100_000;
 const SHOWN_MAX: usize = 20;
 
@@ -45,13 +46,13 @@ fn without_sync(indexes: &str) -> Service {
         |name: &str| format!("[collections.{name}]\nkey = {{ field = \"id\", type = \"i64\" }}\n{indexes}\n");
     let dir = tempfile::tempdir().unwrap();
     let mut options = store::Options::default();
-    // What a failure leaves is looked at elsewhere; here the disk would take most of the time.
+    // Crashes are tested elsewhere; here syncs would take most of the time.
     options.durability = store::Durability::None;
     let config = config(&format!("{}{}", collection("t"), collection("u")));
     Service { database: docs::Database::open(&config, dir.path(), options).unwrap().0, dir }
 }
 
-/// Objects and arrays as their text, as SQLite has them.
+/// Objects and arrays as text, as SQLite has them.
 fn flat(rows: Vec<Vec<Json>>) -> Vec<Json> {
     let cell = |cell: Json| if cell.is_object() || cell.is_array() { Json::String(cell.to_string()) } else { cell };
     rows.into_iter().map(|row| Json::Array(row.into_iter().map(cell).collect())).collect()
@@ -99,7 +100,7 @@ impl World<'_> {
         flat(rows.0)
     }
 
-    /// Runs a statement in both; whether it was done.
+    /// Runs a statement in both; returns whether it was executed.
     fn compare(&self, change: &Change) -> Result<bool, String> {
         let sqlite = &self.both.sqlite;
         for table in ["t", "u"] {
@@ -117,7 +118,7 @@ impl World<'_> {
             Err(format!("{}\n theirs {}\n ours: {ours:?}\n theirs: {theirs:?}", change.ours, change.theirs))
         };
         let is_infinite = |rows: &[Json]| format!("{rows:?}").contains("infinite");
-        // Of a row that is left out nothing is returned.
+        // A skipped row returns nothing, so the source is evaluated separately.
         let has_infinite_source = || {
             sqlite.execute_batch("ROLLBACK TO one").unwrap();
             change.source.as_ref().is_some_and(|source| is_infinite(&self.both.theirs(source).unwrap()))
@@ -131,7 +132,7 @@ impl World<'_> {
                 }
                 true
             }
-            // An infinite value is our error (rule 4).
+            // An infinite value is an error only here (rule 4).
             (Err(why), Ok(theirs)) if why.contains("infinite") && (is_infinite(&theirs) || has_infinite_source()) => {
                 false
             }
@@ -145,7 +146,7 @@ impl World<'_> {
     }
 }
 
-/// Runs so many statements, with seeds from the first on.
+/// Runs so many statements, with seeds from `first` on.
 #[track_caller]
 fn check(first: u64, statements: u64) {
     let services = INDEXES.map(without_sync);
@@ -158,7 +159,7 @@ fn check(first: u64, statements: u64) {
                 Ok(is_done) => done += u64::from(is_done),
                 Err(difference) => {
                     differences.push(format!("seed {seed}: {difference}"));
-                    // What follows would differ for that alone.
+                    // Later statements would differ as a consequence.
                     break;
                 }
             }
@@ -210,7 +211,7 @@ fn inner_queries_see_nothing_that_their_statement_writes() {
             "UPDATE t SET a = (SELECT COUNT(*) FROM t q WHERE q.a IS NOT NULL AND q.id <= t.id)",
             "[[1,1],[2,2],[3,2],[4,3],[5,4]]",
         ),
-        // The key is asked for by an inner query, too.
+        // An inner query reads the key, too.
         (
             "UPDATE t SET b = (SELECT q.id FROM t q WHERE q.id < t.id AND NOT EXISTS (SELECT t.id FROM u)) WHERE id > 1",
             "[[1,1],[2,2],[3,2],[4,3],[5,4]]",

@@ -1,4 +1,4 @@
-//! The JSON types that are inferred for result columns. That no answer leaves them is checked with every random query (`sql_oracle`).
+//! The inferred JSON types of result columns. Every random query checks that its values have these types (`sql_oracle`).
 
 use docs::sql::{JsonTypes, Query};
 
@@ -25,7 +25,7 @@ query = "SELECT shelf, SUM(price) AS worth FROM goods GROUP BY ROLLUP (shelf)"
 query = "SELECT MIN(price) AS least, COUNT(*) AS goods FROM goods"
 "#;
 
-/// The types of each column, as JSON Schema names them.
+/// The types of each column, by JSON Schema's names.
 #[track_caller]
 fn check(sql: &str, expected: &[&str]) {
     let catalog = docs::outline(&config(FILE)).unwrap();
@@ -79,7 +79,7 @@ fn expressions_have_the_types_of_their_operands() {
     );
 }
 
-/// Each level names its part once or twice: looked into anew for each name, the deepest would take for ever.
+/// Each level names its part once or twice: if every mention were analysed again, the deepest queries would never end.
 #[test]
 fn deep_expressions_and_queries_are_looked_into_in_bounded_time() {
     let calls = format!("{}price{}", "coalesce(".repeat(100), ", 0)".repeat(100));

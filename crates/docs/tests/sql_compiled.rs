@@ -1,4 +1,4 @@
-//! Plans of the common shape run compiled, any plan runs by its expressions: both ways give the same bytes.
+//! Plans of the common shape run compiled, and any plan can run interpreted: both produce the same bytes.
 
 use crate::sql_memory::{AVERAGE, Memory, Shape, VISITS, travels};
 use docs::catalog::FieldKind;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::Value as Json;
 
-/// Two collections of anything, each with an index on one field, and one on two that carries the others.
+/// Two collections of arbitrary documents, each with an index on one field, and one on two fields that carries the others.
 fn memory(t: &[String], u: &[String]) -> Memory {
     let mut memory = Memory::default();
     for (name, documents) in [("t", t), ("u", u)] {
@@ -24,7 +24,7 @@ fn memory(t: &[String], u: &[String]) -> Memory {
     memory
 }
 
-/// A query's result both ways: what it wrote and what it did, or its error.
+/// Runs a query both ways: the output and the outcome, or the error.
 fn run(
     query: &Query,
     memory: &Memory,
@@ -43,7 +43,7 @@ fn check(memory: &Memory, sql: &str, values: &[Value<'_>]) -> bool {
     let general = Query::prepare(sql, &memory.catalog).unwrap().interpreted();
     let present: Vec<&str> = compiled.parameters().iter().map(String::as_str).collect();
     let mut scratch = Scratch::new();
-    // Twice with one scratch: what is remembered of the first run must not show in the second.
+    // Twice with one scratch: cached state of the first run must not affect the second.
     for _ in 0..2 {
         let (ours, theirs) =
             (run(&compiled, memory, values, &mut scratch), run(&general, memory, values, &mut Scratch::new()));
@@ -53,7 +53,7 @@ fn check(memory: &Memory, sql: &str, values: &[Value<'_>]) -> bool {
     compiled.is_compiled(&present)
 }
 
-/// JSON as documents have it: numbers of every length, texts with and without escapes, nested values, fields left out.
+/// JSON as in documents: numbers of every length, texts with and without escapes, nested values, missing fields.
 fn cell() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => (-3i64..6).prop_map(|n| n.to_string()),
@@ -88,7 +88,7 @@ fn documents() -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-/// A value for a parameter; texts are as documents have them, unescaped.
+/// A value for a parameter; texts are the unescaped texts of documents.
 fn value() -> impl Strategy<Value = Value<'static>> {
     prop_oneof![
         4 => (-3i64..6).prop_map(Value::Integer),

@@ -1,5 +1,4 @@
-//! Inner queries that refer to the query around them: SQLite's answers wherever they stand, found by index for each row,
-//! remembered, within the budget.
+//! Correlated subqueries in any position: SQLite's answers, one index lookup for each row, cached results, within the budget.
 
 use docs::sql::{Budget, Means, Query, QueryError, Scratch};
 use serde_json::{Value as Json, json};
@@ -46,9 +45,9 @@ fn they_stand_wherever_an_expression_does() {
 #[test]
 fn names_are_looked_for_from_the_inside_outwards() {
     for sql in [
-        // The inner b is the inner query's own.
+        // The inner b belongs to the inner query.
         "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE b = 1 AND u.a = t.a) ORDER BY id",
-        // Two levels, told by the one between, and past one that needs nothing.
+        // Two levels that depend on the one between, and past one that depends on nothing.
         "SELECT id FROM t x WHERE EXISTS (SELECT 1 FROM u y WHERE y.a = x.a AND EXISTS (SELECT 1 FROM t z WHERE z.b = y.b \
          AND z.a = x.a)) ORDER BY id",
         "SELECT id, (SELECT (SELECT x.a + y.id FROM u z WHERE z.id = x.b) FROM u y WHERE y.id = 2) AS s FROM t x ORDER BY id",
@@ -56,13 +55,13 @@ fn names_are_looked_for_from_the_inside_outwards() {
          ORDER BY id",
         // An inner alias hides an outer one.
         "SELECT x.id FROM t x WHERE EXISTS (SELECT 1 FROM u x WHERE x.a = 4) ORDER BY x.id",
-        // What stands beside it in FROM is not seen, what is around the whole is.
+        // A subquery in FROM does not see its neighbours, but does see the enclosing query.
         "SELECT x.id FROM t x WHERE EXISTS (SELECT 1 FROM u x, (SELECT x.a AS k) AS w WHERE w.k = x.id AND x.b = 0) \
          ORDER BY x.id",
         "SELECT x.id, (SELECT COUNT(*) FROM u y JOIN (SELECT z.a FROM t z WHERE z.id < x.id) AS w ON w.a = y.a) AS n \
          FROM t x ORDER BY x.id",
         "SELECT x.id, (SELECT COUNT(*) FROM t y JOIN u z ON z.a = y.a WHERE y.b = x.b) AS n FROM t x ORDER BY x.id",
-        // A hash that is kept for all rows takes nothing of one.
+        // A hash table that is kept for all rows depends on none of them.
         "SELECT x.id, (SELECT COUNT(*) FROM t y JOIN u z ON z.c = y.c AND z.a + 0 = x.a AND y.b + 0 = x.b) AS n FROM t x \
          ORDER BY x.id",
     ] {
@@ -107,7 +106,7 @@ fn a_path_goes_on_into_what_is_told() {
         let rows = both.ours(&format!("SELECT ({inner}) AS v FROM t x ORDER BY x.id")).unwrap();
         assert_eq!(rows, [json!([1]), json!([null])], "{inner}");
     }
-    // An index has the value, and no longer what lies inside it.
+    // An index has the value, but no access to its members.
     let covered = Both::with_indexes(&t, &t, &[(&["d"], &[])]);
     let sql = "SELECT (SELECT w.v.k[1].l FROM (SELECT x.d AS v) AS w) AS v FROM t x WHERE x.d > ''";
     assert_eq!(covered.ours(sql).unwrap(), [json!([1])]);
@@ -131,7 +130,7 @@ fn rows_are_found_by_index_and_answers_are_remembered() {
     let (read, plan) = run("SELECT (SELECT COUNT(*) FROM u WHERE u.c > x.a) AS n FROM t x");
     assert!(plan.contains("QUERY 0: CORRELATED 1 SELECT: SCAN u FILTER 1 (asked 600 times, run 3 times)"), "{plan}");
     assert_eq!(read, 600 + 3 * 900);
-    // What is told nothing inside a correlated query runs once.
+    // An uncorrelated subquery inside a correlated one runs once.
     let (read, _) =
         run("SELECT id FROM t x WHERE EXISTS (SELECT 1 FROM u WHERE u.a = x.b AND u.b IN (SELECT b FROM t))");
     assert_eq!(read, 600 + 900 + 600);
@@ -154,7 +153,7 @@ fn answers_take_a_bounded_part_of_the_memory() {
         assert_eq!(String::from_utf8_lossy(&out), r#"[{"n":1000}]"#);
         let analysis = query.analyze(&both.memory, &[], &budget).unwrap();
         let plan = query.explain_run(&[], &Means::default(), Some(&analysis)).unwrap();
-        // With room enough each value is looked for once; without, none is found again before it is forgotten.
+        // With enough memory each value is computed once; without, no cached value is reused before it is evicted.
         let runs = if memory_bytes_max == 100_000 { "run 3000 times" } else { "run 1000 times" };
         assert!(plan.contains(runs), "{memory_bytes_max}: {plan}");
     }
@@ -175,7 +174,7 @@ fn the_budget_is_one_for_all_runs() {
         Err(QueryError::Limit { what, limit }) => assert_eq!((what, limit), ("rows read", 60)),
         other => panic!("{other:?}"),
     }
-    // Runs of a few rows each ask for the time too.
+    // Runs of a few rows each also check the deadline.
     let over = || true;
     assert!(matches!(run(&Budget { deadline: Some(&over), ..Budget::default() }), Err(QueryError::Deadline)));
 }

@@ -1,4 +1,4 @@
-//! SQL against SQLite: the same random data, the same query, the same answer.
+//! SQL compared with SQLite: the same random data, the same query, the same answer.
 
 use crate::sql_oracle::Both;
 use docs::sql::{Budget, Query, QueryError, Scratch};
@@ -50,7 +50,7 @@ fn literal() -> impl Strategy<Value = String> {
     })
 }
 
-/// Expressions over the columns of one collection, fully parenthesised or left to the precedences.
+/// Expressions over the columns of one collection, fully parenthesised or relying on precedence.
 fn expression(prefix: &'static str) -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         3 => prop::sample::select(vec!["id", "a", "b", "c", "d"]).prop_map(move |name| format!("{prefix}{name}")),
@@ -151,7 +151,7 @@ proptest! {
         condition in expression("t."),
         select in prop::sample::select(vec![
             "t.id AS x, u.id AS y, u.a, u.d",
-            // Which of equal values is met first (0, -0.0) depends on the order of the join.
+            // Which of several equal values is found first (0, -0.0) depends on the join order.
             "COUNT(*) AS n, COUNT(u.a) AS m, SUM(t.id) AS s, MIN(u.b) + 0.0 AS low, MAX(u.b) + 0.0 AS high",
             "SUM(u.a) AS s, TOTAL(u.a) AS total",
             "AVG(t.a) AS average, ROUND(AVG(u.id), 3) AS r",
@@ -161,7 +161,7 @@ proptest! {
         let select = select.replace(", MAX(t.a, u.a) IS NULL AS never", "");
         let join = if left { "LEFT JOIN" } else { "JOIN" };
         let both = Both::new(&t, &u);
-        // Of which rows a condition that fails is asked depends on where the join begins: `u` may have none.
+        // The rows on which a failing condition is evaluated depend on the join order: `u` may be empty.
         let alone = both.compare(&format!("SELECT id FROM t WHERE {condition} IS NOT NULL"), false);
         if alone.unwrap_or_else(|difference| panic!("{difference}")).is_none() {
             return Ok(());
@@ -227,7 +227,8 @@ proptest! {
         stars in prop::collection::vec(-20i64..20, 2),
         value in literal(),
     ) {
-        // Digits behind the seventeenth are SQLite's own, and what `#` escapes; `%c` of no character is NUL, at which C ends.
+        // Excluded: digits after the seventeenth and the escapes of `#`, which are SQLite's own; `%c` of no character, which is
+        // NUL and ends a C string.
         let lacks = flags.contains('!') && "feEgG".contains(conversion) || flags.contains('#') && "qQ".contains(conversion);
         prop_assume!(!(lacks || conversion == "c" && matches!(value.as_str(), "''" | "NULL")));
         let stars: String = [(&width, stars[0]), (&precision, stars[1])]
@@ -235,7 +236,7 @@ proptest! {
             .filter(|(part, _)| part.contains('*'))
             .map(|(_, star)| format!("{star}, "))
             .collect();
-        // Where a precision of bytes cuts a character in two, SQLite's text is none; see the next test.
+        // If a precision in bytes splits a character, SQLite's text is invalid; see the next test.
         let counted = if "szqQw".contains(conversion) && !value.is_ascii() { format!("!{flags}") } else { flags };
         prop_assume!(!(counted.contains('#') && "qQ".contains(conversion)));
         let sql = format!("SELECT printf('a%{counted}{width}{precision}{conversion}|%d', {stars}{value}, 7) AS x");
@@ -375,7 +376,7 @@ fn an_error_behind_the_term_that_decides_is_met_in_values_and_not_in_conditions(
     both.check("SELECT CASE WHEN a OR ABS(a) THEN 1 ELSE 2 END AS x FROM t", false);
 }
 
-/// Rows with every kind of value, for queries that are written out.
+/// Rows with every kind of value, for fixed queries.
 fn mixed() -> Both {
     let values = [
         serde_json::json!({ "id": 0, "a": 1, "b": "x", "c": 2.5, "d": "{\"k\": [1, 2.50, \"z\"], \"o\": {\"p\": null}}" }),
@@ -443,7 +444,7 @@ fn rows_gathered_as_json_are_sqlites() {
     ] {
         both.check(sql, false);
     }
-    // SQLite's sort for the groups forgets that a value is JSON; where an index has their order it does not.
+    // SQLite's sort for the groups loses the JSON property of a value; with an index in that order it does not.
     let nested =
         "SELECT t.id, json_group_object(e.key, e.value) AS x FROM t, json_each(t.d) e WHERE t.id = 1 GROUP BY t.id";
     let wanted = serde_json::json!([1, "{\"0\":1,\"1\":[2],\"2\":\"[3]\"}"]);
@@ -484,7 +485,7 @@ fn row_values_compare_as_sqlites() {
     assert!(both.ours("SELECT id, (a, b) IN ((1, 'x'), (2, NULL)) AS x FROM t").is_ok());
 }
 
-/// The bundled SQLite has these functions only if it was built so; what they give is told here.
+/// The bundled SQLite may lack these functions, so the expected values are listed here.
 #[test]
 fn functions_of_mathematics_have_their_values() {
     let both = mixed();
@@ -625,7 +626,7 @@ fn functions_of_text_and_json_are_sqlites() {
     }
 }
 
-/// A random JSON value of few names and numbers, so that paths meet something.
+/// A random JSON value with few names and numbers, so that paths often match.
 fn some_json(random: &mut SmallRng, depth: u32) -> String {
     const PLAIN: [&str; 8] = ["null", "true", "7", "-1.5", "\"\"", "\"x\\\" y\"", "\"\\u00e9\"", "[]"];
     match random.random_range(0..if depth == 0 { 2 } else { 4 }) {

@@ -1,4 +1,4 @@
-//! Forms of SQL that SQLite's users write: columns of one name, joins in parentheses, `IN table`, hexadecimal numbers.
+//! Forms of SQL that are common with SQLite: columns of one name, joins in parentheses, `IN table`, hexadecimal numbers.
 
 use crate::sql_memory::travels;
 use crate::sql_oracle::Both;
@@ -288,7 +288,7 @@ fn not_indexed_behind_a_table_says_nothing_of_the_rows() {
     ] {
         both.check(sql, false);
     }
-    // A field's name like any other.
+    // A field name like any other.
     let t = [json!({ "id": 1, "indexed": 0 }), json!({ "id": 2, "indexed": 1 })];
     let fields = "[collections.t]\nkey = { field = \"id\", type = \"u32\" }\n";
     let service = crate::service::Service::new(&crate::service::config(fields));
@@ -317,7 +317,7 @@ fn all_fields_are_those_that_the_schema_has_in_its_order() {
     for name in ["open", "plain"] {
         service.run(&format!(r#"insert {name} {{"id":1,"a":2,"b":3}}"#)).unwrap();
     }
-    // What the schema does not name is not among them, though the document has it.
+    // Fields that the schema does not name are not included, though the document has them.
     let query = service.database.prepare_query("SELECT * FROM open").unwrap();
     let (session, mut out) = (service.database.session().unwrap(), Vec::new());
     let budget = docs::sql::Budget::default();

@@ -1,5 +1,5 @@
-//! Compiled plans over the real store take a range leaf by leaf; what they give is what the general way gives, for
-//! entries as they lie in the tree and for those that have changed since.
+//! Compiled plans over the real store read a range leaf by leaf; the results equal those of the general way, for entries in the
+//! tree and for entries changed since.
 
 use crate::service::Service;
 use docs::config::Included;
@@ -23,10 +23,10 @@ key = { field = "id", type = "u32" }
 key = { field = "id", type = "i64" }
 "#;
 
-/// More than a leaf has entries, and more than are joined together.
+/// More than the entries of a leaf, and more than one batch of a join.
 const DOCUMENTS: usize = 400;
 
-/// What `a` is: mostly a key of `u`, also nothing that is one, and nothing at all.
+/// The field `a`: mostly a key of `u`, also a value that is no key, and missing.
 fn key_of(id: usize) -> String {
     match id % 23 {
         3 => r#","a":4.0"#.to_owned(),
@@ -79,7 +79,7 @@ const QUERIES: &[&str] = &[
     "SELECT t.id, u.a FROM t JOIN u ON u.id = t.a WHERE t.b = :b AND t.c > :c ORDER BY t.c, t.id LIMIT 50 OFFSET 3",
 ];
 
-/// All queries both ways, with the same rows read; tells how many rows they had.
+/// Runs all queries both ways, with the same rows read; returns the number of rows.
 #[track_caller]
 fn check(service: &Service) -> u64 {
     let session = service.database.session().unwrap();
@@ -118,7 +118,7 @@ fn rows_are_the_same_leaf_by_leaf_and_after_changes() {
         service.run(&format!(r#"update t/{id} {{"a":1,"c":{}}}"#, id % 5)).unwrap();
     }
     service.run("delete t/33").unwrap();
-    // These leave the ranges of `t` as they are: what is joined has changed.
+    // The ranges of `t` stay unchanged: the joined documents have changed.
     for id in [1, 7, 14] {
         service.run(&format!(r#"update u/{id} {{"a":6,"name":"other"}}"#)).unwrap();
     }

@@ -1,5 +1,5 @@
-//! The limit of rows read is met exactly: with one row more a query ends with its error, with as many it never does. Whose rows
-//! they are (of the query, of its inner ones, of parts that several threads read) makes no difference.
+//! The limit of rows read is exact: a query that needs one row more always fails, and one within the limit never does. It makes
+//! no difference who reads the rows (the query, its inner ones, several threads).
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -14,10 +14,10 @@ use crate::sql_memory::Memory;
 use crate::sql_oracle::Both;
 
 const HELPERS: usize = 2;
-/// A thread that reads a part counts so many rows at a time.
+/// A thread that reads a part counts its rows in steps of so many.
 const COUNTED_TOGETHER: u64 = 64;
 
-/// Counts what is looked at.
+/// Counts the scanned rows.
 struct Looks<'m> {
     memory: &'m Memory,
     count: Arc<AtomicU64>,
@@ -59,7 +59,7 @@ fn both(count: u32) -> Both {
     Both::new(&all, &all[..all.len() / 3])
 }
 
-/// How a query ends within so many rows, and what was looked at.
+/// The outcome of a query within a limit of rows, and the rows scanned.
 fn run(query: &Query, both: &Both, scratch: &mut Scratch, rows_max: u64) -> (Result<u64, QueryError>, u64) {
     let looks = Looks { memory: &both.memory, count: Arc::default() };
     let budget = Budget { rows_max, ..Budget::default() };
@@ -67,7 +67,7 @@ fn run(query: &Query, both: &Both, scratch: &mut Scratch, rows_max: u64) -> (Res
     (outcome.map(|outcome| outcome.rows_read), looks.count.load(Ordering::Relaxed))
 }
 
-/// With each limit up to what it reads, and one more.
+/// Tests each limit up to the rows that the query needs, and one more.
 #[track_caller]
 fn check(both: &Both, sql: &str) {
     let query = Query::prepare(sql, &both.memory.catalog).unwrap();
@@ -108,7 +108,7 @@ fn the_row_after_the_last_is_the_error_wherever_it_is_read() {
     }
 }
 
-/// Rows that were kept count where they are read again, though nothing is looked at.
+/// Kept rows count when they are read again, though nothing is scanned.
 #[track_caller]
 fn check_or_kept(both: &Both, sql: &str) {
     if !sql.contains("JOIN") && !sql.contains("UNION") {

@@ -1,4 +1,4 @@
-//! Lists that several threads find are given as one thread gives them, row by row, and end when nobody wants more.
+//! Lists that several threads read are returned in the order of one thread, row by row, and end when the consumer stops.
 
 use std::ops::Bound;
 use std::panic::AssertUnwindSafe;
@@ -12,9 +12,9 @@ use docs::sql::{Budget, Field, Outcome, Query, QueryError, RowSink, Scratch, Wor
 use serde_json::json;
 
 const DOCUMENTS: i64 = 3_000;
-/// Of a part, where it matters that there are several of some size.
+/// Entries of a part, in tests that need several parts of some size.
 const PART_ENTRIES: usize = 100;
-/// From here on `c` is no JSON.
+/// From this id on `c` is malformed JSON.
 const MALFORMED_FROM: i64 = 2_000;
 
 fn workers() -> Arc<Workers> {
@@ -31,14 +31,14 @@ fn many() -> Both {
     Both::new(&documents, &[])
 }
 
-/// Keeps what it is given.
+/// Collects the result.
 #[derive(Default)]
 struct Rows {
     text: Vec<u8>,
-    /// Of which so much is whole rows.
+    /// Bytes of complete rows in `text`.
     whole: usize,
     count: usize,
-    /// Nobody wants rows from here on.
+    /// The consumer stops after so many rows.
     wanted: Option<usize>,
     /// Called at the first row.
     stands_still: Option<Box<dyn Fn()>>,
@@ -80,7 +80,7 @@ fn run(
     Query::prepare(sql, &view.catalog).unwrap().execute(view, &[], scratch, budget, rows)
 }
 
-/// Several threads give what one gives: the rows, and how it ends.
+/// Several threads give the same rows, and the same outcome, as one thread.
 #[track_caller]
 fn check(both: &Both, sql: &str, budget: &Budget<'_>) -> usize {
     let (workers, mut alone) = (workers(), Rows::default());
@@ -143,7 +143,7 @@ fn a_fault_in_a_rows_order_counts_only_for_the_first_of_its_kind() {
 fn what_is_read_ahead_is_no_reason_for_an_error() {
     let mut both = many();
     both.memory.part_entries = Some(PART_ENTRIES);
-    // The last part but one that is needed is read late: those behind it are read before.
+    // The part before the last needed one is read late: later parts are read before it.
     both.memory.on_scan = Some(Box::new(|range| {
         if range.from == Bound::Included(&1_200u32.to_be_bytes()) {
             std::thread::sleep(Duration::from_millis(20));
@@ -184,7 +184,7 @@ fn for_one_who_has_gone_no_further_part_is_read() {
     let (has_gone, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let (sees_gone, counts) = (Arc::clone(&has_gone), Arc::clone(&begun));
     both.memory.part_entries = Some(PART_ENTRIES);
-    // Helpers begin the later parts, and read them when nobody wants more.
+    // Helpers begin the later parts, and read them after the consumer has stopped.
     both.memory.on_scan = Some(Box::new(move |range| {
         let is_later = matches!(range.from, Bound::Included(from) if *from > 0u32.to_be_bytes()[..]);
         if is_later && std::thread::current().id() != own {
@@ -192,7 +192,7 @@ fn for_one_who_has_gone_no_further_part_is_read() {
             while !sees_gone.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // So that all are told before they could read everything.
+            // Time for all of them to be stopped before they could read everything.
             std::thread::sleep(Duration::from_millis(50));
         }
     }));
@@ -207,13 +207,13 @@ fn for_one_who_has_gone_no_further_part_is_read() {
 
 #[test]
 fn who_waits_for_a_helper_looks_at_the_time() {
-    /// Fewer than after which a thread that reads looks itself.
+    /// Fewer rows than between two deadline checks of a reading thread.
     const FEW: usize = 60;
     let (mut both, own) = (many(), std::thread::current().id());
     let (is_told, has_begun) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
     let sees_told = Arc::clone(&is_told);
     both.memory.part_entries = Some(FEW);
-    // A helper begins a part, and reads it when the time is over.
+    // A helper begins a part, and reads it after the deadline.
     both.memory.on_scan = Some(Box::new(move |_| {
         let is_helper = std::thread::current().id() != own;
         has_begun.fetch_or(is_helper, Ordering::Relaxed);
@@ -257,7 +257,7 @@ fn a_helper_that_panics_ends_the_query() {
     let (mut both, own, since) = (many(), std::thread::current().id(), Instant::now());
     both.memory.on_scan = Some(Box::new(move |_| {
         assert_eq!(std::thread::current().id(), own, "no helper can read");
-        // So that the helpers find parts.
+        // Time for the helpers to take parts.
         std::thread::sleep(Duration::from_millis(5));
     }));
     let is_late = || since.elapsed() > Duration::from_secs(30);

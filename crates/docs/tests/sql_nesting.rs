@@ -1,17 +1,17 @@
-//! How deep a statement may nest: 128 levels of parentheses, calls and CASE, as the README says of documents; one more is refused
-//! with its place. Beside SQLite, which takes more.
+//! The nesting limit of statements: 128 levels of parentheses, calls and CASE, as the README documents; one more is rejected
+//! with its position. SQLite, used for comparison, accepts more.
 
 use docs::sql::{NESTING_MAX, Query, SqlErrorKind};
 use serde_json::json;
 
 use crate::sql_oracle::Both;
 
-/// What is around one level, and in the innermost.
+/// The text around one level, and the innermost one.
 struct Kind {
     begin: &'static str,
     innermost: &'static str,
     end: &'static str,
-    /// Where in `begin` a level begins.
+    /// The offset in `begin` where a level begins.
     opens: usize,
 }
 
@@ -143,13 +143,13 @@ fn operands_that_are_read_first_are_those_of_their_places() {
     ] {
         both.check(&sql, true);
     }
-    // What is no operand ends with its mistake, told at its place.
+    // A missing operand is reported at its position.
     let error = Query::prepare(&format!("SELECT {} AS x FROM t", deep("a + )")), &both.memory.catalog).map(drop);
     let error = error.expect_err("no operand");
     assert_eq!((error.kind, error.column), (SqlErrorKind::Syntax, 8 + 81 + 4), "{error}");
 }
 
-/// Texts that sqlparser reads in two ways at each level, the second time after the first has failed at the end.
+/// Texts that sqlparser parses twice at each level, the second time after the first attempt has failed at the end.
 #[test]
 fn texts_that_fit_two_rules_at_each_level_end_soon() {
     let both = both();
@@ -170,7 +170,7 @@ fn texts_that_fit_two_rules_at_each_level_end_soon() {
         for (innermost, end) in [("a", ")"), ("a", "), 1)"), (") (", ""), ("'", "")] {
             for depth in [20, 60, 120] {
                 let sql = format!("SELECT id FROM t WHERE {}{innermost}{}", begin.repeat(depth), end.repeat(depth));
-                // It is the time that is tested: with twice as much for each level, this would never end.
+                // Only the time is tested: if each level doubled it, this would never end.
                 let _ = Query::prepare(&sql, &both.memory.catalog);
             }
         }

@@ -1,4 +1,5 @@
-//! Pages by keyset: together they are the query's rows in order, and writes in between neither hide nor repeat a row that stayed.
+//! Keyset pagination: the pages together are the query's rows in order, and concurrent writes neither hide nor repeat a row
+//! that stays.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use docs::sql::{Budget, OwnedValue, PageAt, Paged, Query, Scratch, decode_place,
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-/// One page, and the place behind it, as a client hands it back.
+/// Reads one page, and the cursor after it, which a client sends back.
 fn page(
     (paged, view): (&Paged, &dyn View),
     rows_max: u64,
@@ -29,7 +30,7 @@ fn page(
     (found, place)
 }
 
-/// All pages one after another are the rows of `whole`.
+/// All pages concatenated are the rows of `whole`.
 #[track_caller]
 fn check(both: &Both, sql: &str, whole: &str) {
     let query = Query::prepare(whole, &both.memory.catalog).unwrap();
@@ -183,7 +184,7 @@ fn a_page_begins_in_the_index_where_the_one_before_ended() {
     assert!(plan.contains("(ID>:AFTER 0)") && !plan.contains("SORT"), "{plan}");
 }
 
-/// Reads all pages, of so many rows each; gives how many entries each page looked at, at most, and the rows of all.
+/// Reads all pages of so many rows; returns the largest number of entries that a page scanned, and the rows of all pages.
 fn read_by_pages(service: &Service, sql: &str, rows_max: u64) -> (u64, Vec<Json>) {
     let paged = Paged::prepare(sql, service.database.catalog()).unwrap();
     let session = service.database.session().unwrap();
@@ -245,7 +246,7 @@ fn a_page_of_a_join_does_not_compute_the_whole_join() {
     service.database.store().checkpoint().unwrap();
     service.database.count();
     let joined = "FROM customers c JOIN orders o ON o.customer = c.id";
-    // The most that a page of ten rows looks at: what gives it, what lies together with its ends, and one row more.
+    // The most entries that a page of ten rows scans: those of its rows, those adjacent to its ends, and one row more.
     for (sql, most) in [
         // Four orders of each customer.
         (format!("SELECT c.id, o.id AS o, o.total {joined}"), 40),
@@ -353,7 +354,7 @@ proptest! {
     }
 }
 
-/// Values that are odd in one way or another, as documents have them.
+/// Unusual values, in the form that documents have.
 const ODD: [&str; 40] = [
     "1e400",
     "-1e400",
@@ -397,7 +398,7 @@ const ODD: [&str; 40] = [
     "\"é\"",
 ];
 
-/// The pages of a query one after another, as text: not every number that is stored is one that a parser takes.
+/// The pages of a query concatenated as text, as a parser does not accept every stored number.
 fn pages_text(service: &Service, sql: &str, rows_max: u64) -> Result<String, String> {
     let paged = Paged::prepare(sql, service.database.catalog()).map_err(|error| error.to_string())?;
     let (mut all, mut after): (Vec<u8>, Option<Vec<OwnedValue>>) = (b"[".to_vec(), None);
@@ -429,7 +430,7 @@ fn whole_text(service: &Service, sql: &str) -> Result<String, String> {
     Ok(String::from_utf8(out).unwrap())
 }
 
-/// Documents with odd values of a type, with an index over them or without: `a` is odd, `b` has three values.
+/// Documents with unusual values of a type, with an index on them or without: `a` is unusual, `b` has three values.
 fn odd(kind: &str, index: &str) -> Service {
     let property = if kind.is_empty() { "{}".to_owned() } else { format!("{{ type = \"{kind}\" }}") };
     let text = format!(
@@ -474,7 +475,7 @@ fn no_odd_value_breaks_the_pages_of_others() {
                     assert_eq!(pages, whole, "{kind} {index} {sql}, {rows_max} rows");
                 }
             }
-            // A computed result that is infinite is an error all the same, in pages and out of them.
+            // An infinite computed result is an error with pages and without.
             let shown = "SELECT id, a * 10 AS x FROM t WHERE a > 1e307 AND a < 'a' ORDER BY a";
             let refused = |text: Result<String, String>| matches!(&text, Err(why) if why.contains("infinite"));
             if whole_text(&service, "SELECT id FROM t WHERE a > 1e307 AND a < ''").unwrap() != "[]" {
@@ -494,7 +495,7 @@ fn a_number_selected_bare_comes_out_as_it_is_stored_whether_or_not_an_index_has_
             "SELECT a FROM t WHERE b = 1 ORDER BY id",
             "SELECT a AS x FROM t WHERE a > 5 ORDER BY a, id",
         ] {
-            // An index has one form of 0.
+            // An index has only one form of 0.
             let [with, without] =
                 [&with, &without].map(|service| whole_text(service, sql).unwrap().replace(":-0}", ":0}"));
             assert_eq!(with, without, "{kind}: {sql}");

@@ -1,4 +1,4 @@
-//! Ranges that several threads read give what one thread gives, to the last byte.
+//! Ranges read by several threads give the same bytes as with one thread.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn workers() -> Arc<Workers> {
     Arc::new(Workers::new(2).from_entries(1))
 }
 
-/// The rows, or why there are none.
+/// The rows, or the error.
 fn run(query: &Query, view: &dyn View, scratch: &mut Scratch, budget: &Budget<'_>) -> Result<String, String> {
     let mut out = Vec::new();
     let parameters = vec![Value::Null; query.parameters().len()];
@@ -53,7 +53,7 @@ fn check(both: &crate::sql_oracle::Both, sql: &str, budget: &Budget<'_>, expecte
 fn sums_of_parts_are_what_one_sum_is() {
     let t: Vec<_> = (0..60)
         .map(|id| {
-            // The sum of the first half does not fit into 64 bits, with the second it does.
+            // The sum of the first half exceeds 64 bits, the total does not.
             let wide = if id < 30 { i64::MAX / 20 } else { -(i64::MAX / 20) };
             serde_json::json!({"id": id, "a": wide, "b": f64::from(id) * 0.1, "c": format!("g{}", id % 7), "d": id})
         })
@@ -93,7 +93,7 @@ fn all_parts_count_against_one_budget() {
     check(&both, "SELECT COUNT(*) AS n FROM t", &late, Err("the query's time is over"));
 }
 
-/// A statement over `t` that may fail at one of its rows, or at no row.
+/// A statement over `t` that may fail at one of its rows, or at none.
 fn failing(random: &mut Random, rows: usize) -> String {
     let at = random.below(2 * rows);
     let fails = [
@@ -154,14 +154,15 @@ fn random_queries_end_at_random_limits_as_with_one_thread() {
             let kind = |error: &String| error.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
             *ends.entry(alone.as_ref().map_or_else(kind, |_| "done".to_owned())).or_default() += 1;
             let is_of_memory = |error: &String| error.ends_with("bytes to sort") || error.ends_with("bytes of groups");
-            // Threads count the rows of a list together: they do not go on to find out whether its result is too long before.
+            // Several threads count the rows of a list together: they may reach that limit before they find that the result is
+            // too long.
             let is_of_list = |error: &String| error.ends_with("rows read") || error.ends_with("bytes of result");
             let is_list = !["LIMIT", "DISTINCT", "GROUP", "ORDER", "COUNT"].iter().any(|word| sql.contains(word));
             if is_list && alone.as_ref().is_err_and(is_of_list) && shared.as_ref().is_err_and(is_of_list) {
                 continue;
             }
             if alone.as_ref().is_err_and(is_of_memory) && shared.is_ok() {
-                // Its parts fitted, one after the other.
+                // Its parts fitted one after the other.
                 let plenty = Budget { memory_bytes_max: 1 << 20, ..budget };
                 assert_eq!(shared, run(&query, &both.memory, &mut Scratch::new(), &plenty), "seed {seed}: {sql}");
                 ahead += 1;

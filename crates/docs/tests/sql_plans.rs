@@ -1,4 +1,4 @@
-//! Which way a query takes for given counts: a case for each rule of choice, told by the plan's text.
+//! The access path of a query for given counts: a case for each rule of choice, compared as the plan's text.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use docs::counts::{Counts, TreeCount};
 use docs::engine::TreeId;
 use docs::sql::{Budget, Means, Query, Scratch, Workers};
 
-/// Sizes of ranges by the tree, told whatever the range's ends are.
+/// Sizes of ranges by tree, returned whatever the ends of the range are.
 type Ranges = Arc<Mutex<HashMap<TreeId, u64>>>;
 
 struct Shop {
@@ -58,8 +58,8 @@ impl Shop {
         self.memory.catalog.counts.set(tree, TreeCount { entries, alike: alike.to_vec() });
     }
 
-    /// Entries of both collections; how many orders have one customer, one state, one state and day, one day; how many
-    /// customers one country.
+    /// Sets the entries of both collections, and the averages: orders for one customer, one state, one state and day, one day;
+    /// customers for one country.
     fn count(&self, orders: f64, customers: f64, alike: [f64; 5]) {
         let [customer, state, state_day, day, country] = alike;
         self.set(self.tree("orders", None), orders, &[]);
@@ -124,7 +124,7 @@ fn row_values_bound_an_index_over_their_fields_and_the_key_behind_them() {
 #[test]
 fn a_literals_range_is_looked_up_where_a_parameters_is_thought_average() {
     let shop = Shop::usual();
-    // One value in ten thousand orders, though a customer has ten on average.
+    // One value has ten thousand orders, though a customer has ten on average.
     shop.ranges.lock().unwrap().insert(shop.tree("orders", Some(0)), 10_000);
     shop.check(
         "SELECT note FROM orders WHERE customer = 7 AND day = :d",
@@ -143,7 +143,7 @@ fn a_range_that_holds_most_of_a_collection_is_no_reason_to_fetch_through_an_inde
     let day = shop.tree("orders", Some(2));
     shop.ranges.lock().unwrap().insert(day, 900_000);
     shop.check(sql, "SCAN orders FILTER 1");
-    // Covered, the same range is read.
+    // With a covering index, the same range is read.
     shop.check("SELECT id FROM orders WHERE day > 5", "SEARCH orders USING COVERING INDEX (day>?)");
     shop.ranges.lock().unwrap().insert(day, 9_000);
     shop.check(sql, "SEARCH orders USING INDEX (day>?)");
@@ -171,16 +171,16 @@ fn an_index_in_the_order_asked_for_is_read_where_few_rows_are_wanted() {
         "SELECT note FROM orders ORDER BY day DESC LIMIT 10",
         "SCAN orders USING INDEX (day) BACKWARD\nORDER BY INDEX\nLIMIT",
     );
-    // So many that each one's lookup costs more than reading and sorting all.
+    // So many that their lookups cost more than reading and sorting all.
     shop.check("SELECT note FROM orders ORDER BY day DESC LIMIT 900000", "SCAN orders\nTOP-N SORT\nLIMIT");
     shop.check("SELECT note FROM orders ORDER BY day", "SCAN orders\nSORT");
     shop.check("SELECT day FROM orders ORDER BY day", "SCAN orders USING COVERING INDEX (day)\nORDER BY INDEX");
-    // A customer's few orders are sorted sooner than found among all in their order.
+    // Sorting a customer's few orders is cheaper than finding them among all in their order.
     shop.check(
         "SELECT note FROM orders WHERE customer = :c ORDER BY day LIMIT 10",
         "SEARCH orders USING INDEX (customer=:c)\nTOP-N SORT\nLIMIT",
     );
-    // Where a customer has half of them the order finds ten soon.
+    // If a customer has half of all orders, reading in order finds ten soon.
     shop.count(1e6, 1e5, [5e5, 1e5, 100.0, 1e3, 1e3]);
     shop.check(
         "SELECT note FROM orders WHERE customer = :c ORDER BY day LIMIT 10",
@@ -192,7 +192,7 @@ fn an_index_in_the_order_asked_for_is_read_where_few_rows_are_wanted() {
 fn a_value_that_is_common_on_average_may_be_rare() {
     let shop = Shop::usual();
     shop.count(1e6, 1e5, [10.0, 9e5, 8e5, 9e5, 1e3]);
-    // By these averages nearly every order read backward would do, but for a rare state all would be read.
+    // With these averages nearly every order read backward would match, but a rare state would require reading all.
     shop.check(
         "SELECT note FROM orders WHERE state = :s AND day = :d ORDER BY id DESC LIMIT 20",
         "SEARCH orders USING INDEX (state=:s, day=:d) BACKWARD\nORDER BY INDEX\nLIMIT",
@@ -208,12 +208,12 @@ fn rows_that_come_in_the_order_of_its_first_terms_are_sorted_within_these() {
         "SCAN orders AS o USING INDEX (day) BACKWARD\nLOOKUP customers AS c BY KEY (id=o.customer)\n\
          TOP-N SORT BEHIND 1 OF 2 TERMS IN ORDER\nLIMIT",
     );
-    // Of all rows none need be left out.
+    // If all rows are wanted, reading in order saves nothing.
     let plan = shop.plan(&format!("{joined} ORDER BY o.day DESC, c.age"));
     assert!(plan.ends_with("\nSORT\n"), "{plan}");
     let one = "SELECT note FROM orders ORDER BY day, total LIMIT 10";
     shop.check(one, "SCAN orders USING INDEX (day)\nTOP-N SORT BEHIND 1 OF 2 TERMS IN ORDER\nLIMIT");
-    // A term that has one value brings no order.
+    // A term with one value adds no order.
     let plan = shop.plan("SELECT note FROM orders WHERE day = :d ORDER BY day, total LIMIT 10");
     assert!(plan.ends_with("\nTOP-N SORT\nLIMIT\n"), "{plan}");
 }
@@ -233,7 +233,7 @@ fn a_sort_within_first_terms_gives_the_rows_of_a_whole_sort() {
             .flat_map(|order| ["3", "20 OFFSET 15", "1", "500", "0"].map(|limit| (order, limit)))
     {
         let (plan, read, rows) = counts(&format!("SELECT id, note, total FROM orders ORDER BY {order} LIMIT {limit}"));
-        // Another way to say the first term, which no index has.
+        // Another form of the first term, which no index supports.
         let whole = order.replacen("day", "day + 0", 1).replacen("customer", "customer + 0", 1);
         let whole = whole.replacen("state,", "state + 0,", 1);
         let (other, all, expected) =
@@ -267,7 +267,7 @@ fn a_join_of_many_rows_is_hashed_and_one_of_few_looks_them_up() {
         )
     };
     let shop = Shop::usual();
-    // The thousand orders of a day are kept, and not all customers.
+    // The thousand orders of a day are kept, not all customers.
     shop.check(
         &sql(" WHERE o.day = :d"),
         "SCAN customers AS c\nHASH orders AS o BY (c.age, c.country) OF QUERY 0\nAGGREGATE\nQUERY 0: READ orders",
@@ -281,7 +281,7 @@ fn a_join_of_many_rows_is_hashed_and_one_of_few_looks_them_up() {
         &sql(" WHERE o.customer = :c"),
         "SEARCH orders AS o USING INDEX (customer=:c)\nSEARCH customers AS c USING INDEX (country=o.state) FILTER 1\nAGGREGATE",
     );
-    // So many rows are not kept where an index finds them; those of a day still are.
+    // So many rows are not kept if an index finds them; those of a day still are.
     shop.count(1e6, 1e6, [10.0, 1e5, 100.0, 1e3, 1e3]);
     shop.check(
         &sql(""),
@@ -301,7 +301,7 @@ fn many_tables_are_joined_in_a_bounded_time() {
     for (before, alias) in ["a", "b", "c", "d", "e", "f", "g"].iter().zip(["b", "c", "d", "e", "f", "g", "h"]) {
         sql += &format!(" JOIN orders {alias} ON {alias}.customer = {before}.customer");
     }
-    // Where few rows are wanted no order is hopeless before it is complete.
+    // With few wanted rows, a join order cannot be discarded before it is complete.
     for plan in
         [format!("{sql} WHERE e.id = :id"), format!("{} WHERE e.id = :id LIMIT 5", sql.replace("COUNT(*)", "a.id"))]
     {
@@ -311,7 +311,7 @@ fn many_tables_are_joined_in_a_bounded_time() {
     }
 }
 
-/// A join of so many orders, and each one's ON.
+/// A join of so many orders, with the ON condition of each.
 fn joined(orders: usize, on: impl Fn(usize) -> String) -> String {
     let joins = (1..orders).map(|number| format!(" JOIN orders o{number} ON {}", on(number)));
     format!("SELECT o0.note, o{0}.note FROM orders o0{1}", orders - 1, joins.collect::<String>())
@@ -320,24 +320,24 @@ fn joined(orders: usize, on: impl Fn(usize) -> String) -> String {
 #[test]
 fn sixty_four_tables_are_joined_and_not_one_more() {
     let shop = Shop::usual();
-    // A chain that one order at its far end begins.
+    // A chain that is entered at its far end.
     let chain = |orders: usize| joined(orders, |n| format!("o{n}.customer = o{}.id", n - 1));
     let plan = shop.plan(&(chain(64) + " WHERE o63.id = :id"));
     let first: Vec<&str> = plan.lines().take(2).collect();
     let backwards = ["LOOKUP orders AS o63 BY KEY (id=:id)", "LOOKUP orders AS o62 BY KEY (id=o63.customer)"];
     assert_eq!(first, backwards, "{plan}");
     assert_eq!(plan.matches("LOOKUP").count(), 64, "{plan}");
-    // A star: all others hang on the first, one of them leaves few rows.
+    // A star: all others join the first; one of them is selective.
     let star = joined(64, |n| format!("o{n}.id = o0.{}", ["customer", "state", "day", "total"][n % 4]));
     let plan = shop.plan(&(star + " AND o40.day = :d WHERE o0.day = :e"));
     assert!(plan.starts_with("SEARCH orders AS o0 USING INDEX (day=:e)"), "{plan}");
     assert_eq!(plan.matches("LOOKUP").count(), 63, "{plan}");
-    // Each with each, about as many as a statement's tokens allow.
+    // Each joined with each, about as many as the limit of tokens permits.
     let each = |n: usize| (0..n).map(|other| format!("o{n}.customer = o{other}.customer")).collect::<Vec<_>>();
     let plan = shop.plan(&(joined(20, |n| each(n).join(" AND ")) + " WHERE o9.id = :id"));
     assert!(plan.starts_with("LOOKUP orders AS o9 BY KEY (id=:id)\n"), "{plan}");
     assert_eq!(plan.matches("SEARCH").count(), 19, "{plan}");
-    // No table is joined with another.
+    // No join conditions at all.
     let plan = shop.plan(&joined(64, |_| "true".to_owned()));
     assert_eq!(plan.lines().count(), 64, "{plan}");
     let refused = Query::prepare(&chain(65), &shop.memory.catalog).unwrap_err().to_string();
@@ -371,7 +371,7 @@ fn small_tables_are_not_multiplied_before_the_large_one_that_joins_them() {
     assert_eq!(plan.matches("LOOKUP").count(), 12 - place("orders AS o"), "{plan}");
 }
 
-/// Both collections with documents, and counts of these or none.
+/// Both collections with documents, with these counts or without counts.
 fn filled(counted: bool) -> Memory {
     let mut shop = shop();
     for id in 0..200 {
@@ -399,16 +399,16 @@ fn filled(counted: bool) -> Memory {
 #[test]
 fn a_filtered_collection_without_an_index_is_read_once_in_a_join() {
     let texts = [
-        // By a hash, whatever stands first.
+        // A hash join, in either order of FROM.
         "SELECT o.id, c.id FROM orders o JOIN customers c ON c.age = o.total WHERE c.age < 5 AND o.note > 3",
         "SELECT o.id, c.id FROM customers c JOIN orders o ON c.age = o.total WHERE c.age < 5 AND o.note = 3",
         "SELECT o.id, c.id FROM orders o LEFT JOIN customers c ON c.age = o.total AND c.age < 5 WHERE o.note > 3",
-        // What no equality joins: the rows that pass are kept.
+        // Without an equality: the filtered rows are kept.
         "SELECT o.id, c.id FROM orders o JOIN customers c ON c.age > o.total WHERE c.age = 7 AND o.note = 3",
         "SELECT o.id, c.id FROM orders o LEFT JOIN customers c ON c.age > o.total AND c.age = 7",
         "SELECT o.id, c.id FROM orders o, customers c WHERE c.age = 7 AND o.note = 3",
         "SELECT o.id, c.id FROM orders o CROSS JOIN customers c WHERE c.age = 7 AND o.note > 3",
-        // Nor where few rows are wanted.
+        // Also if few rows are wanted.
         "SELECT o.id, c.id FROM orders o JOIN customers c ON c.age = o.total WHERE c.age = 6 LIMIT 3",
         "SELECT o.id, p.id, c.id FROM orders o JOIN orders p ON p.customer = o.id JOIN customers c ON c.age = p.note + 1 WHERE c.age < 5",
     ];
@@ -438,7 +438,7 @@ fn prepared_plans_are_made_anew_when_counts_have_moved_by_eight() {
     let query = Query::prepare(sql, &shop.memory.catalog).unwrap();
     let by_customer = "SEARCH orders USING INDEX (customer=:c) FILTER 1\n";
     let plan = || {
-        // As an execution asks for it.
+        // An execution plans anew.
         let values = vec![docs::sql::Value::Integer(1); 2];
         let out = &mut Vec::new();
         query.write_array(&shop.memory, &values, &mut Scratch::new(), &Budget::default(), out).unwrap();
@@ -468,13 +468,13 @@ fn several_values_are_looked_up_in_the_order_of_the_index() {
     );
     shop.check("SELECT note FROM orders WHERE id IN (5, 6, 7, 8, 9)", "LOOKUP orders BY KEYS (id IN 5 VALUES)");
     shop.check("SELECT note FROM orders WHERE id IN (5)", "LOOKUP orders BY KEY (id=?)");
-    // Equalities of one field joined by OR are the same.
+    // Equalities of one field joined by OR are equivalent.
     shop.check(
         "SELECT note FROM orders WHERE customer = 3 OR :c = customer OR customer IN (1, 2)",
         "SEARCH orders USING INDEX (customer IN (?, :c, ?, ?))",
     );
     shop.check("SELECT note FROM orders WHERE customer = 3 OR day = 4", "SCAN orders FILTER 1");
-    // Beside equalities and bounds of the next field, and for both fields.
+    // With equalities and bounds of the next field, and for both fields.
     shop.check(
         "SELECT id FROM orders WHERE state IN (1, 2) AND day > :d",
         "SEARCH orders USING COVERING INDEX (state IN (?, ?), day>:d)",
@@ -487,7 +487,7 @@ fn several_values_are_looked_up_in_the_order_of_the_index() {
         "SELECT note FROM orders WHERE state IN (1, 2) AND day IN (3, 4)",
         "SEARCH orders USING INDEX (state IN (?, ?), day IN (?, ?))",
     );
-    // So many values find most of the collection.
+    // So many values select most of the collection.
     let days: Vec<String> = (0..600).map(|day| day.to_string()).collect();
     let many = format!("SELECT note FROM orders WHERE day IN ({})", days.join(", "));
     shop.check(&many, "SCAN orders FILTER 1");
@@ -552,10 +552,10 @@ fn how_a_text_begins_is_a_range() {
     shop.check("SELECT bare FROM people WHERE name GLOB 'a?c*'", &format!("{name} FILTER 1"));
     shop.check("SELECT bare FROM people WHERE name LIKE 'аб%'", name);
     shop.check("SELECT bare FROM people WHERE name LIKE '2024-%'", name);
-    // LIKE does not tell ASCII letters' cases apart.
+    // LIKE ignores the case of ASCII letters.
     shop.check("SELECT bare FROM people WHERE name LIKE '+a%'", &format!("{name} FILTER 1"));
     shop.check("SELECT bare FROM people WHERE name LIKE 'ab%'", "SCAN people FILTER 1");
-    // The text of a number may begin so.
+    // The text of a number may have this prefix.
     shop.check("SELECT bare FROM people WHERE any GLOB 'ab*'", "SEARCH people USING INDEX (any>=?, any<?)");
     shop.check("SELECT bare FROM people WHERE any GLOB '7*'", "SCAN people FILTER 1");
     shop.check("SELECT bare FROM people WHERE any GLOB '-*'", "SCAN people FILTER 1");
@@ -578,7 +578,7 @@ fn the_least_and_the_greatest_value_are_the_ends_of_an_index() {
         "SELECT MAX(day) FROM orders WHERE state = :s",
         "SEARCH orders USING COVERING INDEX (state=:s) BACKWARD\nAGGREGATE OF THE FIRST",
     );
-    // A customer's few orders are read sooner than one of them is found among all.
+    // Reading a customer's few orders is cheaper than finding one of them among all.
     shop.check("SELECT MAX(day) FROM orders WHERE customer = :c", "SEARCH orders USING INDEX (customer=:c)\nAGGREGATE");
     for other in ["MIN(day), MAX(day)", "MAX(day + 1)", "MIN(note)", "MAX(day) FILTER (WHERE total > 3)"] {
         let plan = shop.plan(&format!("SELECT {other} AS a FROM orders").replace("day), MAX", "day) AS b, MAX"));
@@ -593,7 +593,7 @@ fn the_least_and_the_greatest_value_are_the_ends_of_an_index() {
         indexes: &[(&["any"], &[])],
         references: &[],
     });
-    // Of 5 and 5.0, which are equal, the first document's counts and not the first entry's.
+    // Of the equal values 5 and 5.0, the one of the first document is returned, not that of the first entry.
     let plan = untyped.plan("SELECT MIN(any) AS a FROM people");
     assert!(plan.ends_with("\nAGGREGATE\n"), "{plan}");
     let query = Query::prepare("SELECT MAX(day) FROM orders", &shop.memory.catalog).unwrap();
@@ -616,7 +616,7 @@ fn cross_join_keeps_the_order_of_the_text() {
     shop.check(&sql("JOIN"), by_customer);
     let plan = shop.plan(&sql("CROSS JOIN"));
     assert!(plan.contains("orders AS o") && plan.find("orders AS o") < plan.find("customers AS c"), "{plan}");
-    // A table behind, joined without CROSS, stands where it is best.
+    // A later table, joined without CROSS, is placed where it is cheapest.
     let three = "SELECT o.note FROM orders o CROSS JOIN orders p ON p.day = o.day JOIN customers c ON c.id = o.customer WHERE c.id = :c";
     assert!(
         shop.plan(three).starts_with("LOOKUP customers AS c BY KEY (id=:c)\nSEARCH orders AS o"),
@@ -647,7 +647,7 @@ fn what_may_go_to_disk_and_how_many_threads_may_read_is_said() {
     assert_eq!((&json["threads"], &json["may_spill"]), (&serde_json::json!(4), &serde_json::json!(true)));
     let json = check(&Means::default(), grouped, "SCAN orders\nGROUP BY 1 KEYS");
     assert_eq!((&json["threads"], &json["may_spill"]), (&serde_json::json!(1), &serde_json::json!(false)));
-    // Few rows are not worth a thread's start, and one sum is kept in memory.
+    // Few rows are not worth starting threads, and one sum fits memory.
     check(
         &all,
         "SELECT note FROM orders WHERE customer = :c ORDER BY note",
@@ -673,7 +673,7 @@ fn the_range_that_a_query_begins_with_is_told_by_its_parameters() {
     let some = |names: &str| Some(names.to_owned());
     assert_eq!(slots("SELECT note FROM orders WHERE state = :state AND day = :day"), some("state day"));
     assert_eq!(slots("SELECT note FROM orders WHERE day > :day AND state = :state"), some("state"));
-    // A value that is computed is not known ahead, nor what follows it.
+    // A computed value is not known in advance, nor are the following ones.
     assert_eq!(slots("SELECT note FROM orders WHERE state = :state + 1 AND day = :day"), some(""));
     assert_eq!(slots("SELECT note FROM orders WHERE state = :state ORDER BY day DESC"), None);
     assert_eq!(slots("SELECT note FROM orders WHERE id = :id"), None);

@@ -1,4 +1,4 @@
-//! Lists of values that are looked up one by one: what they find, in which order, and what bounds them.
+//! Lists of values that are looked up one by one: the rows, their order, and the limits.
 
 use crate::service::Service;
 use crate::sql_oracle::Both;
@@ -6,7 +6,7 @@ use docs::sql::NoRows;
 use docs::sql::{Budget, Modification, Query, QueryError, Scratch};
 use serde_json::json;
 
-/// Documents of which `a` has a few integers, reals that equal them, texts and NULL.
+/// Documents in which `a` has a few integers, reals equal to them, texts and NULL.
 fn both() -> Both {
     let values = [json!(1), json!(1.0), json!("x"), json!(null), json!(2), json!(2.5), json!("abc"), json!(-1)];
     let document = |id: usize| json!({ "id": id, "a": values[id % values.len()], "b": id % 3, "c": id % 5 });
@@ -45,7 +45,7 @@ fn run(both: &Both, sql: &str, budget: &Budget<'_>) -> Result<u64, QueryError> {
 fn values_that_find_nothing_meet_the_budget_too() {
     let both = both();
     let missing: Vec<String> = (0..50).map(|n| (1_000 + n).to_string()).collect();
-    // By an index compiled and not, by the key, and all combinations of two lists.
+    // By an index, compiled and interpreted, by the key, and by all combinations of two lists.
     for (sql, read) in [
         (format!("SELECT b FROM t WHERE a IN ({})", missing.join(", ")), 50),
         (format!("SELECT b + 1 AS b FROM t WHERE a IN ({})", missing.join(", ")), 50),
@@ -96,7 +96,7 @@ indexes = [["n"]]
     };
     let rows: Vec<String> = (0..500).map(|id| format!("({id}, {})", id % 250)).collect();
     apply(&format!("INSERT INTO notes (id, n) VALUES {}", rows.join(", ")), 1_000_000).unwrap();
-    // Each document written counts as sixteen rows; a scan would look at 500 more.
+    // Each written document counts as sixteen rows; a scan would read 500 more.
     assert_eq!(apply("UPDATE notes SET m = 1 WHERE n IN (3, 4, 900)", 100).unwrap(), 4);
     assert_eq!(apply("UPDATE notes SET m = 2 WHERE id = 1 OR id = 2 OR id = 7000", 100).unwrap(), 2);
     assert_eq!(apply("DELETE FROM notes WHERE n IN (SELECT value FROM json_each('[3, 3, 5]'))", 100).unwrap(), 4);

@@ -1,17 +1,17 @@
-//! Random queries over random documents, here and in SQLite: equal answers.
+//! Random queries over random documents, compared with SQLite: equal answers.
 
 use crate::sql_generator::{Asked, Random, query, world};
 use crate::sql_oracle::Both;
 use docs::sql::{Budget, OwnedValue, PageAt, Paged, Scratch, Value};
 use serde_json::Value as Json;
 
-/// Queries asked of one pair of collections.
+/// Queries run on one pair of collections.
 const QUERIES_OF_A_WORLD: u64 = 25;
-/// What a campaign asks if not told otherwise.
+/// Default number of queries of a campaign.
 const CAMPAIGN_QUERIES: u64 = 1_000_000;
 const SHOWN_MAX: usize = 20;
 
-/// Asks so many queries, with seeds from the first on.
+/// Runs so many queries, with seeds from `first` on.
 #[track_caller]
 fn check(first: u64, queries: u64) {
     let (mut rows, mut both_failed, mut paged, mut differences) = (0usize, 0usize, 0usize, Vec::new());
@@ -38,11 +38,11 @@ fn check(first: u64, queries: u64) {
     assert!(paged as u64 > queries / 4, "{paged} had pages");
 }
 
-/// Whether a query has pages; they are together what the whole query gives.
+/// Whether a query can be paged; if so, its pages must add up to the whole result.
 fn compare_pages(both: &Both, asked: &Asked) -> Result<bool, String> {
     let sql = match asked.sql.contains(" ORDER BY ") {
         true => asked.sql.clone(),
-        // By whichever column comes first, an aggregate or a key.
+        // By the first column, an aggregate or a key.
         false => format!("{} ORDER BY 1 DESC", asked.sql),
     };
     let (Ok(paged), Ok(mut whole)) = (Paged::prepare(&sql, &both.memory.catalog), both.ours(&sql)) else {
@@ -68,7 +68,7 @@ fn compare_pages(both: &Both, asked: &Asked) -> Result<bool, String> {
             return Err(format!("{sql}\n pages: {found:?}\n whole: {whole:?}"));
         }
     }
-    // Which of 1 and 1.0 stands for both is for whichever plan finds one first.
+    // Which of 1 and 1.0 is returned for both depends on the plan.
     for cell in whole.iter_mut().chain(&mut found).filter_map(Json::as_array_mut).flatten() {
         if let Some(real) = cell.as_f64() {
             *cell = Json::from(real);
@@ -93,7 +93,7 @@ fn a_million_random_queries_have_sqlites_answers() {
     check(number("SAPSAN_SQL_SEED", 1_000), number("SAPSAN_SQL_QUERIES", CAMPAIGN_QUERIES));
 }
 
-/// Queries that a campaign found different once.
+/// Queries for which a campaign once found a difference.
 #[test]
 fn what_campaigns_found_stays_mended() {
     let t = [
@@ -103,7 +103,7 @@ fn what_campaigns_found_stays_mended() {
     ];
     let both = crate::sql_oracle::Both::new(&t, &t);
     for value in [
-        // The value of an inner query has the affinity of what it selects.
+        // The value of an inner query has the affinity of its selected column.
         "CAST(x.c AS TEXT) = (SELECT q.c FROM u q WHERE q.id = 0)",
         "CAST(x.c AS TEXT) = (SELECT q.c + 0 FROM u q WHERE q.id = 0)",
         "CAST(x.c AS TEXT) = (SELECT MAX(q.c) FROM u q WHERE q.id = 0)",
@@ -112,7 +112,7 @@ fn what_campaigns_found_stays_mended() {
         "(CAST(x.c AS TEXT), 1) >= ((SELECT q.c FROM u q WHERE q.id = 0), 0)",
         "((SELECT q.c FROM u q WHERE q.id = 0), 1) IN (SELECT CAST(q.c AS TEXT), q.b FROM u q)",
         "CASE CAST(x.c AS TEXT) WHEN (SELECT q.c FROM u q WHERE q.id = 0) THEN 1 END",
-        // IN with an inner query makes reals of both sides where one is a CAST to one and the other has no affinity.
+        // IN with an inner query converts both sides to reals if one is a CAST to a real and the other has no affinity.
         "CAST(x.a AS REAL) IN (SELECT COALESCE(q.b, 9223372036854775807) FROM u q)",
         "CAST(x.c AS REAL) IN (SELECT COALESCE(q.b, 1) FROM u q)",
         "CAST(x.c AS REAL) IN (SELECT q.b FROM u q)",
@@ -124,7 +124,7 @@ fn what_campaigns_found_stays_mended() {
     ] {
         both.check(&format!("SELECT x.id, ({value}) AS v FROM t x"), false);
     }
-    // 5 and 5.0 lie apart in an index, each with its own order of keys.
+    // 5 and 5.0 are separate in an index, each with its own order of keys.
     let values = ["5.0", "5", "5.0", "5"].into_iter().enumerate();
     let number = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     let t: Vec<_> = values.map(|(id, a)| serde_json::json!({ "id": id, "a": number(a), "b": number(a) })).collect();
@@ -132,7 +132,7 @@ fn what_campaigns_found_stays_mended() {
     for (column, falling) in [("a", ""), ("a", " DESC"), ("b", ""), ("b", " DESC")] {
         apart.check(&format!("SELECT x.id FROM t x WHERE x.{column} = 5 ORDER BY x.id{falling}"), true);
     }
-    // What json_each finds is embedded as it is; text that looks like JSON is text.
+    // Values of json_each are embedded as JSON; text that looks like JSON stays text.
     let chosen = [
         "json_array(CASE WHEN y.atom THEN 3 ELSE y.value END)",
         "json_array(CASE y.key WHEN 3 THEN y.value ELSE json_array(y.value) END, COALESCE(NULL, y.value))",

@@ -1,4 +1,4 @@
-//! Wrong and unsupported queries: each is refused with its position, and no text at all makes a panic.
+//! Wrong and unsupported queries: each is rejected with its position, and no text causes a panic.
 
 use crate::sql_memory::{AVERAGE, Memory, VISITS, travels};
 use docs::sql::{Budget, Query, Scratch, SqlErrorKind, Value};
@@ -174,7 +174,7 @@ fn an_unnamed_expression_is_named_by_its_text() {
     assert_eq!(query.columns().collect::<Vec<_>>(), ["id+1", "mark", "ROUND( mark,\n 2 )", "so"]);
 }
 
-/// Prepares, and if that works runs with NULL for all parameters, on a little data.
+/// Prepares the text, and if that succeeds runs it with NULL for all parameters, on a small data set.
 fn survive(memory: &Memory, sql: &str) {
     if let Ok(query) = Query::prepare(sql, &memory.catalog) {
         let parameters = vec![Value::Null; query.parameters().len()];
@@ -293,7 +293,7 @@ proptest! {
         let memory = little();
         survive(&memory, &text);
         for sql in [VISITS, AVERAGE] {
-            // A good query with a piece replaced.
+            // A valid query with a piece replaced.
             let at = at.min(sql.len());
             let end = (at + cut).min(sql.len());
             survive(&memory, &format!("{}{text}{}", &sql[..at], &sql[end..]));

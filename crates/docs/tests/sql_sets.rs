@@ -1,4 +1,4 @@
-//! UNION, EXCEPT and INTERSECT: SQLite's rows in any mix, as inner queries and in INSERT … SELECT; bounded memory.
+//! UNION, EXCEPT and INTERSECT: SQLite's rows in any combination, as inner queries and in INSERT … SELECT; bounded memory.
 
 use docs::sql::{Budget, Query, QueryError, Scratch};
 use serde_json::{Value as Json, json};
@@ -24,7 +24,7 @@ fn operators_between_selects_are_taken_from_left_to_right() {
         "SELECT a FROM t EXCEPT SELECT id FROM u WHERE id < 2",
         "SELECT a, b FROM t INTERSECT SELECT a, a FROM u",
         "SELECT a FROM t UNION ALL SELECT a FROM u",
-        // INTERSECT binds no more than the others.
+        // INTERSECT has the same precedence as the others.
         "SELECT 3 AS a UNION ALL SELECT 1 INTERSECT SELECT 1 UNION ALL SELECT 3",
         "SELECT a FROM t UNION SELECT a FROM u EXCEPT SELECT 1 UNION ALL SELECT 1 UNION ALL SELECT 1",
         "SELECT a FROM t UNION ALL SELECT a FROM u INTERSECT SELECT a FROM u EXCEPT SELECT 2 UNION SELECT 9",

@@ -1,4 +1,4 @@
-//! Sorts and groups that go to disk give what memory gives, to the last byte; what cannot says so.
+//! Sorts and groups that spill to disk give the same bytes as in memory; queries that cannot spill report their limit.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use docs::sql::{Budget, Query, Scratch, SpillSpace, Value, Workers};
 use serde_json::json;
 
 const QUERIES_OF_A_WORLD: u64 = 25;
-/// Bytes of memory: for nothing, for a row or so, for some.
+/// Memory limits in bytes: for nothing, for about one row, for some rows.
 const MEMORIES: [usize; 3] = [0, 400, 4_000];
 const SPACE_BYTES: u64 = 1 << 30;
 
@@ -33,7 +33,7 @@ fn helped() -> Scratch {
     Scratch::new().with_workers(Arc::new(Workers::new(2).from_entries(1)))
 }
 
-/// The rows, or why there are none.
+/// The rows, or the error.
 fn run(query: &Query, both: &Both, scratch: &mut Scratch, budget: &Budget<'_>) -> Result<String, String> {
     let mut out = Vec::new();
     let parameters = vec![Value::Null; query.parameters().len()];
@@ -41,7 +41,7 @@ fn run(query: &Query, both: &Both, scratch: &mut Scratch, budget: &Budget<'_>) -
     outcome.map_err(|error| error.to_string()).map(|_| String::from_utf8(out).unwrap())
 }
 
-/// Whether a query keeps more than sorts and groups, or groups that only memory can hold.
+/// Whether a query keeps rows outside sorts and groups, or groups that cannot spill.
 fn needs_memory(answer: &Result<String, String>) -> bool {
     let reasons = ["bytes of rows kept", "bytes of groups", "bytes of rows of json_each"];
     answer.as_ref().is_err_and(|error| reasons.iter().any(|reason| error.contains(reason)))
@@ -76,7 +76,7 @@ fn random_queries_give_the_same_bytes_from_disk() {
     assert!(spilled > 1_500, "{spilled} spilled, {refused} refused");
 }
 
-/// What memory gives is what disk gives, by one thread and by several; `spills` tells whether the disk was needed.
+/// Results with spilling equal those in memory, with one thread and with several; `spills` is whether the disk must be used.
 #[track_caller]
 fn check(both: &Both, sql: &str, spills: bool) {
     let query = Query::prepare(sql, &both.memory.catalog).unwrap();
@@ -170,7 +170,7 @@ fn the_bound_of_the_disk_is_told() {
 fn sums_and_texts_of_distinct_values_go_to_disk() {
     let both = many();
     check(&both, "SELECT SUM(DISTINCT b) AS s, AVG(DISTINCT c) AS m, TOTAL(DISTINCT a) AS t FROM t", true);
-    // Of equal values the first counts: an integer or a real.
+    // Of equal values the first one counts: an integer or a real.
     check(&both, "SELECT id % 11 AS k, SUM(DISTINCT a) AS s FROM t GROUP BY k", true);
     check(&both, "SELECT id % 3 AS k, SUM(DISTINCT 9223372036854775800 + b % 8) AS s FROM t GROUP BY k", true);
     check(&both, "SELECT GROUP_CONCAT(DISTINCT b) AS s FROM t", true);
@@ -182,7 +182,7 @@ fn sums_and_texts_of_distinct_values_go_to_disk() {
         true,
     );
     check(&both, "SELECT json_group_array(DISTINCT b) AS s FROM t", true);
-    // More than one text may have; with little memory that ends it before.
+    // More than the longest text; with little memory the query fails earlier.
     let long = "SELECT GROUP_CONCAT(DISTINCT id || REPLACE(d, 'x', 'xxxxxxxxxxxxxxxxxxxxxxxxx')) AS s FROM t";
     let query = Query::prepare(long, &both.memory.catalog).unwrap();
     let alone = run(&query, &both, &mut Scratch::new(), &Budget::default());
@@ -227,7 +227,7 @@ fn rows_that_an_expression_asks_for_stay_in_memory_and_more_of_them_is_told() {
 fn the_time_ends_a_merge() {
     let (both, disk) = (many(), Disk::new(SPACE_BYTES));
     let query = Query::prepare("SELECT * FROM t ORDER BY b", &both.memory.catalog).unwrap();
-    // The rows are read in less: one question for every 256, and one for each run.
+    // Counts the deadline checks: reading makes one for every 256 rows, and one for each run.
     let asked = std::sync::atomic::AtomicU32::new(0);
     let budget = disk.budget(100_000);
     let mut count = Budget { deadline: None, ..budget };

@@ -1,4 +1,4 @@
-//! What statements touch of their thread's stack stays within what is counted for it, however deep they nest.
+//! The stack that statements use stays within the stack that is reserved for them, at any nesting depth.
 
 use docs::sql::{Budget, Query, STACK_BYTES_MAX, Scratch};
 use serde_json::json;
@@ -6,12 +6,12 @@ use serde_json::json;
 use crate::sql_memory::Memory;
 use crate::sql_oracle::Both;
 
-/// More than any statement is to touch, so that one that does is measured too.
+/// More than any statement may use, so that an excess is measured, too.
 const STACK_BYTES: usize = 64 << 20;
 /// Deeper than any statement may nest.
 const DEPTH_MOST: usize = 4_096;
 
-/// Statements that nest in one way, by depth.
+/// Statements of one kind of nesting, by depth.
 type Kind = (&'static str, fn(usize) -> String);
 
 fn around(depth: usize, begin: &str, inside: &str, end: &str) -> String {
@@ -105,7 +105,7 @@ const KINDS: [Kind; 35] = [
     }),
 ];
 
-/// What was touched of the stack of the thread that asks.
+/// The touched size of the calling thread's stack.
 fn touched() -> usize {
     let place = 0u8;
     let address = std::ptr::from_ref(&place).addr();
@@ -124,13 +124,13 @@ fn touched() -> usize {
     panic!("no mapping has the stack");
 }
 
-/// On a thread of its own: what it touches, or nothing where the statement is refused.
+/// Runs on a separate thread: the stack used, or `None` if the statement is rejected.
 fn run(memory: &Memory, sql: &str) -> Option<usize> {
     std::thread::scope(|scope| {
         let work = || {
             let query = Query::prepare(sql, &memory.catalog).ok()?;
             let outcome = query.write_array(memory, &[], &mut Scratch::new(), &Budget::default(), &mut Vec::new());
-            // Too large a sum, say, after all levels were entered.
+            // May fail, for example with an overflow, after all levels were entered.
             drop((outcome, query));
             Some(touched())
         };
@@ -138,7 +138,7 @@ fn run(memory: &Memory, sql: &str) -> Option<usize> {
     })
 }
 
-/// The depth of the deepest accepted statement, and what it touches.
+/// The depth of the deepest accepted statement, and the stack that it uses.
 fn deepest(memory: &Memory, kind: fn(usize) -> String) -> (usize, usize) {
     let (mut least, mut most) = (1, DEPTH_MOST);
     let Some(mut bytes) = run(memory, &kind(least)) else { return (1, 0) };

@@ -1,4 +1,4 @@
-//! Queries over the real store: what a write changed, the next query sees, through indexes and joins.
+//! Queries over the real store: the next query sees the changes of a write, through indexes and joins.
 
 use crate::service::{Service, travels};
 use docs::sql::{Budget, Query, Scratch, Value};
@@ -39,7 +39,7 @@ fn queries_see_every_write_before_them() {
     check(&service, AVERAGE, &[Value::Integer(7), none], r#"[{"avg":2.5}]"#);
     check(&service, AVERAGE, &[Value::Integer(7), Value::text("f")], r#"[{"avg":1.0}]"#);
 
-    // A visit moves to another user and place; a user changes.
+    // A visit changes its user and location; a user changes.
     service.run(r#"update visits/1 {"user":2,"location":8,"mark":0}"#).unwrap();
     service.run(r#"update users/2 {"gender":"m"}"#).unwrap();
     check(&service, VISITS, &[id, none], r#"[{"mark":5,"visited_at":-10,"place":"Дом"}]"#);

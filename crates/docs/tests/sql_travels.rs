@@ -7,7 +7,7 @@ use docs::sql::{Budget, Query, Scratch, Value};
 use rand_like::Random;
 use serde_json::{Value as Json, json};
 
-/// A small generator of its own, so that a failing seed can be run again.
+/// A small generator, so that a failing seed can be repeated.
 mod rand_like {
     pub(super) struct Random(pub(super) u64);
 
@@ -70,7 +70,7 @@ fn random_database(random: &mut Random) -> (Memory, rusqlite::Connection) {
         .unwrap();
     for id in 0..12 {
         let gender = ["m", "f"][random.below(2) as usize];
-        // Births around the cut-off days of the ages asked for, to the second.
+        // Birth dates around the cut-offs of the ages in queries, to the second.
         let birth = NOW - random.below(4) as i64 * 31_557_600 - random.below(3) as i64 + 1;
         let user = json!({"id": id, "email": format!("{id}@x"), "first_name": "Ж", "last_name": "", "gender": gender, "birth_date": birth});
         memory.insert("users", &user.to_string());
@@ -83,7 +83,7 @@ fn random_database(random: &mut Random) -> (Memory, rusqlite::Connection) {
         sqlite.execute("INSERT INTO locations VALUES (?, ?, ?, ?)", row).unwrap();
     }
     for id in 0..400u64 {
-        // Few moments, so that many visits tie.
+        // Few distinct times, so that many visits tie.
         let (user, location, at, mark) = (random.below(12), random.below(12), random.below(9) as i64, random.below(6));
         let visit = json!({"id": id, "location": location, "user": user, "visited_at": at, "mark": mark});
         memory.insert("visits", &visit.to_string());
@@ -303,7 +303,7 @@ fn decode(text: &str) -> String {
 #[test]
 fn all_answers_of_the_train_data_are_right() {
     let Some(folder) = train() else {
-        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        // Bypasses libtest, which captures the output of passing tests: `cargo xtask test` counts this line.
         let line = "\nSKIPPED: no travels data beside the workspace (../shared/travels/train)\n";
         std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;

@@ -1,4 +1,4 @@
-//! Statements that come as text are prepared once, within a bound, and by the catalog as it is.
+//! Statements given as text are prepared once, within a limit, and against the current catalog.
 
 use crate::service::{Service, config};
 use docs::sql::{Budget, Scratch, Statements, Value};
@@ -47,9 +47,9 @@ fn a_text_is_prepared_once_for_all_values() {
     assert_eq!(answers[1], r#"[{"id":2},{"id":10},{"id":22},{"id":30}]"#);
     assert_eq!(answers[2], answers[0]);
     assert_eq!((statements.found(), statements.prepared()), (2, 1));
-    // Its plan was made once too.
+    // Its plan was made once, too.
     assert_eq!(catalog.plans.made(), 1);
-    // Pages are another form of the same text, and a wrong text is none.
+    // Paged statements are cached separately, and invalid texts are not cached.
     let paged = statements.paged("SELECT id FROM orders", catalog).unwrap();
     assert!(std::sync::Arc::ptr_eq(&paged, &statements.paged("SELECT id FROM orders", catalog).unwrap()));
     statements.query("SELECT id FROM orders", catalog).unwrap();
@@ -78,7 +78,7 @@ fn statements_used_least_recently_go_and_the_bytes_stay_within_the_bound() {
     assert_eq!(statements.found(), found + 1);
     statements.query(&text(1), catalog).unwrap();
     assert_eq!(statements.found(), found + 1, "the oldest has gone");
-    // One that would take the room of many is not kept.
+    // A statement that would need the room of many is not cached.
     let long = format!("SELECT id FROM orders WHERE customer IN ({})", vec!["7"; 700].join(", "));
     for _ in 0..2 {
         statements.query(&long, catalog).unwrap();
@@ -103,7 +103,7 @@ fn another_configuration_has_statements_of_its_own() {
     database.wait_for_indexes();
     assert_eq!(plan(database.catalog()), "SEARCH orders USING INDEX (day=:d)\n");
     assert_eq!((statements.found(), statements.prepared()), (0, 2));
-    // A request that began before the other configuration came has an answer, too.
+    // A request that began before the change of the configuration still works.
     assert_eq!(plan(service.database.catalog()), "SCAN orders FILTER 1\n");
     assert_eq!(plan(database.catalog()), "SEARCH orders USING INDEX (day=:d)\n");
 }

@@ -1,4 +1,4 @@
-//! Several statements in one transaction: what each sees, what it expects, and that all or nothing stays.
+//! Several statements in one transaction: the state that each sees, its expectations, and atomicity.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ fn call(steps: Steps, parameters: &[Value<'_>], rows: RowsWanted) -> StepsCall {
     }
 }
 
-/// Both ways to run a call give the same; this is the one that waits.
+/// Checks that both ways to run a call give the same result, and returns that of the blocking one.
 fn run(service: &Service, texts: &[(&str, &str)], outside: &[(&str, Value<'_>)]) -> Result<String, StepsError> {
     let names: Vec<&str> = outside.iter().map(|(name, _)| *name).collect();
     let values: Vec<Value<'_>> = outside.iter().map(|(_, value)| *value).collect();
@@ -143,7 +143,7 @@ fn submitted_steps_are_told_their_reply_or_that_they_need_more_room() {
             assert!(service.database.try_submit_steps(&session, call, done).is_ok());
             let (again, outcome) = outcome.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
             match outcome {
-                // A busy machine took away the millisecond that an event loop gives them.
+                // The steps exceeded an event loop's millisecond on a busy machine.
                 Err(StepsError::Failed { error: ModifyError::Query(QueryError::Deadline), .. }) => call = again,
                 outcome => return outcome.map(|body| String::from_utf8(body).unwrap()),
             }

@@ -1,8 +1,8 @@
-//! The tests of `docs`, one subject a file, in one program: to link one for each took most of the time.
-//! What looks at the whole process stands alone (`Cargo.toml`).
+//! The tests of `docs`, one subject per file, linked as one program, as linking one for each took most of the time. Tests that
+//! observe the whole process are separate programs (`Cargo.toml`).
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-/// The disk that loses what was not synced, of the store's own tests.
+/// The simulated disk that loses unsynced data, from the store's own tests.
 #[allow(dead_code, reason = "this file uses its part")]
 #[path = "../../store/tests/simulation"]
 mod simulation {

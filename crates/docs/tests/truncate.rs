@@ -1,4 +1,4 @@
-//! DELETE of all documents of a collection: one record for each tree where that is possible, and the same result in any case.
+//! DELETE of all documents of a collection: one record for each tree if possible, and the same result in any case.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ query = "SELECT n, COUNT(*) AS places FROM places GROUP BY n"
 [views.all]
 query = "SELECT COUNT(*) AS n, SUM(mark) AS marks FROM items"
 "#;
-/// A view over the row that another one has without any document.
+/// A view over a view's row that exists without documents.
 const OVER_ALL: &str = "[views.over]\nquery = \"SELECT n, COUNT(*) AS rows FROM all GROUP BY n\"\n";
 
 fn filled(text: &str, count: u32) -> Service {
@@ -52,7 +52,7 @@ fn modify(database: &Database, sql: &str) -> Result<u64, ModifyError> {
     Ok(database.modify(&statement, &[], &Budget::default(), &mut NoRows)?.rows)
 }
 
-/// Runs a statement, and gives how many documents it deleted and what followers of the changes hear, in order of keys.
+/// Runs a statement; returns the number of deleted documents and the changes that followers see, in order of keys.
 #[track_caller]
 fn run(service: &Service, sql: &str) -> (u64, Vec<String>) {
     let since = service.database.store().stats().version;
@@ -70,7 +70,7 @@ fn run(service: &Service, sql: &str) -> (u64, Vec<String>) {
     (count, told)
 }
 
-/// Every index entry, unique value, reference and view row is that of the documents.
+/// Checks that every index entry, unique value, reference and view row matches the documents.
 #[track_caller]
 fn check(database: &Database) {
     let report = docs::verify::database(database).unwrap();
@@ -91,7 +91,7 @@ fn all_documents_go_in_one_record_with_all_that_stands_on_them() {
     assert_eq!(rows(&service.database, "SELECT id FROM items"), [json!(null); 0]);
     assert_eq!(rows(&service.database, "SELECT n FROM places"), [json!(null); 0]);
     assert_eq!(rows(&service.database, "SELECT n, marks FROM all"), [json!({ "n": 0, "marks": null })]);
-    // Keys and unique values are free again, and views go on from nothing.
+    // Keys and unique values are free again, and views start from nothing.
     (0..20).for_each(|id| add(&service, id).unwrap());
     check(&service.database);
     assert_eq!(rows(&service.database, "SELECT n FROM all"), [json!({ "n": 20 })]);
@@ -110,23 +110,23 @@ fn all_documents_go_in_one_record_with_all_that_stands_on_them() {
 #[test]
 fn what_may_not_go_at_once_goes_document_by_document() {
     let all = |count: u32| (0..count).map(|id| format!("gone {id}")).collect::<Vec<_>>();
-    // A condition, or rows that are asked for.
+    // With a condition, or with RETURNING.
     let service = filled(&format!("{ITEMS}{VIEWS}"), 30);
     assert_eq!(run(&service, "DELETE FROM items WHERE id >= 10").0, 20);
     check(&service.database);
     assert_eq!(run(&service, "DELETE FROM items RETURNING id"), (10, all(10)));
     check(&service.database);
-    // A view that counts the row of no document.
+    // A view counts the lower view's row that exists without documents.
     let service = filled(&format!("{ITEMS}{VIEWS}{OVER_ALL}"), 30);
     assert_eq!(run(&service, "DELETE FROM items"), (30, all(30)));
     check(&service.database);
     assert_eq!(rows(&service.database, "SELECT n, rows FROM over"), [json!({ "n": 0, "rows": 1 })]);
-    // Documents that may refer to those that go.
+    // Other documents may refer to the deleted ones.
     let service = filled(&format!("{ITEMS}{NOTES}{VIEWS}"), 30);
     service.run("insert notes {\"id\":1}").unwrap();
     assert_eq!(run(&service, "DELETE FROM items"), (30, all(30)));
     check(&service.database);
-    // Those that refer themselves to others are in nobody's way.
+    // Documents that refer to others can themselves be deleted at once.
     add(&service, 5).unwrap();
     service.run("insert notes {\"id\":2,\"item\":5}").unwrap();
     let refused = modify(&service.database, "DELETE FROM items").unwrap_err();
@@ -166,7 +166,7 @@ fn beside_writers_every_document_is_deleted_once_or_there() {
                     add(service, id).unwrap();
                     written.fetch_add(1, Ordering::Relaxed);
                     if id % 11 == 0 {
-                        // It may have gone with the others.
+                        // It may already have been deleted with the others.
                         let gone = modify(&service.database, &format!("DELETE FROM items WHERE id = {id}")).unwrap();
                         deleted.fetch_add(gone, Ordering::Relaxed);
                     }

@@ -1,4 +1,5 @@
-//! Fields that are unique together: `unique = [["tenant", "slug"]]`, with the guarantees of one unique field, beside SQLite's UNIQUE.
+//! Fields that are unique together: `unique = [["tenant", "slug"]]`, with the guarantees of one unique field, compared with
+//! SQLite's UNIQUE.
 
 use docs::config::Config;
 use docs::import::{Input, Options};
@@ -50,21 +51,21 @@ fn statements_meet_it_as_they_meet_sqlites() {
         .unwrap();
     for sql in [
         "INSERT INTO pages (id, code, tenant, slug, n) VALUES (1, 'a', 1, 'home', 0), (2, 'b', 1, 'about', 0), (3, 'c', 2, 'home', 0)",
-        // The same two, as another number that is equal, and in other documents.
+        // The same pair, also with an equal number of another kind, and in other documents.
         "INSERT INTO pages (id, tenant, slug) VALUES (4, 1, 'home')",
         "INSERT INTO pages (id, tenant, slug) VALUES (4, 1.0, 'home')",
         "INSERT INTO pages (id, tenant, slug) VALUES (4, 3, 'x'), (5, 3, 'x')",
-        // One of them is NULL or not there: no two are alike.
+        // If one of them is NULL or missing, no conflict arises.
         "INSERT INTO pages (id, tenant, slug) VALUES (6, NULL, 'home'), (7, NULL, 'home'), (8, 1, NULL), (9, 1, NULL)",
         "INSERT INTO pages (id) VALUES (10), (11)",
-        // Where one value ends and the next begins tells them apart.
+        // The boundary between the two values matters.
         "INSERT INTO pages (id, tenant, slug) VALUES (12, 'ab', 'c'), (13, 'a', 'bc'), (14, '', 'abc'), (15, 'abc', '')",
         "INSERT INTO pages (id, tenant, slug) VALUES (16, 5, 5.5), (17, 5.5, 5)",
         "INSERT OR IGNORE INTO pages (id, tenant, slug, n) VALUES (20, 1, 'home', 9), (21, 4, 'new', 9)",
         "INSERT INTO pages (id, tenant, slug, n) VALUES (22, 1, 'about', 7) ON CONFLICT (tenant, slug) DO UPDATE SET n = n + excluded.n",
         "INSERT INTO pages (id, tenant, slug, n) VALUES (22, 1, 'about', 7) ON CONFLICT (slug, tenant) DO UPDATE SET n = n + excluded.n",
         "INSERT INTO pages (id, tenant, slug, n) VALUES (22, 2, 'home', 7) ON CONFLICT (slug, TENANT) DO NOTHING",
-        // Another rule than the one that is named.
+        // A conflict of another rule than the named one.
         "INSERT INTO pages (id, code, tenant, slug) VALUES (22, 'a', 9, 'nine') ON CONFLICT (tenant, slug) DO NOTHING",
         "INSERT INTO pages (id, code, tenant, slug) VALUES (1, 'z', 9, 'nine') ON CONFLICT (tenant, slug) DO NOTHING",
         "INSERT OR REPLACE INTO pages (id, code, tenant, slug, n) VALUES (30, 'c', 1, 'home', 1)",
@@ -161,12 +162,12 @@ fn it_comes_into_force_beside_writes_or_is_refused_by_stored_documents() {
     run(&database, "INSERT INTO pages (id, tenant, slug) VALUES (6, 1, 'b')").unwrap_err();
     check_whole(&database);
     drop(database);
-    // In another order it is another rule, of another tree.
+    // Another order is another rule, with another tree.
     let database = open(&PAGES.replace("[\"tenant\", \"slug\"]", "[\"slug\", \"tenant\"]"), folder.path());
     run(&database, "INSERT INTO pages (id, tenant, slug) VALUES (6, 1, 'b')").unwrap_err();
     check_whole(&database);
     drop(database);
-    // A command that opens the folder without a server builds it first, and says why it cannot.
+    // An opening without a server builds the rule first, and reports why it cannot.
     let database = open(&without, folder.path());
     run(&database, "INSERT INTO pages (id, tenant, slug) VALUES (6, 1, 'b')").unwrap();
     drop(database);

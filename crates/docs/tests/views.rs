@@ -1,4 +1,4 @@
-//! Views: after whatever writes, definitions and openings, a view equals its query run from scratch.
+//! Views: after any writes, changes of definitions and openings, a view equals its query run from scratch.
 
 use crate::declared_views::{self, rows, try_rows};
 use crate::service::{Service, config, open};
@@ -10,7 +10,6 @@ use serde_json::{Value as Json, json};
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"i64\" }\n";
 
-/// Each with what the same without COUNT(DISTINCT) is, as a query.
 const BY_KIND: &str = "SELECT kind, COUNT(*) AS n, COUNT(amount) AS c, SUM(amount) AS s, AVG(amount) AS a, \
                        MIN(amount) AS lo, MAX(amount) AS hi, MIN(tag) AS first FROM items GROUP BY kind";
 const BY_MONTH: &str = "SELECT strftime('%Y-%m', at, 'unixepoch') AS month, kind, COUNT(*) AS n, TOTAL(amount) AS t \
@@ -21,7 +20,7 @@ const BY_SIZE: &str =
 const EVERYTHING: &str = "SELECT COUNT(*) AS n, SUM(amount) AS s, AVG(amount) AS a, MIN(tag) AS first FROM items";
 const ROLLED: &str = "SELECT kind, tag AS t, COUNT(*) AS n, TOTAL(amount) AS s, MAX(amount) AS hi FROM items \
                       WHERE amount IS NOT NULL GROUP BY ROLLUP (kind, tag)";
-/// The same without ROLLUP, which queries do not have.
+/// The same without ROLLUP, which queries do not support.
 const ROLLED_BY_HAND: &str = "SELECT kind, tag AS t, COUNT(*) AS n, TOTAL(amount) AS s, MAX(amount) AS hi FROM items \
                               WHERE amount IS NOT NULL GROUP BY kind, tag \
                               UNION ALL SELECT kind, NULL, COUNT(*), TOTAL(amount), MAX(amount) FROM items \
@@ -33,7 +32,7 @@ fn with_views(views: &[(&str, &str)]) -> docs::config::Config {
     declared_views::with_views(ITEMS, views)
 }
 
-/// Equal to the last bit, but for 5 in the place of 5.0: which of the two a MIN or MAX shows is nobody's business.
+/// Equal to the last bit, except that 5 and 5.0 are the same: MIN and MAX may return either.
 fn alike(a: &Json, b: &Json) -> bool {
     match (a, b) {
         (Json::Number(a), Json::Number(b)) => a == b || a.as_f64().unwrap() == b.as_f64().unwrap(),
@@ -55,7 +54,7 @@ fn in_reals(value: &Json) -> Json {
     }
 }
 
-/// Rows in an order that 5 in the place of 5.0 does not change.
+/// Rows in an order that is the same for 5 and 5.0.
 fn by_value(mut rows: Vec<Json>) -> Json {
     rows.sort_by_key(|row| in_reals(row).to_string());
     Json::Array(rows)
@@ -65,7 +64,7 @@ fn by_value(mut rows: Vec<Json>) -> Json {
 fn check(database: &Database, view: &str, query: &str) {
     let found = try_rows(database, &format!("SELECT * FROM {view}")).map(by_value);
     let expected = try_rows(database, query).map(by_value);
-    // Of integers whose sum goes beyond 64 bits both say so.
+    // If a sum of integers exceeds 64 bits, both report it.
     let same = match (&found, &expected) {
         (Ok(found), Ok(expected)) => alike(found, expected),
         (found, expected) => found == expected,
@@ -291,7 +290,7 @@ fn a_sum_outside_64_bits_is_an_error_in_a_view_and_in_a_query_and_a_way_through_
     assert_eq!(why("SELECT s FROM v"), why(query));
     assert_eq!(why("SELECT n FROM v WHERE s > 0"), why(query));
     assert_eq!(why("SELECT m FROM (SELECT s AS m FROM v)"), why(query));
-    // What does not ask for the sum is answered.
+    // Queries that do not read the sum succeed.
     assert_eq!(rows(&service.database, "SELECT n FROM v"), [json!({ "n": 2 })]);
     run(&service.database, &Step::Put(0, json!({ "amount": i64::MIN })));
     sums(Some(i64::MIN + 5));
@@ -319,7 +318,7 @@ fn rolled_up_groups_are_found_by_null_beside_groups_of_null() {
         run(&service.database, &Step::Put(id as i64, json!({ "kind": kind, "tag": tag, "amount": 1 })));
     }
     let found = |sql: &str| Json::Array(rows(&service.database, &format!("SELECT n FROM rolled WHERE {sql}")));
-    // Both the group of those without a tag and the sum over all tags.
+    // Both the group without a tag and the subtotal over all tags.
     assert_eq!(found("kind = 'a' AND t IS NULL"), json!([{ "n": 1 }, { "n": 2 }]));
     assert_eq!(found("kind = 'a' AND t = 'x'"), json!([{ "n": 1 }]));
     assert_eq!(found("kind IS NULL"), json!([{ "n": 3 }]));
@@ -475,7 +474,7 @@ fn a_verification_ends_where_nobody_waits_for_it_any_more() {
             Err(docs::ReadError::Stopped) => assert_eq!(asked.get(), most + 1),
             found => {
                 assert!(found.unwrap().unwrap().is_clean());
-                // Documents, rows of both trees as they are made, and as they are compared.
+                // Cancellation checks: for documents, for the rows of both trees as they are made, and as they are compared.
                 assert_eq!(most, 5 * 5000 / 1024);
                 return;
             }
@@ -485,7 +484,7 @@ fn a_verification_ends_where_nobody_waits_for_it_any_more() {
 
 const AMOUNTS: &str = "SELECT COUNT(*) AS n, SUM(amount) AS s, MAX(amount) AS hi FROM items";
 
-/// A view that documents stored before it do not fit: long texts are no keys of groups.
+/// A view that earlier documents do not fit: long texts are not valid group keys.
 fn by_tag() -> docs::config::Config {
     with_views(&[("by_tag", "SELECT tag, COUNT(*) AS n FROM items GROUP BY tag"), ("amounts", AMOUNTS)])
 }
@@ -498,7 +497,7 @@ fn long_tags(ids: std::ops::Range<i64>) -> Service {
     service
 }
 
-/// Each way to write a document that broke a view, its reading aside.
+/// Each kind of write to a document that broke a view, except reading it.
 #[track_caller]
 fn check_writes_of_broken(service: &Service) {
     for command in [
@@ -510,7 +509,7 @@ fn check_writes_of_broken(service: &Service) {
     ] {
         service.run(command).unwrap_or_else(|error| panic!("{command}: {error}"));
     }
-    // Nothing asks any more whether a document fits the view.
+    // Documents are no longer checked against the view.
     let long = "y".repeat(3000);
     service.run(&format!("insert items {{\"id\":100,\"tag\":\"{long}\",\"amount\":1}}")).unwrap();
 }
@@ -552,7 +551,7 @@ fn a_write_to_a_document_that_breaks_a_view_before_its_build_has_come_there_give
     drop(database);
     for amount in 0..20 {
         let service = Service { database: open(&by_tag(), dir.path()), dir: tempfile::tempdir().unwrap() };
-        // Whether the builder or this write is first.
+        // Whether the builder or this write comes first.
         service.run(&format!("patch items/5 {{\"amount\":{}}}", 100 + amount)).unwrap();
         service.database.wait_for_views();
         check_state(&service.database, "by_tag", ViewState::Failed);

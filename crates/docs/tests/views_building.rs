@@ -1,5 +1,5 @@
-//! Views while they are built: writes beside the build are in them, the old definition answers meanwhile, and the trees of
-//! views that nobody declares any more are emptied.
+//! Views while they are built: concurrent writes are included, the old definition answers meanwhile, and the trees of
+//! undeclared views are emptied.
 
 use crate::service::{Service, config, open};
 use docs::sql::{Budget, Scratch};
@@ -8,10 +8,10 @@ use docs::{Database, Op, Precondition, Write, config::Config};
 use serde_json::{Value as Json, json};
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"i64\" }\n";
-/// Both give the same rows, for each amount is 1.
+/// Both give the same rows, as each amount is 1.
 const COUNTED: &str = "SELECT kind, COUNT(*) AS n FROM items GROUP BY kind";
 const SUMMED: &str = "SELECT kind, SUM(amount) AS n FROM items GROUP BY kind";
-/// Documents before the build: the first number of which it has not done all before the first write.
+/// Documents before the build: tried in order until a build is not finished before the first write.
 const DOCUMENTS: [i64; 3] = [10_000, 60_000, 360_000];
 
 fn with_view(query: &str) -> Config {
@@ -20,7 +20,7 @@ fn with_view(query: &str) -> Config {
     config
 }
 
-/// An item, without its key.
+/// An item without its key.
 fn item(id: i64) -> Json {
     json!({ "kind": id % 7, "amount": 1, "text": "some text that takes a while to walk over" })
 }
@@ -59,7 +59,7 @@ fn is_building(database: &Database) -> bool {
     database.views().iter().any(|view| view.state == ViewState::Building)
 }
 
-/// Changes a view's definition over so many documents, and writes until it is built. How many writes were beside the build.
+/// Changes a view's definition over so many documents, and writes until it is built. Returns the number of concurrent writes.
 fn build_beside_writes(documents: i64) -> i64 {
     let service = Service::new(&with_view(COUNTED));
     fill(&service.database, documents);
@@ -81,7 +81,7 @@ fn build_beside_writes(documents: i64) -> i64 {
     beside
 }
 
-/// What no longer is declared keeps nothing.
+/// The trees of undeclared views are empty.
 fn check_undeclared(database: Database, dir: tempfile::TempDir) {
     drop(database);
     drop(open(&config(ITEMS), dir.path()));
@@ -101,6 +101,6 @@ fn check_undeclared(database: Database, dir: tempfile::TempDir) {
 
 #[test]
 fn writes_beside_a_build_are_in_the_view_and_the_old_definition_answers_meanwhile() {
-    // Two: the last one may have come between the look and the end of the build.
+    // At least two, as the last one may have come after the end of the build.
     assert!(DOCUMENTS.into_iter().any(|documents| build_beside_writes(documents) >= 2), "no write was beside a build");
 }

@@ -1,4 +1,4 @@
-//! Views over views: whatever is written, and however definitions change, each equals its query over the one below.
+//! Views over views: whatever is written, and however definitions change, each equals its query over the lower view.
 
 use crate::declared_views::{self, Views, check, rows};
 use crate::service::{Service, open};
@@ -12,12 +12,12 @@ const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\"
 
 const BY_TAG: &str = "SELECT kind, tag, COUNT(*) AS n, SUM(amount) AS s, MIN(at) AS first, MAX(amount) AS hi, \
                       COUNT(DISTINCT amount) AS d FROM items GROUP BY kind, tag";
-/// The same columns of fewer items.
+/// The same columns over fewer items.
 const BY_TAG_POSITIVE: &str = "SELECT kind, tag, COUNT(*) AS n, SUM(amount) AS s, MIN(at) AS first, MAX(amount) AS hi, \
                                COUNT(DISTINCT amount) AS d FROM items WHERE amount > 0 GROUP BY kind, tag";
 const BY_FIRST: &str = "SELECT first, COUNT(*) AS tags, SUM(n) AS docs, MAX(hi) AS hi, MIN(s) AS lo, SUM(d) AS ds \
                         FROM by_tag GROUP BY first";
-/// The same columns from the items themselves.
+/// The same columns computed from the items.
 const BY_FIRST_OF_ITEMS: &str = "SELECT at AS first, COUNT(tag) AS tags, COUNT(*) AS docs, MAX(amount) AS hi, \
                                  MIN(amount) AS lo, COUNT(amount) AS ds FROM items GROUP BY at";
 const SIZES: &str = "SELECT tags, COUNT(*) AS firsts, MAX(docs) AS most, COUNT(DISTINCT lo) AS los, AVG(hi) AS a \
@@ -28,7 +28,7 @@ const ROLLED: &str = "SELECT kind, tag AS t, COUNT(*) AS n FROM items GROUP BY R
 const OVER_ROLLED: &str = "SELECT n, COUNT(*) AS c, COUNT(kind) AS kinds FROM rolled WHERE t IS NULL GROUP BY n";
 const ALL_ROLLED: &str = "SELECT kind, n, COUNT(*) AS c FROM rolled GROUP BY ROLLUP (kind, n)";
 
-/// Sets of definitions that take turns; the upper ones stand before the lower ones, too.
+/// Alternating sets of definitions; in one set upper views are declared before lower ones.
 fn definitions(set: usize) -> Views {
     let rest = [("over_total", OVER_TOTAL), ("total", TOTAL), ("over_rolled", OVER_ROLLED), ("rolled", ROLLED)];
     let chain: &[(&str, &str)] = match set {
@@ -133,7 +133,7 @@ proptest! {
         service.database.wait_for_views();
         prop_assert!(all_ready(&service.database), "{:?}", service.database.views());
         check(&service.database, &views);
-        // In a second life of the same definitions nothing is built.
+        // When the same definitions are opened again, nothing is built.
         let Service { database, dir } = service;
         drop(database);
         let database = open(&with_views(&views), dir.path());
@@ -175,7 +175,7 @@ fn writes_beside_the_build_of_a_chain_are_in_it_and_the_old_chain_answers_meanwh
     }
     let Service { database, dir } = service;
     drop(database);
-    // Of positive amounts: for now the same rows.
+    // Only positive amounts: so far the same rows.
     let database = open(&with_views(&definitions(1)), dir.path());
     let mut beside = 0;
     while !all_ready(&database) || beside < 20 {
@@ -231,7 +231,7 @@ fn views_in_a_circle_too_deep_or_over_what_is_not_there_are_refused_with_their_p
     check_refused(&vec![("a", count("a"))], "in a circle: a reads a");
     check_refused(
         &vec![("a", count("b")), ("b", "SELECT nothing FROM items GROUP BY")],
-        // That `a` cannot be read follows from it.
+        // The mistake in `a` is a consequence and not reported.
         "`views.b.query`: line 1, column 35: Expected: an expression, found: EOF",
     );
     check_refused(&vec![("a", count("gone"))], "line 1, column 30: no collection \"gone\"");

@@ -1,5 +1,5 @@
-//! Views through lives that end anywhere: after any sequence of writes, changed definitions and processes that are killed, in a
-//! build too, a view equals its query run from scratch.
+//! Views through lives that end at any operation: after any sequence of writes, changed definitions and killed processes, also
+//! during a build, a view equals its query run from scratch.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const OPERATIONS: u64 = 120;
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
 const NAMES: [&str; 3] = ["v", "w", "x"];
-/// Views that take turns under these names; some with the same columns, so that one serves until the other is built.
+/// Alternating views under these names; some have the same columns, so that one serves until the other is built.
 const QUERIES: [&str; 6] = [
     "SELECT kind, COUNT(*) AS n, SUM(amount) AS s FROM items GROUP BY kind",
     "SELECT kind, COUNT(tag) AS n, SUM(amount * 2) AS s FROM items WHERE amount > 0 GROUP BY kind",
@@ -29,7 +29,7 @@ const QUERIES: [&str; 6] = [
     "SELECT COUNT(*) AS n, AVG(amount) AS a FROM items",
 ];
 
-/// What one life came to.
+/// Result of one life.
 #[derive(Debug, Default)]
 struct Ends {
     killed: u32,
@@ -67,7 +67,7 @@ fn write(database: &Database, random: &mut Random) -> bool {
     matches!(written, Ok(_) | Err(docs::WriteError::NotFound))
 }
 
-/// The states that the catalog has of the views of a query.
+/// The states in the catalog of the views with this query.
 fn states(database: &Database, query: &str) -> Vec<String> {
     let store = database.store();
     let (tree, mut states) = (store.tree("catalog").unwrap(), Vec::new());
@@ -83,19 +83,19 @@ fn states(database: &Database, query: &str) -> Vec<String> {
     states
 }
 
-/// Times that it is tried to meet a failure on both sides of the switch.
+/// Attempts to meet a failure on both sides of the switch.
 const ROUNDS_MAX: u32 = 20;
 
 #[test]
 fn a_view_that_is_switched_in_answers_wherever_the_disk_fails_after_that() {
-    // How many operations a build takes differs with what else the machine does: now and then none is left behind its end.
+    // The number of operations of a build varies with the machine's load: sometimes none is left after its end.
     let met =
         (0..ROUNDS_MAX).map(|_| switch_in_on_failing_disks()).find(|(failed, answered)| *failed > 0 && *answered > 1);
     assert!(met.is_some(), "no disk failed before and after the view was switched in");
 }
 
-/// Switches a view in, each time on a disk that fails one operation later; gives how often the build failed and how often the view was
-/// switched in, where it must answer.
+/// Switches a view in, each time on a disk that fails one operation later; returns how often the build failed, and how often
+/// the view was switched in and then had to answer.
 fn switch_in_on_failing_disks() -> (u32, u32) {
     let (old, new) = (QUERIES[0], QUERIES[1]);
     let (mut operations, mut failed, mut answered) = (0, 0, 0);
@@ -121,7 +121,7 @@ fn switch_in_on_failing_disks() -> (u32, u32) {
     }
 }
 
-/// A life of writes under these definitions that ends when the disk does.
+/// A life of writes under these definitions that ends when the disk dies.
 fn live(dir: &Path, definitions: &Views, operations: i64, random: &mut Random, ends: &mut Ends) {
     let left = Arc::new(AtomicI64::new(operations));
     let Some(database) = open(dir, definitions, &left) else {
@@ -137,7 +137,7 @@ fn live(dir: &Path, definitions: &Views, operations: i64, random: &mut Random, e
     let states: Vec<ViewState> = database.views().iter().map(|view| view.state).collect();
     if left.load(Ordering::Acquire) > 0 {
         ends.whole += 1;
-        // A verification writes too, for it sorts.
+        // A verification also writes, as it sorts on disk.
         left.store(i64::MAX, Ordering::Release);
         assert!(!states.contains(&ViewState::Failed), "{:?}", database.views());
         check(&database, definitions);

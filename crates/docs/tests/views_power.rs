@@ -1,5 +1,5 @@
-//! Views through power failures at any operation of the disk: in writes, in builds and after changed definitions, views over views too.
-//! What was acknowledged is there, and every view equals its query run from scratch.
+//! Views through power failures at any operation of the disk: in writes, in builds and after changed definitions, including
+//! views over views. Everything acknowledged exists, and every view equals its query run from scratch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value as Json, json};
 
-/// Time after which no further history is begun; VIEWS_POWER_SECONDS sets another for the long run, VIEWS_POWER_SEED repeats one (as
-/// far as threads allow: which operation is the n-th differs).
+/// Time after which no further history begins; VIEWS_POWER_SECONDS sets another for the long run, VIEWS_POWER_SEED repeats one
+/// (as far as threads permit: the n-th operation may differ).
 const SECONDS: u64 = 4;
 const LONG_SECONDS: u64 = 600;
 /// Lives of one history.
@@ -26,7 +26,7 @@ const KEYS: u32 = 300;
 const OPERATIONS: u64 = 160;
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
-/// Names, each with definitions that take turns; `w` and `x` stand on those before them.
+/// Names with alternating definitions; `w` and `x` read earlier views.
 const CHOICES: [(&str, &[&str]); 5] = [
     (
         "v",
@@ -60,7 +60,7 @@ fn definitions(rng: &mut SmallRng) -> Views {
     let chosen = CHOICES.iter().map(|(name, queries)| (*name, queries[rng.random_range(0..queries.len())]));
     let mut chosen: Views = chosen.collect();
     let left_out = rng.random_range(0..8);
-    // What others stand on stays.
+    // Views that others read stay.
     chosen.retain(|(name, _)| {
         !(left_out == 0 && *name == "x" || left_out == 1 && *name == "r" || left_out == 2 && *name == "o")
     });
@@ -71,7 +71,7 @@ fn open(disk: &Arc<SimulatedDisk>, definitions: &Views) -> Option<Database> {
     lives::open_powered(disk, &with_views(ITEMS, definitions))
 }
 
-/// What was acknowledged, and the one write of which nobody knows.
+/// The acknowledged state, and the one write with an unknown outcome.
 #[derive(Clone, Debug, Default)]
 struct Model {
     items: BTreeMap<u32, Json>,
@@ -114,7 +114,8 @@ fn write(database: &Database, rng: &mut SmallRng, model: &mut Model) -> bool {
     true
 }
 
-/// Opens what the failure left, with power: all that was acknowledged is there, and every view, those built before at once.
+/// Opens the folder after the failure, with power: everything acknowledged exists, and so does every view; built ones answer at
+/// once.
 #[track_caller]
 fn check(files: &Files, definitions: &Views, model: &mut Model) {
     let disk = Arc::new(SimulatedDisk::powered(files, u64::MAX));
@@ -144,7 +145,7 @@ struct Tally {
     whole: u32,
 }
 
-/// A history of lives over one disk.
+/// A sequence of lives on one disk.
 fn history(seed: u64, tally: &mut Tally) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let (mut files, mut model) = (Files::new(), Model::default());

@@ -1,4 +1,4 @@
-//! Writes one by one: what is checked, in which order, and what a refused write leaves behind.
+//! Single writes: the checks, their order, and the state after a rejected write.
 
 use crate::service::{Service, short, travels, user, visit};
 use docs::Precondition;

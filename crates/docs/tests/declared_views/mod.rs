@@ -1,4 +1,4 @@
-//! Views that a test declares, and what they are held against: their queries, run from scratch.
+//! Views declared by a test, and the comparison with their queries, run from scratch.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use docs::Database;
@@ -19,7 +19,7 @@ pub(crate) fn with_views(collections: &str, views: &[(&str, &str)]) -> Config {
     config
 }
 
-/// What a query finds, in an order of its own.
+/// The result of a query, sorted.
 pub(crate) fn try_rows(database: &Database, sql: &str) -> Result<Vec<Json>, String> {
     let query = database.prepare_query(sql).map_err(|why| why.to_string())?;
     let session = database.session().unwrap();
@@ -36,7 +36,7 @@ pub(crate) fn rows(database: &Database, sql: &str) -> Vec<Json> {
     try_rows(database, sql).unwrap_or_else(|why| panic!("{sql}: {why}"))
 }
 
-/// Each is what its query gives. What ROLLUP gives is checked by verification alone.
+/// Compares each view with its query. Views with ROLLUP are checked by verification alone.
 #[track_caller]
 pub(crate) fn check(database: &Database, views: &Views) {
     for (name, query) in views {

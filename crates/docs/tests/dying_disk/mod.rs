@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
 
-/// The kernel keeps what a killed process wrote: after so many operations nothing that would change a file gets through.
+/// The kernel keeps what a killed process has written: after so many operations no further change to a file takes effect.
 pub struct Dying {
     disk: SystemDisk,
     left: Arc<AtomicI64>,
@@ -76,7 +76,7 @@ impl DiskFile for DyingFile {
 }
 
 impl Dying {
-    /// Over the folder, for so many operations more.
+    /// Over the folder, for `left` more operations.
     pub fn new(folder: &Path, left: &Arc<AtomicI64>) -> Dying {
         Dying { disk: SystemDisk::new(folder).unwrap(), left: Arc::clone(left) }
     }

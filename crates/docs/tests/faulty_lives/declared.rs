@@ -1,4 +1,4 @@
-//! The configurations between which a database goes to and fro.
+//! The configurations that a database alternates between.
 
 use docs::config::Config;
 use rand::RngExt;
@@ -17,16 +17,16 @@ const OVER: (&str, &str) = ("w", "SELECT n, COUNT(*) AS kinds, SUM(s) AS s, MAX(
 const ABOVE: (&str, &str) = ("x", "SELECT kinds, COUNT(DISTINCT n) AS d, MIN(s) AS lo FROM w GROUP BY kinds");
 const ALL: (&str, &str) = ("o", "SELECT COUNT(*) AS n, AVG(amount) AS a, MIN(tag) AS t FROM items");
 
-/// So little that a view is built by several transactions.
+/// So little that building a view takes several transactions.
 const BUILD_BYTES: usize = 8 << 10;
 
-/// One of them.
+/// One of the configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Declared {
     First,
-    /// With another index, another unique field, a reference and a rule; a changed view, one that is gone and a new one.
+    /// With another index, another unique field, a reference and a rule; a changed view, a removed one and a new one.
     Second,
-    /// With less of one and of the other.
+    /// With fewer parts of both.
     Third,
 }
 

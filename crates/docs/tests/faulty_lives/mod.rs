@@ -1,12 +1,13 @@
 //! Lives of a database on a disk that fails, is full or stutters from one operation on: documents, an import, an index, unique
-//! fields, a reference, a rule and views, through changed configurations. What must hold, whichever operation the fault meets:
+//! fields, a reference, a rule and views, through changed configurations. Invariants, whichever operation the fault hits:
 //!
-//! - Whatever fails tells so by an error of the disk's; nothing panics or is called damaged.
-//! - Reads go on and show everything acknowledged. What was refused has changed nothing.
-//! - After a failed sync nothing is acknowledged any more; after anything else writes go on once the disk is sound, and a change
-//!   of the configuration that was refused or broken off can be made again.
-//! - Opened again, after a restart as after a power failure at any moment, everything acknowledged is there, transactions are whole,
-//!   indexes, unique fields and references too, and every view equals its query from scratch.
+//! - Every failure is reported as an error of the disk; nothing panics or is reported as damaged.
+//! - Reads continue and return everything acknowledged. Rejected writes have changed nothing.
+//! - After a failed sync nothing is acknowledged any more; after any other fault writes continue once the disk is sound, and a
+//!   rejected or aborted change of the configuration can be repeated.
+//! - When the database is opened again, after a restart or a power failure at any moment, everything acknowledged exists,
+//!   transactions are complete, indexes, unique fields and references are consistent, and every view equals its query from
+//!   scratch.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod declared;
@@ -30,17 +31,17 @@ use crate::simulation::disk::{FaultPlan, Manner, SimulatedDisk};
 use crate::simulation::platter::{Event, Note, Platter};
 use crate::simulation::sweep::Lives;
 
-/// How long writes, openings and builds may take to go on after the disk is sound again.
+/// Time limit for writes, openings and builds to succeed after the disk is sound again.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Failures after which the disk is made sound.
+/// Failures after which the disk becomes sound.
 const FAILURES: u32 = 3;
-/// Moments at which the power fails, of each life.
+/// Power failures that are tested in each life.
 const POWER_FAILURES: usize = 2;
 
-/// Why a configuration is refused by whom it was made for.
+/// The error with which the publisher rejects a new database.
 const REFUSED: &str = "it is not wanted";
 
-/// From where a life begins.
+/// The initial state of a life.
 pub(crate) struct Start {
     seed: u64,
     manner: Manner,
@@ -48,7 +49,7 @@ pub(crate) struct Start {
     state: State,
 }
 
-/// Why a life ends before its time.
+/// Why a life ends early.
 enum End {
     /// A sync has failed.
     Poisoned,
@@ -71,7 +72,7 @@ fn open(disk: &Arc<SimulatedDisk>, declared: Declared, is_later: bool) -> Result
     Database::with_store(&declared.config(is_later), Path::new("nowhere"), store)
 }
 
-/// What is not whole yet, or never will be.
+/// The parts that are not complete yet, or have failed.
 fn unsettled(database: &Database) -> Vec<String> {
     let mut left = Vec::new();
     let mut add = |what: String, state: ReadinessState| {
@@ -96,8 +97,8 @@ fn settle(database: &Database) -> Vec<String> {
     unsettled(database)
 }
 
-/// What answers, also where a change or a build has failed: indexes and the like are whole, and views equal their queries, the
-/// old ones too that serve on.
+/// Checks everything that answers queries, even after a failed change or build: indexes are consistent, and views, including
+/// old ones that still serve, equal their queries.
 fn check_answers(database: &Database) -> Result<(), String> {
     if !database.is_settled() {
         return Ok(());
@@ -116,8 +117,8 @@ fn check_answers(database: &Database) -> Result<(), String> {
     Ok(())
 }
 
-/// Nothing is half there: of documents, and of what stands beside them. `Ok(Some)`: the disk did not let it be seen, for a view is
-/// verified by sorting there.
+/// Checks that documents, indexes and views are consistent. `Ok(Some)`: the disk prevented the check, as verifying a view sorts
+/// on disk.
 fn check_whole(database: &Database, declared: Declared) -> Result<Option<String>, String> {
     let report = docs::verify::database(database).map_err(|error| error.to_string())?;
     if !report.is_clean() {
@@ -139,23 +140,23 @@ fn check_whole(database: &Database, declared: Declared) -> Result<Option<String>
     Ok(None)
 }
 
-/// A life under way.
+/// A life in progress.
 struct Life {
     rng: SmallRng,
     manner: Manner,
-    /// The disk as it was when the process began, and since.
+    /// The disk's content at the start of the process, and the simulated disk since.
     platter: Platter,
     disk: Arc<SimulatedDisk>,
-    /// The same of processes before.
+    /// The same for earlier processes.
     passed: Vec<(Platter, Vec<Event>)>,
-    /// The fault to come, counted from this process's first operation.
+    /// The scheduled fault, counted from this process's first operation.
     plan: Option<FaultPlan>,
     met: u64,
-    /// Operations of processes before.
+    /// Operations of earlier processes.
     operations: u64,
-    /// By number of transaction: what is there after it.
+    /// The state after each transaction, by its number.
     states: Vec<State>,
-    /// What is there.
+    /// The current state.
     state: State,
     declared: Declared,
     is_later: bool,
@@ -191,7 +192,7 @@ impl Life {
         self.database.as_ref().unwrap()
     }
 
-    /// The whole of it.
+    /// Runs the whole life.
     fn live(&mut self, seed: u64) -> Lived {
         self.open(Declared::First)?;
         if self.state == State::default() {
@@ -217,7 +218,7 @@ impl Life {
         self.settle()
     }
 
-    /// Ends the process; the next one begins with what it has left.
+    /// Ends the process; the next one starts with the disk's content.
     fn restart(&mut self) {
         self.database = None;
         self.met += self.disk.met();
@@ -242,7 +243,7 @@ impl Life {
         }
     }
 
-    /// Something has failed without consequences: it may be tried again.
+    /// Records a failure without consequences: the operation may be retried.
     fn failed(&mut self, doing: &str, why: &str) -> Lived {
         if self.met + self.disk.met() == 0 {
             return wrong(format!("{doing} failed without a fault: {why}"));
@@ -267,7 +268,7 @@ impl Life {
         self.database.as_ref().is_some_and(|database| database.store().stats().is_poisoned)
     }
 
-    /// Reads go on, and show what is there: what was acknowledged, or else one of these.
+    /// Checks that reads continue, and return the acknowledged state or one of `others`.
     fn look(&self, others: &[State]) -> Lived {
         let Some(database) = &self.database else { return Ok(()) };
         match State::of(database) {
@@ -277,7 +278,7 @@ impl Life {
         }
     }
 
-    /// A sync has failed: what was acknowledged is still read, and nothing is acknowledged any more.
+    /// After a failed sync: acknowledged data is still readable, and nothing is acknowledged any more.
     fn poisoned(&mut self, others: &[State]) -> Lived {
         self.look(others)?;
         self.disk.set_plan(None);
@@ -308,7 +309,7 @@ impl Life {
         }
     }
 
-    /// A transaction, tried until it is done. Tried again it may be another one.
+    /// Runs a transaction, retrying until it succeeds. Each attempt may be another transaction.
     fn step(&mut self, make: impl Fn(&mut SmallRng, &State) -> Step) -> Lived {
         loop {
             let step = make(&mut self.rng, &self.state);
@@ -327,7 +328,7 @@ impl Life {
                     self.disk.note(Note::Refused(0, number));
                     self.failed("writing", &why)?;
                     if why == BUSY {
-                        // The catalog could not be put back after a refused change: another one has writes go on.
+                        // The catalog could not be restored after a rejected change: a successful change lets writes continue.
                         self.change(self.declared, true)?;
                     }
                 }
@@ -339,12 +340,12 @@ impl Life {
         (0..count).try_for_each(|_| self.step(Step::any))
     }
 
-    /// What fails of it is tried again by the store itself.
+    /// The store itself retries failed parts.
     fn checkpoint(&self) {
         let _ = self.database().store().checkpoint();
     }
 
-    /// Goes over to another configuration: beside reads and writes, or by a restart.
+    /// Changes the configuration: beside reads and writes, or by a restart.
     fn change(&mut self, declared: Declared, is_beside: bool) -> Lived {
         if !is_beside {
             self.restart();
@@ -364,7 +365,7 @@ impl Life {
         }
     }
 
-    /// A change of the configuration that its caller refuses when all is made: everything goes on as before.
+    /// A change of the configuration that is rejected by the publisher: everything continues as before.
     fn refused_change(&mut self, declared: Declared) -> Lived {
         let refuse = |_: &Database| Err(OpenError::Mismatch(REFUSED.to_string()));
         match self.database().reopen::<OpenError>(&declared.config(true), refuse) {
@@ -377,7 +378,7 @@ impl Life {
         }
     }
 
-    /// Waits until all is built; what the fault has hindered is begun again with the same configuration.
+    /// Waits until everything is built; builds that the fault stopped are restarted with the same configuration.
     fn settle(&mut self) -> Lived {
         loop {
             let left = settle(self.database());
@@ -404,7 +405,7 @@ impl Life {
         }
     }
 
-    /// The states of which one must be there after what a record has until an operation, behind the processes passed.
+    /// The allowed states after `end` operations of a process's record, preceded by the earlier processes.
     fn allowed(&self, passed: usize, end: usize) -> Vec<State> {
         let (mut last, mut open) = (0, None);
         let before = self.passed[..passed].iter().flat_map(|(_, record)| record);
@@ -420,7 +421,7 @@ impl Life {
         numbers.map(|number| self.states[number as usize].clone()).collect()
     }
 
-    /// After a restart, and after power failures: at the end, at other moments, and in the recovery.
+    /// Checks the database after a restart, and after power failures: at the end, at other moments, and during recovery.
     fn check_reopened(&mut self) -> Result<(), String> {
         self.restart();
         let (last, end) = (self.passed.len() - 1, self.passed[self.passed.len() - 1].1.len());
@@ -444,7 +445,7 @@ impl Life {
         let end = self.rng.random_range(0..=record.len());
         record[..end].iter().for_each(|event| restarted.advance(event));
         let lost = restarted.crash(record.get(end), &mut self.rng);
-        // What nobody knew of may go until it was shown.
+        // A transaction with an unknown outcome may be lost until the opening has shown it.
         let is_shown = record[..end].iter().any(|event| matches!(event, Event::Note(Note::Opened)));
         let allowed = if is_shown { vec![found] } else { allowed };
         recover(&lost, self.manner, &allowed, &mut self.rng, false)
@@ -453,8 +454,8 @@ impl Life {
     }
 }
 
-/// Opens what is left with any configuration and checks it; then it goes on, by another configuration too. Gives what was found,
-/// and the record up to there.
+/// Opens the remaining data with any configuration and checks it; if `goes_on`, continues with another configuration. Returns
+/// the state found, and the record up to that point.
 fn recover(
     platter: &Platter,
     manner: Manner,
@@ -506,7 +507,7 @@ impl Start {
         Start { seed, manner, platter: Platter::default(), state: State::default() }
     }
 
-    /// What a kill left of a database that has worked for a while.
+    /// The disk after a database that has worked for a while was killed.
     pub(crate) fn killed(seed: u64) -> Start {
         let start = Start::empty(seed);
         let mut life = Life::new(&start, None);

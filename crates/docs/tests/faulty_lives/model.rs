@@ -1,4 +1,4 @@
-//! What a database should hold, and the transactions that change it.
+//! The expected content of a database, and the transactions that change it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +16,13 @@ const ITEMS: u32 = 180;
 const OWNERS: u32 = 12;
 const KINDS: u32 = 5;
 const TIMES: u32 = 12;
-/// Imported items have ids from here on; those that are there first, in number: more than a build takes into one transaction.
+/// First id of imported items, and the number of initial ones: more than a build processes in one transaction.
 const IMPORTED: u32 = 1000;
 const FIRST_ITEMS: u32 = 150;
-/// Fields as queries ask for them.
+/// Fields in queries.
 const FIELDS: &str = "id, kind, tag, amount, at, code, mark, owner";
 
-/// What is said where too much waits, or no database takes writes.
+/// The error text if too many writes wait, or the database takes no writes.
 pub(crate) const BUSY: &str = "busy";
 
 /// All documents.
@@ -34,7 +34,7 @@ pub(crate) struct State {
 
 /// A transaction.
 pub(crate) enum Step {
-    /// Items put, or deleted where there is none.
+    /// Items put, or deleted if the body is `None`.
     Items(Vec<(u32, Option<Json>)>),
     Owner(u32),
     OwnerGone(u32),
@@ -51,11 +51,11 @@ pub(crate) enum Step {
 /// Why a transaction was not acknowledged.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// The disk's fault, and nothing was changed.
+    /// Caused by the disk; nothing was changed.
     Nothing(String),
-    /// The disk's fault, and nobody knows whether it was done.
+    /// Caused by the disk; the outcome is unknown.
     Unknown(String),
-    /// What no disk's fault explains.
+    /// An error that the disk's fault does not explain.
     Wrong(String),
 }
 
@@ -71,7 +71,7 @@ fn item(rng: &mut SmallRng, id: u32, owners: &BTreeSet<u32>) -> Json {
 }
 
 impl Step {
-    /// Any that the state allows.
+    /// A random transaction that is valid in the state.
     pub(crate) fn any(rng: &mut SmallRng, state: &State) -> Step {
         let count = rng.random_range(2..6);
         let items = |rng: &mut SmallRng, count: u32| -> Vec<(u32, Option<Json>)> {
@@ -107,7 +107,7 @@ impl Step {
         Step::Import { owners: owners.into_iter().collect(), items }
     }
 
-    /// Adds to one that has documents.
+    /// Adds documents to a filled database.
     pub(crate) fn more(rng: &mut SmallRng, state: &State) -> Step {
         let ids = (IMPORTED..).filter(|id| !state.items.contains_key(id)).take(15);
         Step::Import { owners: Vec::new(), items: ids.map(|id| item(rng, id, &state.owners)).collect() }
@@ -150,7 +150,7 @@ impl Step {
 }
 
 impl State {
-    /// What a transaction makes of it.
+    /// The state after a transaction.
     pub(crate) fn after(&self, step: &Step) -> State {
         let mut next = self.clone();
         let mut put =
@@ -185,7 +185,7 @@ impl State {
         next
     }
 
-    /// What a database holds.
+    /// Reads the content of a database.
     pub(crate) fn of(database: &Database) -> Result<State, String> {
         let id = |row: &Json| row["id"].as_u64().unwrap_or_default() as u32;
         let items = try_rows(database, &format!("SELECT {FIELDS} FROM items"))?;
@@ -194,7 +194,7 @@ impl State {
         Ok(State { items, owners: owners.iter().map(id).collect() })
     }
 
-    /// In few words, how another one differs.
+    /// A short description of the difference.
     pub(crate) fn difference(&self, found: &State) -> String {
         let ids: BTreeSet<&u32> = self.items.keys().chain(found.items.keys()).collect();
         let mut different = ids.into_iter().filter(|id| self.items.get(id) != found.items.get(id));

@@ -1,19 +1,19 @@
-//! What must hold for any text as a query; driven by the tests here and by a target of `fuzz/`.
+//! Properties that must hold for any text as a query; run by the tests here and by a target of `fuzz/`.
 
 use docs::catalog::Catalog;
 use docs::sql::{Budget, Query, Scratch, Value};
 
 use crate::sql_memory::{Memory, travels};
 
-/// What one execution may use: small, so that the bounds themselves are met.
+/// The budget of one execution: small, so that the limits are reached.
 fn budget() -> Budget<'static> {
     Budget { rows_max: 5_000, output_bytes_max: 64 << 10, memory_bytes_max: 64 << 10, ..Budget::default() }
 }
 
-/// Bytes that the last row may pass the budget by: one row is written before it is counted.
+/// How far the output may exceed the budget: one row is written before it is counted.
 const ROW_BYTES_MAX: usize = 1 << 20;
 
-/// Little data with the values on which dates, ages, sums and texts turn.
+/// A small data set with edge cases for dates, ages, sums and texts.
 pub(crate) fn little() -> Memory {
     let mut memory = travels();
     for id in 0..4 {
@@ -44,7 +44,7 @@ pub(crate) fn little() -> Memory {
     memory
 }
 
-/// The same collections as if no index were declared: queries must give the same rows, found in another way.
+/// The same collections without declared indexes: queries must return the same rows through other access paths.
 pub(crate) fn without_indexes(catalog: &Catalog) -> Catalog {
     let mut plain = catalog.clone();
     for collection in &mut plain.collections {
@@ -55,7 +55,7 @@ pub(crate) fn without_indexes(catalog: &Catalog) -> Catalog {
     plain
 }
 
-/// Runs a query: rows as sorted lines, where it ended within its budget. What is written is JSON.
+/// Runs a query: rows as sorted lines, if it stayed within its budget. The output must be JSON.
 fn rows(memory: &Memory, query: &Query, parameters: &[Value<'_>]) -> Option<Vec<String>> {
     let mut out = Vec::new();
     let outcome = query.write_lines(memory, parameters, &mut Scratch::new(), &budget(), &mut out);
@@ -72,7 +72,7 @@ fn rows(memory: &Memory, query: &Query, parameters: &[Value<'_>]) -> Option<Vec<
     Some(lines)
 }
 
-/// Prepares a text, and runs it with parameters absent and with each extreme value. Whether it was taken.
+/// Prepares a text, and runs it with parameters absent and with each extreme value. Returns whether it was accepted.
 pub(crate) fn check_sql(memory: &Memory, plain: &Catalog, sql: &str) -> bool {
     let (query, unindexed) = match (Query::prepare(sql, &memory.catalog), Query::prepare(sql, plain)) {
         (Ok(query), Ok(unindexed)) => (query, unindexed),
@@ -90,7 +90,7 @@ pub(crate) fn check_sql(memory: &Memory, plain: &Catalog, sql: &str) -> bool {
         let parameters = vec![value; query.parameters().len()];
         let found = rows(memory, &query, &parameters);
         let searched = rows(memory, &unindexed, &parameters);
-        // Without a total order LIMIT may cut elsewhere, and doubles may add up to other last digits.
+        // Without a total order LIMIT may cut elsewhere, and sums of doubles may differ in the last digits.
         if let (Some(found), Some(searched)) = (&found, &searched) {
             assert_eq!(found.len(), searched.len(), "{sql}\n{parameters:?}");
             if !sql.to_ascii_uppercase().contains("LIMIT") {

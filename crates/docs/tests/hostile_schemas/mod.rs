@@ -1,11 +1,11 @@
-//! Schemas of all keywords, and documents that are large for their check: each pair ends within its bounds.
+//! Schemas with all keywords, and documents that are expensive to check: each check ends within its limits.
 
 use binjson::{Document, encode};
 use docs::row::{Names, Shape};
 use docs::schema::{Misfit, Schema};
 use serde_json::{Value, json};
 
-/// Schemas, by what is hard about them.
+/// Schemas, by their difficulty.
 pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
     let tree = json!({"$ref": "#/$defs/node"});
     let twice = |n: usize| json!({"allOf": [{"$ref": format!("#/$defs/d{n}")}, {"$ref": format!("#/$defs/d{n}")}]});
@@ -97,7 +97,7 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Documents of about so many bytes each.
+/// Documents of about `bytes` bytes each.
 pub(crate) fn documents(bytes: usize) -> Vec<(&'static str, String)> {
     let body = |inner: &dyn Fn(usize) -> String| {
         let mut text = String::new();
@@ -129,7 +129,7 @@ pub(crate) fn documents(bytes: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A text as it is stored.
+/// The stored form of a text.
 pub(crate) fn stored(text: &str) -> Vec<u8> {
     let mut stored = Vec::new();
     encode(text.as_bytes(), &mut stored).unwrap();

@@ -1,5 +1,5 @@
-//! Lives of a database that end anywhere: on a disk that dies after so many operations, or loses what was not synced, with choices
-//! that a seed decides.
+//! Lives of a database that end at any operation: on a disk that dies after so many operations, or that loses unsynced data,
+//! with choices determined by a seed.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::path::Path;
@@ -13,11 +13,11 @@ use docs::config::Config;
 use store::disk::Disk;
 use store::{Options, Store};
 
-/// Numbers that a seed decides (xorshift).
+/// Pseudo-random numbers from a seed (xorshift).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// The next one, below `end`.
+    /// The next number, below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -26,17 +26,17 @@ impl Random {
     }
 }
 
-/// Opens a database on a disk that dies when `left` is used up; none if that happens meanwhile.
+/// Opens a database on a disk that dies when `left` is used up; none if that happens during the opening.
 pub(crate) fn open(dir: &Path, settings: &Config, left: &Arc<AtomicI64>) -> Option<Database> {
     let mut options = Options::default();
-    // Room for checkpoints in the course of a life.
+    // Small, so that a life has checkpoints.
     options.memtable_bytes = 1 << 20;
     options.log_segment_bytes = 1 << 20;
     let (store, _) = Store::open_on(Arc::new(Dying::new(dir, left)), options).ok()?;
     Database::with_store(settings, dir, store).ok()
 }
 
-/// Opens a database on a disk whose power may fail; none if that happens meanwhile.
+/// Opens a database on a disk whose power may fail; none if that happens during the opening.
 pub(crate) fn open_powered(disk: &Arc<SimulatedDisk>, settings: &Config) -> Option<Database> {
     let mut options = Options::default();
     options.memtable_bytes = 256 << 10;

@@ -41,18 +41,18 @@ visited_at = { type = "integer" }
 mark = { type = "integer", minimum = 0, maximum = 5 }
 "#;
 
-/// A database in a folder of its own.
+/// A database in a temporary folder.
 pub(crate) struct Service {
     pub(crate) database: Database,
     pub(crate) dir: TempDir,
 }
 
 pub(crate) fn config(text: &str) -> Config {
-    // What is refused without it has its own tests (`losses.rs`).
+    // Rejections of drops are tested in `losses.rs`.
     Config { may_drop: true, ..Config::parse("test.toml".as_ref(), text).unwrap() }
 }
 
-/// The travels configuration with what its list query wants carried in the index.
+/// The travels configuration; the index carries the fields that the list query reads.
 pub(crate) fn travels() -> Config {
     let mut config = config(CONFIG);
     config.included.push(Included {

@@ -1,10 +1,11 @@
-//! Random INSERT, UPDATE and DELETE of the collections `t` and `u`, with inner queries wherever a value or a condition stands.
+//! Random INSERT, UPDATE and DELETE of the collections `t` and `u`, with inner queries in the place of any value or condition.
 //!
-//! A statement reads everything before it writes anything. SQLite computes some inner queries only after it has written rows, so
-//! which rows they see depends on its plan (`DELETE … WHERE id = 1 OR a = (SELECT COUNT(*) …)`, `UPDATE … SET a = (correlated)`).
-//! There the oracle is asked with inner queries over copies of both tables from before the statement ([`Change::theirs`]).
+//! A statement reads everything before it writes anything. SQLite evaluates some inner queries only after it has written rows,
+//! so which rows they see depends on its plan (`DELETE … WHERE id = 1 OR a = (SELECT COUNT(*) …)`, `UPDATE … SET a =
+//! (correlated)`). In these cases SQLite's statement gets inner queries over copies of both tables from before the statement
+//! ([`Change::theirs`]).
 //!
-//! What is stored stays within what the generator of queries counts on: `b` is an integer or NULL, keys are integers.
+//! Stored values satisfy the assumptions of the query generator: `b` is an integer or NULL, keys are integers.
 
 use super::{Columns, Random, closed, columns, expression, literal, scalar};
 
@@ -14,7 +15,7 @@ pub(crate) struct Change {
     pub(crate) theirs: String,
     /// The collection that it changes.
     pub(crate) table: &'static str,
-    /// The query of an INSERT's rows: an infinite value in them is an error here, whether or not its row would be stored.
+    /// The query of an INSERT's rows: an infinite value in it is an error here, whether or not its row would be stored.
     pub(crate) source: Option<String>,
 }
 
@@ -23,7 +24,7 @@ pub(crate) fn before(table: &str) -> String {
     format!("{table}_before")
 }
 
-/// The same text with inner queries that read the copies.
+/// The same text with inner queries over the copies.
 fn over_copies(text: &str) -> String {
     let mut text = text.to_owned();
     for table in ["t", "u"] {
@@ -34,7 +35,7 @@ fn over_copies(text: &str) -> String {
     text
 }
 
-/// What makes a value with structure is left out: here it is stored as JSON, there as text.
+/// Excludes expressions that make structured values: they are stored as JSON here, and as text in SQLite.
 fn is_plain(text: &str) -> bool {
     !text.contains("json_array")
 }
@@ -88,7 +89,7 @@ pub(crate) fn change(random: &mut Random) -> Change {
     }
 }
 
-/// How an INSERT of values ends.
+/// Conflict clauses of an INSERT of values.
 const CONFLICTS: [&str; 8] = [
     "",
     "",
@@ -100,7 +101,7 @@ const CONFLICTS: [&str; 8] = [
     " ON CONFLICT (id) DO UPDATE SET a = a WHERE excluded.a IS NOT a",
 ];
 
-/// How an INSERT begins: most are refused where a key is in use.
+/// The first words of an INSERT: most fail if a key is in use.
 fn insert_word(random: &mut Random) -> &'static str {
     const WORDS: [&str; 6] = ["INSERT", "INSERT", "INSERT", "INSERT OR IGNORE", "INSERT OR REPLACE", "REPLACE"];
     random.pick_static(&WORDS)
@@ -123,7 +124,7 @@ fn insert_values(random: &mut Random, table: &'static str) -> Change {
     let behind = if word == "INSERT" { random.pick(&CONFLICTS) } else { "" };
     let source = format!("VALUES {}", rows.join(", "));
     let sql = format!("{word} INTO {table} (id, a, b, c, d) {source}{behind}");
-    // SQLite, too, reads all of it first.
+    // SQLite also reads the whole source first.
     Change { ours: sql.clone(), theirs: sql, table, source: Some(source) }
 }
 

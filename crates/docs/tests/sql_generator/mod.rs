@@ -1,9 +1,9 @@
 //! Random documents and random queries from a seed: joins, grouping, inner queries, mixed types, numbers at the edges.
 //!
-//! What the two sides are known to do differently is not generated: a bare column outside GROUP BY, whose row SQLite
-//! chooses; functions that fail for some values, where the two may evaluate terms in another order; and computed values in
-//! a part of UNION and the like whose column others compare, for whether its affinity is that of the first part or its own
-//! depends in SQLite on whether the query around is moved into the parts.
+//! Known differences between the two sides are not generated: a bare column outside GROUP BY, whose row SQLite chooses;
+//! functions that fail for some values, as the order of evaluation may differ; and computed values in a part of UNION and the
+//! like whose column is compared outside, as in SQLite it depends on query flattening whether the column has the affinity of
+//! the first part or its own.
 
 #![allow(dead_code, reason = "each user takes its part")]
 
@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 
 use crate::sql_oracle::Both;
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64: small, and the same on every platform.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -55,7 +55,7 @@ pub(crate) struct Asked {
     pub(crate) ordered: bool,
 }
 
-/// Documents of two collections. Most have counts that are anything but true, so that their plans are any that counts may bring.
+/// Documents of two collections. Most have arbitrary wrong counts, so that any plan may be chosen.
 pub(crate) fn world(random: &mut Random) -> Both {
     let rows = [random.below(14), random.below(10)];
     let mut collections = rows.map(|rows| (0..rows).map(|id| document(random, id)).collect::<Vec<_>>());
@@ -67,7 +67,7 @@ pub(crate) fn world(random: &mut Random) -> Both {
     both
 }
 
-/// Indexes, and what they carry.
+/// Indexes, and the fields that they carry.
 const INDEXES: [&[(&[&str], &[&str])]; 4] = [
     &[(&["a"], &[]), (&["b", "c"], &["a"])],
     &[(&["b"], &["c", "d"]), (&["c", "b"], &[]), (&["a", "b"], &["id"])],
@@ -75,7 +75,7 @@ const INDEXES: [&[(&[&str], &[&str])]; 4] = [
     &[],
 ];
 
-/// Any counts of a catalog's trees.
+/// Arbitrary counts of a catalog's trees.
 fn counts(random: &mut Random, catalog: &Catalog) -> Counts {
     let seed = random.next();
     let counts = Counts::new(move |tree, range| {
@@ -150,7 +150,7 @@ fn literal(random: &mut Random) -> String {
     perhaps_parameter(random, text)
 }
 
-/// Sometimes a parameter in the place of a literal. Its name tells its value to who binds it ([`bound`]).
+/// Sometimes a parameter in place of a literal. Its name encodes its value ([`bound`]).
 fn perhaps_parameter(random: &mut Random, literal: String) -> String {
     if !random.chance(4) {
         return literal;
@@ -158,7 +158,7 @@ fn perhaps_parameter(random: &mut Random, literal: String) -> String {
     literal.bytes().fold(String::from(":v"), |name, byte| format!("{name}{byte:02x}"))
 }
 
-/// The literal for which a parameter of this name, without its colon, stands.
+/// The literal encoded in a parameter's name, which is without its colon.
 pub(crate) fn bound(name: &str) -> Option<String> {
     let digits = name.strip_prefix('v')?.as_bytes().chunks(2);
     let bytes = digits.map(|byte| u8::from_str_radix(std::str::from_utf8(byte).ok()?, 16).ok());
@@ -255,7 +255,7 @@ fn expression(random: &mut Random, columns: Columns<'_>, depth: usize) -> String
     }
 }
 
-/// An expression that is no row comparison: those stand without parentheses.
+/// An expression in parentheses, for operands that must not be row comparisons.
 fn closed(random: &mut Random, columns: Columns<'_>, depth: usize) -> String {
     format!("({})", expression(random, columns, depth))
 }
@@ -263,7 +263,7 @@ fn closed(random: &mut Random, columns: Columns<'_>, depth: usize) -> String {
 /// A query for IN and EXISTS.
 fn inner(random: &mut Random, width: usize, outer: Columns<'_>) -> String {
     if random.chance(6) {
-        // Whose affinity the column has is another question of SQLite's.
+        // Without CAST: the affinity of the column of a compound query differs in SQLite.
         let part = |random: &mut Random| uncast(random, |random| one(random, width, outer));
         let (operator, (first, second)) = (set_operator(random), (part(random), part(random)));
         return format!("{first} {operator} {second}");
@@ -279,13 +279,13 @@ fn one(random: &mut Random, width: usize, outer: Columns<'_>) -> String {
     format!("SELECT {} FROM {table} {alias}{}", list.join(", "), correlated(random, &own, &known, outer))
 }
 
-/// The alias of a query inside one that knows these columns: another than those of the queries around.
+/// The alias of an inner query that sees these columns, different from the aliases of the enclosing queries.
 fn inner_alias(outer: Columns<'_>) -> String {
     let taken = |alias: &str| outer.iter().any(|column| column.starts_with(&format!("{alias}.")));
     ["q", "p", "o"].into_iter().find(|alias| !taken(alias)).unwrap_or("n").to_owned()
 }
 
-/// The columns that an inner query names: its own, and sometimes those around.
+/// The columns that an inner query uses: its own, and sometimes those of the enclosing queries.
 fn seen(random: &mut Random, own: Columns<'_>, outer: Columns<'_>) -> Vec<String> {
     let mut known = own.to_vec();
     if random.chance(3) {
@@ -294,7 +294,7 @@ fn seen(random: &mut Random, own: Columns<'_>, outer: Columns<'_>) -> Vec<String
     known
 }
 
-/// A condition of an inner query: none, one of its own, or one that ties it to a row of the query around.
+/// A condition of an inner query: none, an uncorrelated one, or a correlated one.
 fn correlated(random: &mut Random, own: Columns<'_>, known: Columns<'_>, outer: Columns<'_>) -> String {
     let mut terms = Vec::new();
     if !outer.is_empty() && random.chance(2) {
@@ -304,7 +304,7 @@ fn correlated(random: &mut Random, own: Columns<'_>, known: Columns<'_>, outer: 
     if random.chance(3) {
         terms.push(plain(random, known));
     }
-    // Each level multiplies the work: only so deep.
+    // Each level multiplies the work, so the depth is limited.
     if !known.is_empty() && inner_alias(known) != "n" && random.chance(8) {
         let more: Vec<String> = own.iter().chain(outer).cloned().collect();
         terms.push(format!("{}EXISTS ({})", random.pick(&["", "NOT "]), inner(random, 1, &more)));
@@ -327,7 +327,7 @@ fn scalar(random: &mut Random, outer: Columns<'_>) -> String {
     }
 }
 
-/// What `make` makes, without CAST.
+/// Repeats `make` until the result has no CAST.
 fn uncast(random: &mut Random, make: impl Fn(&mut Random) -> String) -> String {
     loop {
         let made = make(random);
@@ -348,7 +348,7 @@ fn plain(random: &mut Random, columns: Columns<'_>) -> String {
     }
 }
 
-/// FROM, and the columns that it gives.
+/// A FROM clause, and its columns.
 fn from(random: &mut Random) -> (String, Vec<String>) {
     let (first, mut known) = table(random, "x");
     let mut text = first;
@@ -398,7 +398,7 @@ fn from(random: &mut Random) -> (String, Vec<String>) {
     (text, known)
 }
 
-/// Two tables in parentheses behind LEFT JOIN: what stands between these sees no table before them.
+/// Two tables in parentheses after LEFT JOIN: their condition does not see the tables before them.
 fn nested_join(random: &mut Random, (before, mut known): (String, Vec<String>)) -> (String, Vec<String>) {
     let (y, mut own) = table(random, "y");
     let (z, of_z) = table(random, "z");
@@ -419,7 +419,7 @@ fn nested_join(random: &mut Random, (before, mut known): (String, Vec<String>)) 
     (format!("{before} LEFT JOIN ({y} {join}JOIN {z} ON {inside}) ON {on}"), known)
 }
 
-/// The name of a column that both sides have.
+/// The name of a column of both sides.
 fn shared(random: &mut Random, left: Columns<'_>, right: Columns<'_>) -> Option<&'static str> {
     let name = random.pick_static(&["id", "a", "b", "b", "c"]);
     let has = |columns: Columns<'_>| columns.iter().any(|column| column.ends_with(&format!(".{name}")));
@@ -494,7 +494,7 @@ fn rows(random: &mut Random) -> Asked {
             .join(", "),
         filter(random, &known)
     );
-    // All result columns order the rows: those that are equal then are equal in all that is shown, but for 1 and 1.0.
+    // All result columns are sort keys: rows that compare equal are equal in all columns, except for 1 and 1.0.
     let ordered = random.chance(2);
     if ordered {
         let nulls =
@@ -514,7 +514,7 @@ fn rows(random: &mut Random) -> Asked {
     Asked { sql, ordered }
 }
 
-/// Rows in the order of fields, the first of them, found by ranges and joins of fields: where keys and indexes compete.
+/// Rows in the order of fields, with LIMIT, filtered by ranges and joins of fields: here keys and indexes compete.
 fn list(random: &mut Random) -> Asked {
     let aliases = &["x", "y", "z"][..1 + random.below(3)];
     let field = |random: &mut Random, alias: &str| format!("{alias}.{}", random.pick(&["id", "a", "b", "b", "c"]));
@@ -590,7 +590,7 @@ fn groups(random: &mut Random) -> Asked {
             0 => format!("COUNT(*){filter} AS g{n}"),
             1 => format!("COUNT({argument}){filter} AS g{n}"),
             2 => format!("COUNT(DISTINCT {argument}){filter} AS g{n}"),
-            // As reals: of 1 and 1.0 the first one is kept, in whatever order rows come.
+            // As reals: of 1 and 1.0 the first is kept, and the order of rows is undefined.
             3 => format!("{} || {} AS g{n}", real(&format!("MIN({argument})")), real(&format!("MAX({argument})"))),
             4 => format!("SUM(LENGTH({argument})){filter} AS g{n}"),
             5 => format!("ROUND(AVG(LENGTH({argument})), 6) AS g{n}"),
@@ -611,7 +611,7 @@ fn groups(random: &mut Random) -> Asked {
     Asked { sql, ordered: false }
 }
 
-/// A number as a real, another value as it is.
+/// A number as a real, any other value unchanged.
 fn real(value: &str) -> String {
     format!("CASE WHEN TYPEOF({value}) IN ('integer', 'real') THEN {value} + 0.0 ELSE {value} END")
 }
@@ -621,7 +621,7 @@ fn set_operator(random: &mut Random) -> &'static str {
     ["UNION", "UNION", "EXCEPT", "INTERSECT", "UNION ALL"][random.below(5)]
 }
 
-/// SELECTs put together by any operators: of rows that are equal one stays, so numbers are shown as reals.
+/// SELECTs combined by set operators: one of several equal rows is kept, so numbers are returned as reals.
 fn sets(random: &mut Random) -> Asked {
     let width = 1 + random.below(2);
     let mut sql = String::new();

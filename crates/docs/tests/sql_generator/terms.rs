@@ -1,8 +1,9 @@
-//! Conditions and queries whose ways compete: lists of values, alternatives, beginnings of texts, and the least or greatest value.
+//! Conditions and queries with competing access paths: lists of values, alternatives, prefixes of texts, and the least or
+//! greatest value.
 
 use super::{Asked, Random, literal, perhaps_parameter, real};
 
-/// A condition on a column, which others of `columns` may be compared with.
+/// A condition on a column, which may be compared with others of `columns`.
 pub(super) fn term(random: &mut Random, column: &str, columns: &[String]) -> String {
     let (low, high) = (literal(random), literal(random));
     match random.below(12) {
@@ -84,7 +85,7 @@ fn pattern(random: &mut Random) -> &'static str {
     ])
 }
 
-/// The least or greatest value of a column, of the rows that pass.
+/// The least or greatest value of a column among the filtered rows.
 pub(super) fn extreme(random: &mut Random) -> Asked {
     let aliases = &["x", "y"][..1 + random.below(2)];
     let field = |random: &mut Random, alias: &str| format!("{alias}.{}", random.pick(&["id", "a", "b", "b", "c"]));
@@ -108,6 +109,6 @@ pub(super) fn extreme(random: &mut Random) -> Asked {
     let condition = if terms.is_empty() { String::new() } else { format!(" WHERE {}", terms.join(" AND ")) };
     let value = format!("{}({})", random.pick(&["MIN", "MAX"]), any(random));
     let having = if random.chance(6) { format!(" HAVING {value} IS NOT NULL") } else { String::new() };
-    // As a real: of 1 and 1.0 the first one is kept, in whatever order rows come.
+    // As a real: of 1 and 1.0 the first is kept, and the order of rows is undefined.
     Asked { sql: format!("SELECT {} AS m FROM {from}{condition}{having}", real(&value)), ordered: true }
 }

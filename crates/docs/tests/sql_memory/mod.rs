@@ -1,4 +1,4 @@
-//! A database in memory for tests of SQL: trees as B-tree maps, with the key and index encodings of the crate.
+//! An in-memory database for tests of SQL: trees as B-tree maps, with the crate's key and index encodings.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -13,25 +13,25 @@ use docs::key::KeyType;
 use docs::order::{self, Scalar};
 use serde_json::Value as Json;
 
-/// Entries of a part where a test does not say how many.
+/// Default number of entries of a part.
 const PART_ENTRIES: usize = 3;
 
-/// Called with the range that a thread begins to read.
+/// Called with each range before a thread reads it.
 type OnScan = Box<dyn Fn(KeyRange<'_>) + Send + Sync>;
-/// Called with the tree that is begun to be read.
+/// Called with each tree before it is read.
 type OnScanOf = Box<dyn Fn(TreeId) + Send + Sync>;
 
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) catalog: Catalog,
     trees: Vec<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// Entries of a part that a thread reads; the last has what is left.
+    /// Entries of a part that a thread reads; the last part has the remaining ones.
     pub(crate) part_entries: Option<usize>,
     pub(crate) on_scan: Option<OnScan>,
     pub(crate) on_scan_of: Option<OnScanOf>,
 }
 
-/// How a test describes a collection.
+/// The description of a collection.
 pub(crate) struct Shape<'a> {
     pub(crate) name: &'a str,
     pub(crate) key: &'a str,
@@ -64,7 +64,7 @@ impl Memory {
         TreeId(self.trees.len() as u32 - 1)
     }
 
-    /// Collections come in the order of their names.
+    /// Collections must be added in the order of their names.
     pub(crate) fn add(&mut self, shape: &Shape<'_>) {
         let fields = shape.fields.iter().map(|(name, kind)| FieldInfo {
             name: (*name).to_owned(),
@@ -123,7 +123,7 @@ impl Memory {
         self.trees[info.tree.0 as usize].insert(key.as_bytes().to_vec(), stored);
     }
 
-    /// None where the range ends before it begins.
+    /// None if the range is empty.
     fn entries(&self, tree: TreeId, range: KeyRange<'_>) -> Option<btree_map::Range<'_, Vec<u8>, Vec<u8>>> {
         let empty = match (range.from, range.to) {
             (Bound::Included(from), Bound::Included(to)) => from > to,
@@ -134,7 +134,7 @@ impl Memory {
     }
 }
 
-/// What other threads see of it.
+/// The view for other threads.
 struct Across<'m>(&'m Memory);
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]
@@ -158,7 +158,7 @@ impl View for Memory {
         Some(Box::new(Across(self)))
     }
 
-    /// Behind as many entries as a part has.
+    /// Cuts after each `part_entries` entries.
     fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
         let keys = self.entries(tree, range).into_iter().flatten().map(|(key, _)| key.clone());
         let entries = self.part_entries.unwrap_or(PART_ENTRIES);

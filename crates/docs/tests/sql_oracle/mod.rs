@@ -1,4 +1,4 @@
-//! SQLite as the oracle: collections `t` and `u` with the fields `id`, `a`, `b`, `c`, `d`, here and as tables without types.
+//! SQLite as the oracle: collections `t` and `u` with the fields `id`, `a`, `b`, `c`, `d`, here and as untyped tables.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and fails by panicking")]
 
@@ -36,13 +36,14 @@ fn create(connection: &rusqlite::Connection, table: &str, documents: &[Json]) {
     }
 }
 
-/// Whether a query adds numbers up, which SQLite does with rounding errors and we without.
+/// Whether a query adds numbers up, which SQLite does with rounding errors and we do exactly.
 fn adds(sql: &str) -> bool {
     ["SUM(", "AVG(", "TOTAL("].iter().any(|name| sql.contains(name))
 }
 
-/// Equal but for the last digits of reals, and for what SQLite may lose where numbers cancel each other out: it adds up as Neumaier does
-/// ("Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974), with an error of some ε² of the sum of magnitudes.
+/// Equal except for the last digits of reals, and for SQLite's error when large numbers cancel out: it uses Neumaier's
+/// summation ("Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974), with an error of some ε² of the
+/// sum of magnitudes.
 fn alike(ours: &[Json], theirs: &[Json], lost: f64) -> bool {
     let cell = |ours: &Json, theirs: &Json| match (ours, theirs) {
         (Json::Number(a), Json::Number(b)) if a.is_f64() && b.is_f64() => {
@@ -58,13 +59,14 @@ fn alike(ours: &[Json], theirs: &[Json], lost: f64) -> bool {
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| row(a, b))
 }
 
-/// What the schema would say of a field: in an index of integers the fields behind keep their order, and entries tell all.
+/// The kind that a schema would promise for a field: an index of integers keeps the order of later fields, and its entries need
+/// no document.
 fn kind(field: &str, documents: &[Json]) -> FieldKind {
     let is_integer = |document: &Json| document.get(field).is_none_or(|value| value.is_null() || value.is_i64());
     if documents.iter().all(is_integer) { FieldKind::Integer } else { FieldKind::Any }
 }
 
-/// The type of a value, as JSON Schema names it: a number without a fraction is an integer.
+/// The type of a value in JSON Schema's terms: a number without a fraction is an integer.
 fn types_of(value: &Json) -> JsonTypes {
     match value {
         Json::Null => JsonTypes::NULL,
@@ -77,7 +79,7 @@ fn types_of(value: &Json) -> JsonTypes {
     }
 }
 
-/// The values of each column are of the types that were inferred for it.
+/// Checks that the values of each column have the inferred types.
 fn check_types(sql: &str, query: &Query, parameters: &[Value<'_>], rows: &[Json]) -> Result<(), String> {
     let of_parameter = |name: &str| match query.slot(name).and_then(|slot| parameters.get(slot)) {
         Some(Value::Null) | None => JsonTypes::NULL,
@@ -98,7 +100,7 @@ fn check_types(sql: &str, query: &Query, parameters: &[Value<'_>], rows: &[Json]
 pub(crate) struct Both {
     pub(crate) memory: Memory,
     pub(crate) sqlite: rusqlite::Connection,
-    /// What SQLite may lose in a sum over all pairs of documents.
+    /// Bound of SQLite's error in a sum over all pairs of documents.
     lost: f64,
 }
 
@@ -107,7 +109,7 @@ impl Both {
         Both::with_indexes(t, u, &[(&["a"], &[]), (&["b", "c"], &["a"])])
     }
 
-    /// The same with these indexes on both collections, and the fields that they carry.
+    /// The same with these indexes on both collections, and their carried fields.
     pub(crate) fn with_indexes(t: &[Json], u: &[Json], indexes: &[(&[&str], &[&str])]) -> Both {
         let mut memory = Memory::default();
         for (name, documents) in [("t", t), ("u", u)] {
@@ -124,7 +126,7 @@ impl Both {
         let sqlite = rusqlite::Connection::open_in_memory().unwrap();
         create(&sqlite, "t", t);
         create(&sqlite, "u", u);
-        // Sums in which reals beyond the integers cancel each other out are compared without it.
+        // If reals beyond the integers cancel out in a sum, it is compared without this tolerance.
         let numbers = t.iter().chain(u).filter_map(Json::as_object).flat_map(|document| document.values());
         let largest = numbers.filter_map(Json::as_f64).map(f64::abs).filter(|n| *n <= 1e19).fold(0.0, f64::max);
         let pairs = (t.len().max(1) * u.len().max(1)) as f64;
@@ -137,7 +139,7 @@ impl Both {
         let mut out = Vec::new();
         let given = self.given(query.parameters());
         let parameters: Vec<Value<'_>> = given.iter().map(OwnedValue::value).collect();
-        // Whoever asks is told the plan, too.
+        // Explaining the plan must work for every query.
         let present: Vec<&str> = query.parameters().iter().map(String::as_str).collect();
         let _ = (query.plan_line(&parameters), query.explain(&present), query.explain_json(&[]), query.scans(&present));
         query
@@ -150,7 +152,7 @@ impl Both {
         Ok(rows.iter().map(|row| Json::Array(names.iter().map(|name| row[*name].clone()).collect())).collect())
     }
 
-    /// The values of parameters that the generator named; NULL for others.
+    /// The values of the generator's parameters; NULL for others.
     pub(crate) fn given(&self, names: &[String]) -> Vec<OwnedValue> {
         use rusqlite::types::Value as V;
         let values = names.iter().map(|name| bound(name).map_or(V::Null, |literal| self.value(&literal)));
@@ -164,7 +166,7 @@ impl Both {
             .collect()
     }
 
-    /// What SQLite makes of a literal.
+    /// SQLite's value of a literal.
     fn value(&self, literal: &str) -> rusqlite::types::Value {
         self.sqlite.query_row(&format!("SELECT {literal}"), [], |row| row.get(0)).unwrap()
     }
@@ -192,7 +194,7 @@ impl Both {
         Ok(result)
     }
 
-    /// Runs a query in both; where no ORDER BY makes the order total, rows are compared as a set.
+    /// Runs a query in both; if ORDER BY does not make the order total, rows are compared as a set.
     #[track_caller]
     pub(crate) fn check(&self, sql: &str, ordered: bool) {
         if let Err(difference) = self.compare(sql, ordered) {
@@ -200,14 +202,14 @@ impl Both {
         }
     }
 
-    /// The same with what differs as an error; otherwise how many rows there are, or `None` where both fail.
+    /// The same with a difference as an error; otherwise the number of rows, or `None` if both fail.
     pub(crate) fn compare(&self, sql: &str, ordered: bool) -> Result<Option<usize>, String> {
         let difference = match self.compare_once(sql, ordered) {
             Err(difference) => difference,
             same => return same,
         };
-        // Which of 0 and 0.0 an operator keeps for both is told by the order in which rows are found. SQLite has the other
-        // answer where it is that alone and its rows lie the other way round.
+        // Which of 0 and 0.0 an operator keeps depends on the order of the rows. If that is the only difference, SQLite gives
+        // our answer with its rows in reverse order.
         for table in ["t", "u"] {
             let turn = format!("CREATE TEMP TABLE {table} AS SELECT * FROM main.{table} ORDER BY rowid DESC");
             self.sqlite.execute_batch(&turn).unwrap();
@@ -222,7 +224,7 @@ impl Both {
     fn compare_once(&self, sql: &str, ordered: bool) -> Result<Option<usize>, String> {
         match (self.ours(sql), self.theirs(sql)) {
             (Ok(mut ours), Ok(mut theirs)) => {
-                // A nested value selected bare comes out as stored (rule 3); SQLite has only its text.
+                // A selected nested value is returned as stored (rule 3); SQLite has only its text.
                 for cell in ours.iter_mut().filter_map(Json::as_array_mut).flatten() {
                     if cell.is_object() || cell.is_array() {
                         *cell = Json::String(cell.to_string());
@@ -239,11 +241,12 @@ impl Both {
                     Err(format!("{sql}\n ours: {ours:?}\n theirs: {theirs:?}"))
                 }
             }
-            // An infinite result is our error (rule 4).
+            // An infinite result is an error only here (rule 4).
             (Err(error), Ok(theirs)) if error.contains("infinite") && format!("{theirs:?}").contains("infinite") => {
                 Ok(None)
             }
-            // A sum of integers that is outside 64 bits only in between is an error there; ours does not depend on the order.
+            // A sum of integers that exceeds 64 bits temporarily is an error in SQLite; our result does not depend on the
+            // order.
             (Ok(_), Err(theirs)) if adds(sql) && theirs.contains("integer overflow") => Ok(None),
             (Err(ours), Err(theirs)) if ours.starts_with("execute") && theirs.starts_with("execute") => Ok(None),
             (ours, theirs) => Err(format!("{sql}\n ours: {ours:?}\n theirs: {theirs:?}")),
