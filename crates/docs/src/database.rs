@@ -96,7 +96,7 @@ impl store::Transaction for NextNumbers {
 
     fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
         if let Err(error) = outcome {
-            tracing::debug!(%error, "the next numbers of keys are not written: some are left out");
+            tracing::debug!(%error, "the next key numbers were not stored: some numbers will be skipped");
         }
     }
 }

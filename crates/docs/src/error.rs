@@ -65,7 +65,7 @@ impl WriteError {
 
 /// Why a write is rejected when its view row cannot be stored in another view that reads the first one.
 pub(crate) const VIEW_CANNOT_TAKE: &str =
-    "a view over a view cannot take the row that this makes: its key is too long, or a value has no place in 64 bits";
+    "a view over a view cannot store the resulting row: its key is too long, or a value exceeds 64 bits";
 
 impl From<store::Error> for WriteError {
     fn from(error: store::Error) -> Self {
@@ -115,7 +115,7 @@ impl fmt::Display for ReadError {
         match self {
             ReadError::Damaged(what) => write!(out, "damaged data: {what}"),
             ReadError::Store(error) => out.write_str(&words(error)),
-            ReadError::Stopped => out.write_str("it was stopped: nobody waits for it"),
+            ReadError::Stopped => out.write_str("the read was cancelled: nobody waits for it"),
         }
     }
 }
@@ -124,12 +124,12 @@ impl fmt::Display for WriteError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WriteError::NotFound => out.write_str("there is no such document"),
-            WriteError::Unguarded => out.write_str("its guard gives no row"),
+            WriteError::Unguarded => out.write_str("its guard query returned no row"),
             WriteError::PreconditionFailed => out.write_str("the document was changed meanwhile"),
             WriteError::Invalid { why, .. } => out.write_str(why),
             WriteError::Conflict { what } => out.write_str(what),
             WriteError::TooLarge { what, limit } => write!(out, "{what} is over {limit} bytes"),
-            WriteError::Busy => out.write_str("too many writes wait, or reads keep too many old states: try again"),
+            WriteError::Busy => out.write_str("too many writes wait, or long reads hold too many versions: try again"),
             WriteError::Unavailable { why } => write!(out, "no writes are taken: {why}"),
             WriteError::Unknown { why } => write!(out, "the change may or may not be durable: {why}"),
         }

@@ -35,7 +35,7 @@ use crate::stored_catalog::{self, Rows, Work};
 use crate::views::{self, Builder};
 
 /// The failure of a view whose build was stopped by a reopening that failed.
-const STOPPED: &str = "its build was stopped for a change of the configuration that was not done; restart";
+const STOPPED: &str = "its build was stopped by a change of the configuration that failed; restart";
 
 /// The error for a panic during a change.
 fn panicked(why: String) -> OpenError {
@@ -118,7 +118,7 @@ impl Database {
         let drop_trees = || rebuild::drop_trees(database.store(), self.inner.heart.catalog_tree, &drops);
         if let Err(why) = caught::outcome(drop_trees) {
             // The rows remain: the next opening removes the trees.
-            tracing::error!(why, "what is no longer declared cannot be removed");
+            tracing::error!(why, "trees that are no longer declared cannot be removed");
         }
         Ok((database, waited))
     }
@@ -157,7 +157,7 @@ impl Database {
         });
         made.unwrap_or_else(|why| Err(panicked(why).into())).inspect_err(|_| {
             if let Err(why) = caught::outcome(|| self.put_back(&before)) {
-                tracing::error!(why, "the catalog cannot be put back after a refused change: no writes are taken until a change is done, or a restart");
+                tracing::error!(why, "the catalog cannot be restored after a refused change: no writes are taken until a change succeeds, or a restart");
                 self.inner.gate.end();
             }
         })

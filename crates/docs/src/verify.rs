@@ -143,7 +143,7 @@ impl<V: View> Verifier<'_, V> {
             match self.view.get(collection.indexes[number].tree, &self.key)? {
                 None => self.fault(format!("{key}: no entry in index {}", name())),
                 Some(found) if found[..] != self.value => {
-                    self.fault(format!("{key}: index {} carries other fields", name()));
+                    self.fault(format!("{key}: index {} carries outdated fields", name()));
                 }
                 Some(_) => {}
             }
@@ -157,7 +157,7 @@ impl<V: View> Verifier<'_, V> {
                     counts.unique[number] += 1;
                     let found = self.view.get(collection.unique[number].tree, &self.key)?;
                     if found.as_deref() != Some(key.as_bytes()) {
-                        self.fault(format!("{key}: unique {} does not name it", name()));
+                        self.fault(format!("{key}: unique {} has no entry for it", name()));
                     }
                 }
             }
@@ -175,7 +175,7 @@ impl<V: View> Verifier<'_, V> {
             };
             if !there {
                 let field = self.collection.names.name(reference.field);
-                self.fault(format!("{key}: \"{field}\" refers to nobody in {}", reference.target_name));
+                self.fault(format!("{key}: \"{field}\" refers to a missing document of {}", reference.target_name));
             }
         }
         Ok(())

@@ -87,7 +87,7 @@ fn expiry_says_a_field_a_duration_or_both() {
     for (expire, told) in [
         (
             "{}",
-            "s.toml:3:10: `collections.c.expire` says no time; allowed: field = \"FIELD\", after_seconds = N (so long after the last write), or both",
+            "s.toml:3:10: `collections.c.expire` names neither a field nor a duration; allowed: field = \"FIELD\", after_seconds = N (counted from the last write), or both",
         ),
         (
             "{ after_seconds = 0 }",
@@ -112,7 +112,7 @@ fn expiry_says_a_field_a_duration_or_both() {
 fn paths_are_no_fields() {
     let told = |place: &str, name: &str| {
         format!(
-            "s.toml:{place}: `{name}` looks like a path, and paths cannot stand here; allowed: a field of the document itself, or one whose very name the schema declares"
+            "s.toml:{place}: `{name}` looks like a path, and paths are not allowed here; allowed: a field of the document itself, or one whose very name the schema declares"
         )
     };
     for (line, place, name) in [

@@ -363,7 +363,7 @@ fn a_sweep_goes_on_past_what_cannot_be_removed_and_says_why() {
     let swept = service.sweep("sessions", 1_000);
     assert_eq!((swept.removed, swept.blocked, swept.unremovable, swept.has_more), (190, 0, 1, false), "{swept:?}");
     let why = swept.why.expect("told");
-    assert!(why.starts_with("sessions/1: a view over a view cannot take"), "{why}");
+    assert!(why.starts_with("sessions/1: a view over a view cannot store"), "{why}");
     service.check_visible("sessions", &[2, 3]);
     // It is removed once nothing prevents it.
     service.write("sessions", Op::Delete { key: key(3) }).expect("deleted");

@@ -250,8 +250,8 @@ fn read_expire(item: &Item<'_>, fields: &Fields<'_>) -> Option<ExpireConfig> {
     table.check_keys(&["field", "after_seconds"], &[]);
     let (field, after) = (table.get("field"), table.get("after_seconds"));
     if table.entries().is_empty() {
-        let allowed = "field = \"FIELD\", after_seconds = N (so long after the last write), or both";
-        item.mistake(format!("`{}` says no time", item.path()), allowed);
+        let allowed = "field = \"FIELD\", after_seconds = N (counted from the last write), or both";
+        item.mistake(format!("`{}` names neither a field nor a duration", item.path()), allowed);
     }
     if field.is_none() && after.is_none() {
         return None;
@@ -308,7 +308,7 @@ impl Fields<'_> {
     fn check_own(&self, name: &str, item: &Item<'_>) {
         if name.contains(['.', '[', ']']) && !self.is_declared(name) {
             let allowed = "a field of the document itself, or one whose very name the schema declares";
-            return item.mistake(format!("`{name}` looks like a path, and paths cannot stand here"), allowed);
+            return item.mistake(format!("`{name}` looks like a path, and paths are not allowed here"), allowed);
         }
         self.check(name, item);
     }

@@ -191,7 +191,7 @@ fn compare(
             }
         }
         match next.take_if(|(wanted, _)| wanted.as_slice() == key) {
-            None => report.fault(format!("the {what} {key:02x?} is of no document")),
+            None => report.fault(format!("the {what} {key:02x?} belongs to no document")),
             Some((_, wanted)) => {
                 if wanted != value {
                     report.fault(format!("the {what} {key:02x?} is {value:02x?}, its documents make {wanted:02x?}"));

@@ -22,7 +22,7 @@ const FIRST_ITEMS: u32 = 150;
 /// Fields in queries.
 const FIELDS: &str = "id, kind, tag, amount, at, code, mark, owner";
 
-/// The error text if too many writes wait, or the database takes no writes.
+/// The reason in [`Told::Nothing`] if too many writes wait, or the database takes no writes.
 pub(crate) const BUSY: &str = "busy";
 
 /// All documents.
