@@ -1,5 +1,5 @@
-//! Binary JSON compared with `serde_json`, both in one run, in alternating rounds; the medians are reported. `cargo xtask bench
-//! json` runs this and records the rows; run alone it prints them.
+//! Binary JSON compared with `serde_json`, both in one run, in alternating rounds; the medians are reported.
+//! `cargo xtask bench json` runs this and records the rows; run alone it prints them.
 //!
 //! Measures bytes per second from text to stored document; nanoseconds for one field of a document in the processor's caches,
 //! and the same in cycles at the core's clock rate during these rounds; the hit rate of the field cache for mixed shapes; and

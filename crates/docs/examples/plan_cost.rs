@@ -1,8 +1,10 @@
-//! What planning a join costs: microseconds to prepare a text, and to make its plan, beside SQLite's prepare of the same text.
+//! The cost of planning a join: microseconds to prepare a text and to make its plan, compared with SQLite's prepare of the same
+//! text.
 //!
-//! Joins of 2 to 64 collections in four forms: a chain (each collection is joined to the one before), a star (each to the first), keys
-//! (each by its key, to one of those before) and a clique (each to all before it, as far as a statement's tokens go). Each collection has a key, indexes on the two fields that
-//! joins go by, one field without an index, and counts of its own; SQLite has the same tables, indexes and counts.
+//! Joins of 2 to 64 collections in four forms: a chain (each collection joins the previous one), a star (each joins the first),
+//! keys (each joins an earlier one by its key) and a clique (each joins all earlier ones, as far as the limit of tokens
+//! permits). Each collection has a key, indexes on the two join fields, one field without an index, and counts of its own;
+//! SQLite has the same tables, indexes and counts.
 //!
 //! `cargo run --release --example plan_cost -p docs`
 
@@ -20,7 +22,7 @@ use rusqlite::Connection;
 use sql_memory::{Memory, Shape};
 
 const TABLES: [usize; 8] = [2, 3, 5, 7, 8, 16, 32, 64];
-/// A statement has no more conditions of a clique than its tokens allow.
+/// The limit of tokens limits the conditions of a clique.
 const CONDITIONS_MAX: usize = 400;
 
 fn load() -> (Memory, Connection) {

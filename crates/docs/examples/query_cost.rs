@@ -1,7 +1,7 @@
-//! What one execution of the travels queries costs, over data in memory: nanoseconds, without store, HTTP and sockets.
+//! The cost of one execution of the travels queries over data in memory: nanoseconds, without store, HTTP and sockets.
 //!
-//! The data has the train set's size and spread (10,000 users and locations, ten visits each). Documents lie in a hash
-//! map, so a lookup by key costs about what the store's memtable takes; figures compare builds, not databases.
+//! The data has the train set's size and distribution (10,000 users and locations, ten visits each). Documents are in a hash
+//! map, so a lookup by key costs about as much as in the store's memtable; the figures compare builds, not databases.
 //!
 //! `cargo run --release --example query_cost -p docs [EXECUTIONS [IDS [NAME]]]`; with few ids the caches stay hot.
 
@@ -19,13 +19,13 @@ use docs::engine::{Direction, KeyRange, TreeId, View};
 use docs::sql::{Budget, Query, Scratch, Value};
 use sql_memory::{AVERAGE, Memory, VISITS, travels};
 
-/// The same data, with documents found by hash.
+/// The same data, with lookups of documents by hash.
 struct Hashed {
     memory: Memory,
     documents: Vec<HashMap<[u8; 4], Vec<u8>, std::hash::BuildHasherDefault<Multiply>>>,
 }
 
-/// A hash that costs next to nothing, for keys of four bytes.
+/// A very cheap hash for keys of four bytes.
 #[derive(Default)]
 struct Multiply(u64);
 

@@ -1,5 +1,6 @@
-//! What ORDER BY costs where the rows exceed the memory: 590,000 users, here in 8 MB with the rest on disk and in memory
-//! alone, and in SQLite with its default cache. One thread each; the data of ours lies in memory, SQLite's in a file that was just written.
+//! The cost of ORDER BY when the rows exceed the memory: 590,000 users, here with 8 MB and spilling to disk, here in memory
+//! alone, and in SQLite with its default cache. One thread each; our data is in memory, SQLite's in a file that was just
+//! written.
 //!
 //! `cargo run --release --example sort_cost -p docs [USERS]`
 

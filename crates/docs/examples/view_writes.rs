@@ -1,12 +1,12 @@
-//! What views cost writes: durable writes of single documents, 1,024 in flight, into collections with an index and a view, and
-//! without.
+//! The cost of views for writes: durable writes of single documents, 1,024 in flight, into collections with an index, with and
+//! without a view.
 //!
-//! `cargo run --release -p docs --example view_writes -- [--dir=DIR] [--rounds=N] [--seconds=N] [--only=NAME]`. Each write puts a
-//! document of about 400 bytes in the place of a random one; half of them are new at first. What is written belongs to
-//! another group than what stood there, so the view loses a row in one group and gets one in another. The sides take turns,
-//! for a disk's speed changes within seconds. Lines that begin with `row` are for `cargo xtask bench query`.
+//! `cargo run --release -p docs --example view_writes -- [--dir=DIR] [--rounds=N] [--seconds=N] [--only=NAME]`. Each write
+//! replaces a random document by one of about 400 bytes; at first half of them are new. The new document belongs to another
+//! group, so the view loses a row in one group and gains one in another. The sides alternate, as a disk's speed changes within
+//! seconds. Lines that begin with `row` are for `cargo xtask bench query`.
 //!
-//! The programs share one process and its memory; HTTP is not in it.
+//! Both sides share one process and its memory; HTTP is not included.
 
 #![allow(clippy::unwrap_used, reason = "a measurement ends where something fails")]
 
@@ -21,9 +21,9 @@ use docs::{Database, Op, Precondition, Write};
 
 const IN_FLIGHT: usize = 1024;
 const SUBMITTERS: usize = 2;
-/// Writes that came back between two wake-ups of a submitter.
+/// Writes completed between two wake-ups of a submitter.
 const STRIDE: usize = 32;
-/// Documents that writes choose from.
+/// Number of documents that writes choose from.
 const DOCUMENTS: u64 = 400_000;
 const MONTHS: u64 = 120;
 const PLACES: u64 = 5_000;
@@ -32,7 +32,7 @@ const ANONYMOUS_MOST: u64 = 1_000_000_000;
 const COLLECTION: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
 const INDEX: &str = "indexes = [[\"place\"]]\n";
 
-/// A side: its name, its view, and what part of the rate without it is to be reached.
+/// A side: its name, its view, and the required share of the rate without a view.
 const SIDES: [(&str, &str, f64); 2] = [
     ("COUNT and SUM", "SELECT month, COUNT(*) AS n, SUM(amount) AS s FROM items GROUP BY month", 0.6),
     (
@@ -74,7 +74,7 @@ fn main() {
             let rate = writes(database, round, time);
             println!("round {round}, {name}: {rate:.0}/s");
             anonymous = anonymous.max(anonymous_bytes());
-            // The first warms up.
+            // The first round is a warm-up.
             if round > 0 {
                 rates.push(rate);
             }
@@ -90,7 +90,7 @@ fn main() {
     }
 }
 
-/// Writes for so long; how many a second became durable.
+/// Runs writes for the given time; returns the durable writes per second.
 fn writes(database: &Database, round: u64, time: Duration) -> f64 {
     let began = Instant::now();
     let done: u64 = std::thread::scope(|scope| {

@@ -1,9 +1,9 @@
 //! Random INSERT, UPDATE and DELETE of the collections `t` and `u`, with inner queries in the place of any value or condition.
 //!
 //! A statement reads everything before it writes anything. SQLite evaluates some inner queries only after it has written rows,
-//! so which rows they see depends on its plan (`DELETE … WHERE id = 1 OR a = (SELECT COUNT(*) …)`, `UPDATE … SET a =
-//! (correlated)`). In these cases SQLite's statement gets inner queries over copies of both tables from before the statement
-//! ([`Change::theirs`]).
+//! so which rows they see depends on its plan (`DELETE … WHERE id = 1 OR a = (SELECT COUNT(*) …)`,
+//! `UPDATE … SET a = (correlated)`). In these cases SQLite's statement gets inner queries over copies of both tables from before
+//! the statement ([`Change::theirs`]).
 //!
 //! Stored values satisfy the assumptions of the query generator: `b` is an integer or NULL, keys are integers.
 
