@@ -44,7 +44,7 @@ pub(crate) fn stored_form(character: char) -> ([u8; 6], usize) {
 fn hex4(digits: &[u8; 4]) -> Option<u32> {
     let [a, b, c, d] = digits.map(|digit| HEX[usize::from(digit)]);
     let value = u32::from(a) << 12 | u32::from(b) << 8 | u32::from(c) << 4 | u32::from(d);
-    // A bad digit is 0xFF, so the disjunction of all four is at least 16.
+    // A bad digit is 0xFF, so the bitwise OR of all four is at least 16.
     ((a | b | c | d) < 16).then_some(value)
 }
 

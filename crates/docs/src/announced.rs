@@ -2,8 +2,8 @@
 //!
 //! From its announcement every write obeys a rule in addition to the rules in force, and a thread checks the stored documents
 //! (`index_build.rs`). If all documents satisfy it, the catalog's row records it and it replaces the old rule; if a single one
-//! breaks it, it is refused, and from then on writes obey the old rules alone. Until a replacement the rows on disk hold the old rule,
-//! so an opening after a stop at any moment finds the same difference and begins again.
+//! breaks it, it is refused, and from then on writes obey the old rules alone. Until a replacement the rows on disk hold the old
+//! rule, so an opening after a stop at any moment finds the same difference and begins again.
 //!
 //! The catalog for queries ([`crate::catalog`]) promises only what both schemas promise, and contains neither an announced
 //! reference nor an announced expiry. These appear when the database is opened again ([`crate::Database::reopen`]).

@@ -209,8 +209,8 @@ impl Database {
         *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = IndexBuilder::default();
     }
 
-    /// Restarts the builders after a failed reopening. A view's build cannot continue: its snapshot is gone. The next
-    /// successful reopening begins it anew ([`Database::has_stopped_builds`]).
+    /// Restarts the index builder after a failed reopening, and fails views in progress: their snapshots are gone. The next
+    /// successful reopening begins them anew ([`Database::has_stopped_builds`]).
     fn start_builders(&self) {
         for view in self.inner.heart.views.list.iter().filter(|view| view.state() == views::ViewState::Building) {
             view.fail(STOPPED.to_string());

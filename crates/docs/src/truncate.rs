@@ -14,7 +14,7 @@
 //!   documents;
 //! - its indexes, unique fields and views are too many for one transaction ([`store::RANGES_MAX`]);
 //! - its documents expire and are many: expired ones must not be counted, so each would have to be read;
-//! - long-running statements keep the gate open, or the disk is too full for a checkpoint.
+//! - long-running statements keep the gate from closing, or the disk is too full for a checkpoint.
 //!
 //! Followers of the changes receive a reset of the collection ([`crate::changes::DocumentChange::Reset`]).
 

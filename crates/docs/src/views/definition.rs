@@ -7,8 +7,8 @@
 //!
 //! ```text
 //!  view/N         key: the group's values (order::lower, one after another)           value: a state (state.rs)
-//!                   with ROLLUP: NULL for rolled-up values, and at the end the number of the others (1 byte); so a view
-//!                   without GROUP BY has the key 00, and the key of the grand total sorts first
+//!                   with ROLLUP or without GROUP BY: NULL for rolled-up values, and at the end the number of the others
+//!                   (1 byte); so the row of a view without GROUP BY has the key 00, and a grand total sorts first
 //!  view-values/N  key: the group's key | number of the facet (1 byte) | the value      value: occurrences (fold.rs)
 //! ```
 //!

@@ -1,6 +1,6 @@
 //! The stored state of a view's group: counts and sums, as bytes that can be added.
 //!
-//! A state and a change of one have the same form: a document adds its own state, and is removed by adding the negation. So
+//! A state and a change of a state have the same form: a document adds its own state, and is removed by adding the negation. So
 //! changes may arrive in any order, from writes and from a build at once, and the result is the sum. Addition has an inverse,
 //! and each sum has one encoding ([`ExactSum`] for the reals): equal contents are equal bytes, and a group without rows has no
 //! bytes.
