@@ -1,5 +1,5 @@
-//! Answers as the least possible server does: looks for the blank line only and sends the same reply to every request.
-//! What it costs above such a program in C is what the loop costs.
+//! The least that a server can do: it finds the blank line of each request and sends a fixed reply. Its cost above that of such a
+//! program in C is the cost of the loop.
 //!
 //! `cargo run --release -p reactor --example hello_floor -- PORT LOOPS BODY_BYTES [close]`
 

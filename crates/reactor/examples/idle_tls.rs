@@ -1,7 +1,8 @@
 //! A client of idle TLS connections: `cargo run -p reactor --example idle_tls -- 127.0.0.1:8443 10000 /users/1 cert.pem`.
 //!
-//! Opens so many connections, one after the other, sends a GET on each and reads its reply, so that both sides have used their buffers. Then it
-//! prints `ready` and holds them until its input ends. The certificate is that of the server, and the only one that is trusted.
+//! Opens that many connections, one after the other, and sends a GET and reads its reply on each, so that both sides have used
+//! their buffers. Then it prints `ready` and holds them until its standard input ends. The certificate is the server's, and the
+//! only trusted one.
 #![allow(clippy::unwrap_used, unsafe_code)] // Of the tests' module, which calls setrlimit.
 
 #[path = "../tests/process_limits/mod.rs"]
@@ -19,7 +20,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
 
-/// Bytes of a reply that are read at once; it is a small one.
+/// Bytes of a reply read at once; the reply is small.
 const REPLY_BYTES: usize = 4096;
 
 fn main() -> Result<(), Box<dyn Error>> {

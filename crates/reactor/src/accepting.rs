@@ -1,9 +1,9 @@
 //! Accepting: from the backlog to the loop that will own the connection.
 //!
-//! A listener is edge-triggered: after an event it is accepted from until the kernel has no more, `accepts_per_tick` at a
-//! time. When descriptors, kernel memory or `connections_max` run out, connections stay in the backlog, accepting pauses
-//! (events are only remembered), and goes on when this loop closes a connection or after `accept_pause`. So it neither
-//! spins nor gives up, and it is reported once for each shortage. The acceptors are told each time, and may make room.
+//! A listener is edge-triggered: after an event, connections are accepted until the backlog is empty, at most `accepts_per_tick`
+//! in one tick. When descriptors, kernel memory or `connections_max` run out, connections stay in the backlog and accepting
+//! pauses (events are only remembered) until this loop closes a connection or `accept_pause` has passed. Each shortage is logged
+//! once; [`crate::Accept::crowded`] is called at every pause, so that an acceptor can free connections.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +25,7 @@ enum Accepted {
 }
 
 impl EventLoop {
-    /// Tells the acceptors that connections have to wait.
+    /// Calls [`crate::Accept::crowded`] of all acceptors: connections wait in the backlog.
     fn tell_crowded(&mut self) {
         for listener in &mut self.listeners.list {
             let panicked = catch_unwind(AssertUnwindSafe(|| listener.acceptor.crowded())).is_err();
@@ -71,7 +71,7 @@ impl EventLoop {
                 fleet.give_back(Origin::Accepted);
                 return match accept_failure(&error) {
                     AcceptFailure::Empty => {
-                        self.listeners.reported = false; // all who waited are in: the shortage is over
+                        self.listeners.reported = false; // the backlog is empty: the shortage is over
                         Accepted::NoMore
                     }
                     AcceptFailure::Gone => Accepted::One,
@@ -112,7 +112,7 @@ impl EventLoop {
         let listener = &mut self.listeners.list[usize::from(listener)];
         let acceptor = &mut listener.acceptor;
         let made = catch_unwind(AssertUnwindSafe(|| {
-            // A session that cannot be made (out of random numbers, say) refuses its connection.
+            // If a TLS session cannot be created (no random numbers, say), the connection is refused.
             let transport = Transport::accepted(stream, listener.tls.as_ref()).ok();
             transport.and_then(|transport| Some((acceptor.accept(peer, id, &self.core.lp)?, transport)))
         }));
@@ -122,7 +122,7 @@ impl EventLoop {
             refused => {
                 self.core.ids.give_back(id);
                 self.core.lp.fleet().release(self.core.lp.index(), Origin::Accepted);
-                // Counted last: who sees the count sees the connection gone.
+                // Counted last: a reader that sees the count sees the connection gone.
                 counters.refused.add(1);
                 counters.panics.add(u64::from(refused.is_err()));
                 return;

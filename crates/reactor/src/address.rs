@@ -1,11 +1,11 @@
-//! Where an outgoing connection leads, and why one could not be made.
+//! Address of an outgoing connection's peer, and the reasons why a connection could not be made.
 
 use std::fmt;
 use std::io::{Error, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// What a Unix socket's peers have as address: they are on this machine. No peer by TCP has port 0.
+/// Address reported for peers on a Unix socket: they are on this machine. No TCP peer has port 0.
 pub const UNIX_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A peer that listens.
@@ -18,7 +18,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// The peer's address as protocols see it: of a Unix socket 127.0.0.1, port 0.
+    /// The peer's address as protocols see it: 127.0.0.1, port 0 for a Unix socket.
     pub(crate) fn peer(&self) -> SocketAddr {
         match self {
             Self::Tcp(address) => *address,
@@ -54,7 +54,7 @@ impl fmt::Display for Address {
 pub enum ConnectFailure {
     /// No server listens there (ECONNREFUSED).
     Refused,
-    /// Neither made nor refused within its time ([`crate::Settings::connect_max`], or the kernel's ETIMEDOUT).
+    /// Not connected within its time ([`crate::Settings::connect_max`], or the kernel's ETIMEDOUT).
     TimedOut,
     /// No route to the peer's host or network (EHOSTUNREACH, ENETUNREACH, ENETDOWN).
     Unreachable,
@@ -64,15 +64,15 @@ pub enum ConnectFailure {
     TooManyDescriptors,
     /// [`crate::Settings::outgoing_max`] connections are open.
     LimitReached,
-    /// The TLS handshake failed: the peer is not trusted, has another name, or offers nothing in common. [`crate::Protocol::failed`] is
-    /// given the text.
+    /// The TLS handshake failed: the peer is not trusted, has another name, or shares no protocol version or cipher.
+    /// [`crate::Protocol::failed`] gets the text.
     Handshake,
     /// Anything else; `NotFound` for a Unix socket whose file is missing, `WouldBlock` for one whose backlog is full.
     Other(ErrorKind),
 }
 
 impl ConnectFailure {
-    /// Sorts an error of socket(2) or connect(2).
+    /// Classifies an error of socket(2) or connect(2).
     pub(crate) fn of(error: &Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE) => Self::TooManyDescriptors,

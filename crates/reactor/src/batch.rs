@@ -1,11 +1,12 @@
-//! A batch: connections with events that read before the first of them is answered.
+//! A batch: ready connections whose input is read before the first of them is answered.
 //!
-//! What a request needs is mostly not in the processor's caches, and a request that is answered alone waits for it. The
-//! next ones are there already, in the kernel. So a few are read first, their protocols look ahead and ask for what they
-//! will need ([`crate::Protocol::foresee`], [`crate::Protocol::prepare`]), and while the first is answered the memory of
-//! the others is on its way.
+//! The data that a request needs is mostly not in the processor's caches, and a request served alone waits for memory. The next
+//! requests already wait in the kernel. So a few connections are read first, their protocols look ahead and prefetch what they
+//! will need ([`crate::Protocol::foresee`], [`crate::Protocol::prepare`]), and while the first is answered the memory of the
+//! others is being loaded.
 //!
-//! The batch is short: more would push one another's bytes out of the first cache, and each holds a lent buffer.
+//! The batch is short: a longer one would evict its own data from the first-level cache, and each connection in it holds a lent
+//! buffer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,10 +18,10 @@ use crate::kernel::Token;
 use crate::protocol::{Closed, Protocol};
 use crate::turn::Turn;
 
-/// Input of one connection that is alone is looked at ahead from this length on: it may be several requests.
+/// A batch of one connection looks ahead only if its input is at least this long: it may hold several requests.
 const FORESEEN_ALONE_BYTES: usize = 256;
 
-/// Connections whose turn is still to come.
+/// Connections whose turn comes next.
 #[derive(Default)]
 pub(crate) struct Batch {
     members: [Option<(Token, Turn)>; BATCH_MAX],
@@ -47,7 +48,7 @@ impl Batch {
 }
 
 impl EventLoop {
-    /// Lets the batch's connections have their turns, and empties it.
+    /// Runs the turns of the batch's connections, and empties the batch.
     pub(crate) fn take_turns(&mut self, batch: &mut Batch) {
         self.look_ahead(batch);
         for (token, turn) in batch.members() {
@@ -84,7 +85,7 @@ impl EventLoop {
     }
 }
 
-/// Lets a protocol look at its input; a panic closes its connection and goes no further.
+/// Calls a protocol's look-ahead; a panic closes its connection and goes no further.
 fn look(connection: &mut Connection, lp: &Loop, look: impl FnOnce(&mut dyn Protocol, &[u8])) {
     let Connection { protocol, link } = connection;
     if link.is_closed() {

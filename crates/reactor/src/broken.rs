@@ -1,19 +1,19 @@
-//! What becomes of a reactor one of whose loops ends by a panic or by an error of the kernel.
+//! A reactor one of whose loops has ended by a panic or by an error of the kernel.
 //!
-//! A protocol's panic costs its connection; one of the loop itself leaves connections behind that nobody serves, and mail
-//! that nobody reads. A reactor without one of its loops is no smaller reactor but a broken one, so it ends:
+//! A panic in a protocol closes its connection. A panic in the loop itself leaves connections without service and mail unread.
+//! Such a reactor cannot go on with the remaining loops, so it ends:
 //!
 //! 1. The loop's connections and listening sockets are closed, and mail to it is dropped.
-//! 2. The other loops cut their connections and end, so that [`crate::Running::join`] returns with the error.
-//! 3. What [`crate::Running::on_broken`] was given is called, once: the program may end there.
+//! 2. The other loops close their connections and end, so that [`crate::Running::join`] returns with the error.
+//! 3. The closure given to [`crate::Running::on_broken`] is called, once: the program may end there.
 
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
-/// What is called when a loop has ended by itself.
+/// Called when a loop has ended by itself.
 pub(crate) type OnBroken = Box<dyn FnOnce() + Send>;
 
-/// Whether a loop has ended by itself, and what is called for it.
+/// Whether a loop has ended by itself, and the closure to call then.
 #[derive(Default)]
 pub(crate) struct Broken {
     state: Mutex<State>,
@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Broken {
-    /// Has `call` called once a loop has ended by itself; at once if one has.
+    /// Sets the closure to call once a loop has ended by itself; if one has, it is called at once.
     pub(crate) fn on_broken(&self, call: OnBroken) {
         self.change(|state| state.call = Some(call));
     }
@@ -47,7 +47,7 @@ impl Broken {
     }
 }
 
-/// What a panic said.
+/// The text of a panic.
 pub(crate) fn text_of(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")

@@ -1,4 +1,4 @@
-//! A loop's buffers: lent to connections for their turns, and kept in pools for those that have bytes waiting.
+//! A loop's buffers: lent to connections for their turns, and pooled for connections that have bytes waiting between turns.
 
 use crate::connection::Link;
 use crate::input::InputBuffer;
@@ -33,7 +33,7 @@ impl Buffers {
     }
 
     pub(crate) fn lend_input(&mut self, link: &mut Link) {
-        // No more than a batch reads before it gives back, so there is one; and a fresh one would do as well.
+        // A batch reads no more connections than there are buffers, so one is here; a new one would do as well.
         let lent = self.inputs_lent.pop();
         link.input = lent.unwrap_or_else(|| InputBuffer::with_storage(self.lent_bytes));
         link.input_is_lent = true;
@@ -51,8 +51,8 @@ impl Buffers {
         }
     }
 
-    /// An idle connection holds no storage: the lent buffers return to the loop, own ones to the pools; bytes that
-    /// wait for more are copied out of the lent buffer.
+    /// Takes the lent buffers back after a turn: an idle connection holds no storage. Its own empty buffers return to the pools;
+    /// unconsumed input is copied out of the lent buffer.
     pub(crate) fn take_back(&mut self, link: &mut Link) {
         if link.input_is_lent {
             let own = if link.input.is_empty() {

@@ -12,7 +12,7 @@ use crate::settings::Traffic;
 use crate::timers::TimerKey;
 use crate::transport::Transport;
 
-/// Where a connection stands.
+/// Phase of a connection.
 ///
 /// ```text
 ///  Connecting --> Handshaking --> Open --> Finishing --> Lingering --> Closed
@@ -26,17 +26,17 @@ pub(crate) enum Phase {
     /// Accepted or made, and its TLS handshake is not done.
     Handshaking,
     Open,
-    /// `finish` was called: the queue is being sent, nothing is read.
+    /// `finish` was called: the queue is being sent, and no input is read.
     Finishing,
-    /// All was sent and the write side shut; what still arrives is read and dropped, for `left` bytes more.
+    /// The queue was sent and the write side shut. Input that still arrives is read and dropped, for `left` bytes more.
     Lingering {
         left: usize,
     },
-    /// To be removed at the end of the turn.
+    /// Removed at the end of the turn.
     Closed(Closed),
 }
 
-/// Which side began a connection. Each has its bound.
+/// Which side opened a connection. Each origin has its own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Accepted,
@@ -49,7 +49,7 @@ pub(crate) struct Connection {
     pub(crate) link: Link,
 }
 
-/// All of a connection but its protocol.
+/// A connection without its protocol.
 pub(crate) struct Link {
     pub(crate) transport: Transport,
     pub(crate) traffic: Arc<Traffic>,
@@ -59,21 +59,21 @@ pub(crate) struct Link {
     /// Known to the poller.
     pub(crate) registered: bool,
     pub(crate) input_ended: bool,
-    /// The protocol wants the write side shut once the queue is empty.
+    /// The protocol asked to shut the write side once the queue is empty.
     pub(crate) end_output: bool,
-    /// It has been shut.
+    /// The write side has been shut.
     pub(crate) output_ended: bool,
-    /// The protocol asked for no input.
+    /// The protocol paused its input.
     pub(crate) paused: bool,
-    /// The write queue was above the high-water mark, and not below the low one since.
+    /// The write queue passed its high-water mark and has not fallen to the low-water mark since.
     pub(crate) congested: bool,
     /// `writable` is to be called once the queue is below its low-water mark.
     pub(crate) wants_writable: bool,
-    /// `input` is to be called although nothing new arrives: its budget ran out, or its pause was ended.
+    /// `input` is to be called without new bytes: its budget ran out, or its pause ended.
     pub(crate) wants_input: bool,
-    /// In one of the loop's lists of those that go on.
+    /// On one of the loop's ready lists.
     pub(crate) listed: bool,
-    /// Its last turn was ended by the clock.
+    /// The time limit ended its last turn.
     pub(crate) is_heavy: bool,
     /// In the loop's list of connections whose turn ends with the tick.
     pub(crate) touched: bool,
@@ -81,25 +81,25 @@ pub(crate) struct Link {
     pub(crate) drain_told: bool,
     pub(crate) requests_left: u32,
     pub(crate) input: InputBuffer,
-    /// `input`'s storage is the loop's.
+    /// The storage of `input` is lent by the loop.
     pub(crate) input_is_lent: bool,
     pub(crate) output: OutputQueue,
-    /// What this connection counts in `Core::held_bytes`.
+    /// This connection's share of `Core::held_bytes`.
     pub(crate) held_bytes: [usize; Part::COUNT],
     /// What the protocol keeps beside `input` and `output`.
     pub(crate) kept_bytes: usize,
-    /// Since when it holds something of `Part::Buffers` without consuming any; 0: it holds nothing.
+    /// Since when it holds memory of `Part::Buffers` without consuming input; 0: it holds none.
     pub(crate) held_since_ns: u64,
-    /// The same of `Part::Arriving`, as the protocol says it.
+    /// The same for `Part::Arriving`, as reported by the protocol.
     pub(crate) arriving_since_ns: u64,
     /// Bytes taken by the kernel since the connection began.
     pub(crate) sent: u64,
     pub(crate) pace: Pace,
-    /// In the loop's list of connections whose pace is looked at.
+    /// On the loop's list of connections whose pace is checked.
     pub(crate) pace_watched: bool,
     /// Tick of the connection's timer; 0: none.
     pub(crate) deadline_tick: u64,
-    /// Tick at which the wheel looks at this connection; 0: never. At most `deadline_tick` while that is set.
+    /// Tick at which the wheel fires for this connection; 0: never. At most `deadline_tick` while that is set.
     pub(crate) armed_tick: u64,
     /// The precise timer, while it is set.
     pub(crate) precise_timer: Option<TimerKey>,
@@ -153,19 +153,19 @@ impl Link {
         }
     }
 
-    /// Ends the connection, unless it has ended already: the first reason stands.
+    /// Ends the connection. If it has ended already, the first reason stands.
     pub(crate) fn close(&mut self, reason: Closed) {
         if !self.is_closed() {
             self.phase = Phase::Closed(reason);
         }
     }
 
-    /// Ends the connection for an error of its transport, whose text its protocol is given when it is removed.
+    /// Ends the connection with an error of its transport. The protocol gets the error's text when the connection is removed.
     #[cold]
     pub(crate) fn fail(&mut self, error: Error) {
         let reason = match error.kind() {
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => Closed::Peer,
-            // The peer's TCP ended without its TLS.
+            // The peer's TCP connection ended without a close_notify.
             ErrorKind::UnexpectedEof => Closed::Peer,
             _ => Closed::Transport,
         };
@@ -173,12 +173,12 @@ impl Link {
         self.failure = Some(error);
     }
 
-    /// Sends what is queued, then closes: see [`crate::Io::finish`].
+    /// Sends the queue, then closes: see [`crate::Io::finish`].
     pub(crate) fn finish(&mut self) {
         match self.phase {
             Phase::Open => {
                 self.phase = Phase::Finishing;
-                // From here on the pace of its peer is all that is waited for.
+                // From here on only the peer's pace is watched.
                 self.deadline_tick = 0;
             }
             Phase::Connecting | Phase::Handshaking => self.close(Closed::Finished),
@@ -186,14 +186,14 @@ impl Link {
         }
     }
 
-    /// Ends a pause; `true`: there was one, and `input` is to be called.
+    /// Ends a pause. `true`: input was paused, and `input` is to be called.
     pub(crate) fn resume_input(&mut self) -> bool {
         let was_paused = std::mem::take(&mut self.paused);
         self.wants_input |= was_paused;
         was_paused
     }
 
-    /// Whether the protocol is to produce no more.
+    /// Whether the protocol must stop producing.
     #[inline]
     pub(crate) fn is_congested(&self) -> bool {
         self.congested || self.output.unsent() > self.traffic.output_high_water
@@ -204,7 +204,7 @@ impl Link {
         matches!(self.phase, Phase::Closed(_))
     }
 
-    /// How long what it holds of a part has been held for nothing.
+    /// For how long the connection has held memory of a part without progress.
     pub(crate) fn held_for_ns(&self, part: Part, now_ns: u64) -> u64 {
         match part {
             Part::Buffers if self.has_unsent() => self.pace.behind_ns(now_ns),
@@ -213,37 +213,37 @@ impl Link {
         }
     }
 
-    /// Whether something waits for the peer: in the write queue, or in the transport.
+    /// Whether bytes wait to be sent: in the write queue, or in the transport.
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
         !self.output.is_empty() || self.transport.has_pending()
     }
 
-    /// Whether the protocol may be given input now.
+    /// Whether the protocol may be called with input now.
     #[inline]
     pub(crate) fn takes_input(&self) -> bool {
         self.phase == Phase::Open && !self.paused && !self.congested
     }
 
-    /// Whether the protocol is owed its `writable` call.
+    /// Whether the protocol's `writable` call is due.
     #[inline]
     pub(crate) fn owes_writable(&self) -> bool {
         self.wants_writable && !self.congested && self.output.unsent() <= self.traffic.output_low_water
     }
 
-    /// Whether a read may bring something, and there is room for it.
+    /// Whether a read may bring bytes, and the buffer has room for them.
     #[inline]
     fn may_read(&self) -> bool {
         self.transport.is_readable() && !self.input_ended && self.input.len() < self.traffic.input_bytes_max
     }
 
-    /// Whether a write would take something: the turn before ended with its part of a file.
+    /// Whether a write would send bytes: the turn before stopped at its limit of file bytes.
     #[inline]
     fn may_write(&self) -> bool {
         !self.output.is_empty() && !self.output_ended && self.transport.is_writable()
     }
 
-    /// Whether this connection has work for the next tick that no event will announce.
+    /// Whether this connection has work for the next tick without an event.
     #[inline(always)] // once a turn
     pub(crate) fn has_more(&self) -> bool {
         match self.phase {

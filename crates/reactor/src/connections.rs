@@ -8,7 +8,7 @@
 use crate::connection::Connection;
 use crate::protocol::ConnectionId;
 
-/// Free places and their next generations.
+/// Free slots with their next generations.
 #[derive(Default)]
 pub(crate) struct Ids {
     free: Vec<(u32, u32)>,
@@ -16,7 +16,7 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    /// A free place, the one freed last first (it is warm in the cache).
+    /// A free slot; the one freed last comes first (it is warm in the cache).
     pub(crate) fn take(&mut self, loop_index: u16) -> ConnectionId {
         let (slot, generation) = self.free.pop().unwrap_or_else(|| {
             self.slots += 1;
@@ -31,7 +31,7 @@ impl Ids {
     }
 }
 
-/// The connections in their places.
+/// The connections in their slots.
 #[derive(Default)]
 pub(crate) struct Connections {
     slots: Vec<Option<Box<Connection>>>,
@@ -43,7 +43,7 @@ impl Connections {
         self.count
     }
 
-    /// How many places there are, for walking over all.
+    /// Number of slots, for a walk over all.
     pub(crate) fn slots(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -78,7 +78,7 @@ impl Connections {
     pub(crate) fn take_back(&mut self, connection: Box<Connection>) {
         let place = &mut self.slots[connection.link.id.slot as usize];
         debug_assert!(place.is_none(), "the slot of a connection in its turn stays free");
-        // An assignment would look whether there is something to drop.
+        // An assignment would check for an old value to drop.
         std::mem::forget(place.replace(connection));
     }
 

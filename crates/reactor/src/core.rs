@@ -1,4 +1,4 @@
-//! What a loop's connections share: one another, buffers lent for a turn, timers, the lists of those that go on.
+//! State that the connections of a loop share: the slab, lent buffers, timers, ready lists, memory accounting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::{Loop, Settings};
 /// ([`Connections::lend`]), so that it can reach the others.
 pub(crate) struct Core {
     pub(crate) settings: Settings,
-    /// That of connections without one of their own.
+    /// Limits of connections that have none of their own.
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) lp: Loop,
     pub(crate) poller: Poller,
@@ -35,14 +35,14 @@ pub(crate) struct Core {
     pub(crate) connections: Connections,
     pub(crate) buffers: Buffers,
     pub(crate) lists: Lists,
-    /// What connections hold between their turns.
+    /// Bytes that connections hold between their turns.
     pub(crate) held_bytes: [usize; Part::COUNT],
-    /// Some part of it is beyond its bound.
+    /// A part of these bytes exceeds its bound.
     pub(crate) is_short: bool,
-    /// Connections with unsent output, whose pace is looked at.
+    /// Connections with unsent output: the pace of their peers is checked.
     pub(crate) owing: Vec<ConnectionId>,
     pub(crate) looks_at_paces: bool,
-    /// The tick before did not serve all: those with events wait their turn on the list (`fairness`).
+    /// The tick before did not serve all connections: connections with events go on the ready list (`fairness`).
     pub(crate) is_pressed: bool,
     pub(crate) time: WorkTime,
 }
@@ -71,7 +71,7 @@ impl Core {
         }
     }
 
-    /// Counts what a connection goes on holding after its turn. An idle one holds nothing, and is not counted anew.
+    /// Updates the bytes that a connection holds after its turn. For an idle connection nothing changes and nothing is counted.
     #[inline]
     pub(crate) fn count_held(&mut self, link: &mut Link) {
         let in_queues = link.input.storage_bytes() + link.output.storage_bytes();
@@ -81,7 +81,7 @@ impl Core {
         }
     }
 
-    /// What a connection holds of a part has changed.
+    /// Sets how much of a part a connection holds.
     pub(crate) fn recount(&mut self, link: &mut Link, part: Part, holds: usize) {
         let (before, all) = (&mut link.held_bytes[part as usize], &mut self.held_bytes[part as usize]);
         *all = *all + holds - *before;
@@ -97,7 +97,7 @@ impl Core {
         self.is_short |= self.held_bytes[part as usize] > self.bound_of(part);
     }
 
-    /// A connection is gone, with all it held.
+    /// A connection is gone: subtracts what it held.
     pub(crate) fn forget_held(&mut self, link: &mut Link) {
         for part in Part::ALL {
             self.recount(link, part, 0);
@@ -111,7 +111,7 @@ impl Core {
         }
     }
 
-    /// Has a connection give up what it holds of a part, or closes it.
+    /// Asks a connection to release what it holds of a part, and closes it if it does not.
     pub(crate) fn let_go(&mut self, connection: &mut Connection, part: Part) {
         self.call(connection, |protocol, io| protocol.hoards(part, io));
         self.end_turn(connection);
@@ -120,8 +120,8 @@ impl Core {
         }
     }
 
-    /// Sets a connection's coarse timer. Where the wheel would look at it earlier anyway, the wheel is not touched: a
-    /// deadline pushed out on every request costs two stores.
+    /// Sets a connection's coarse timer. If the wheel fires for the connection earlier anyway, the wheel is not touched:
+    /// postponing a deadline on every request costs two stores.
     pub(crate) fn set_timer(&mut self, link: &mut Link, after_ns: Option<u64>) {
         link.deadline_tick = after_ns.map_or(0, |after| tick_after(self.now_ns.saturating_add(after)));
         if link.deadline_tick != 0 && (link.armed_tick == 0 || link.deadline_tick < link.armed_tick) {
@@ -130,7 +130,7 @@ impl Core {
         }
     }
 
-    /// Another connection than the one whose turn it is.
+    /// A connection other than the one whose turn it is.
     pub(crate) fn neighbour(&mut self, id: ConnectionId) -> Option<Neighbour<'_>> {
         if usize::from(id.loop_index) != self.lp.index() {
             return None;
@@ -139,7 +139,7 @@ impl Core {
         Neighbour::of(&mut connection.link, &mut self.buffers, &mut self.lists)
     }
 
-    /// Begins an outgoing connection and gives its id.
+    /// Begins an outgoing connection and returns its id.
     pub(crate) fn begin_connect(
         &mut self,
         outgoing: &Outgoing,

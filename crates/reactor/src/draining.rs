@@ -1,12 +1,12 @@
-//! Draining: the loop takes what had arrived, lets its connections finish, and ends.
+//! Draining: the loop accepts and serves what has arrived, lets its connections finish, and ends.
 //!
-//! 1. Everything in the backlogs is accepted (as far as `connections_max` allows), then the listeners are closed: a
-//!    connection that the kernel had completed for us is served, not reset.
-//! 2. Each connection is read once more and its protocol is told ([`crate::Protocol::drain`]).
-//!    One that had nothing to finish is closed within a moment even if its peer keeps it.
-//! 3. The loop ends with its last connection; at the deadline those that are left are cut.
+//! 1. Everything in the backlogs is accepted (within `connections_max`), then the listeners are closed: a connection that the
+//!    kernel had completed is served, not reset.
+//! 2. Each connection is read once more, then its protocol is called ([`crate::Protocol::drain`]). A connection that was idle is
+//!    closed after a short time even if its peer keeps it open.
+//! 3. The loop ends with its last connection; at the deadline the remaining connections are closed.
 //!
-//! A drain that follows another one can only bring the deadline nearer.
+//! A later drain can only make the deadline earlier.
 
 use crate::connection::Phase;
 use crate::event_loop::{Draining, EventLoop};
@@ -43,7 +43,7 @@ impl EventLoop {
         }
     }
 
-    /// The deadline has passed.
+    /// The deadline has passed: closes all connections.
     pub(crate) fn cut_all(&mut self) {
         for slot in 0..self.core.connections.slots() {
             if let Some(connection) = self.core.connections.at(slot) {

@@ -1,6 +1,6 @@
-//! An event loop: what it owns, and what happens to a connection around each of its turns.
+//! An event loop: its parts, and what surrounds each turn of a connection.
 //!
-//! What a loop does, and in which order, is in `tick`; how it accepts, batches and drains in the files of these names.
+//! The order of a loop's work is in `tick`; accepting, batches and draining are in the files of these names.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,12 +36,12 @@ pub(crate) struct EventLoop {
     pub(crate) alarm: Alarm,
     /// Emptied every tick; kept for their storage.
     pub(crate) mail: Vec<Mail>,
-    /// Mail for which a tick had no time.
+    /// Mail for which the last tick had no time.
     pub(crate) unread: VecDeque<Mail>,
     pub(crate) due: Vec<u32>,
     pub(crate) going_on: Vec<ConnectionId>,
     pub(crate) heavy_going_on: Vec<ConnectionId>,
-    /// There was no time for all that the tick before had touched.
+    /// The last tick had no time to end the turns of all touched connections.
     pub(crate) is_behind: bool,
     pub(crate) fairness: Fairness,
     pub(crate) next_to_go: [NextToGo; Part::COUNT],
@@ -72,13 +72,13 @@ impl EventLoop {
         }
     }
 
-    /// Lets a connection do a turn, if it is still there.
+    /// Runs a turn of a connection, if it still exists.
     #[inline]
     pub(crate) fn turn(&mut self, id: ConnectionId, turn: impl FnOnce(&mut Core, &mut Connection)) {
         self.turn_at(Token { slot: id.slot, generation: id.generation }, turn);
     }
 
-    /// The same by the connection's token.
+    /// The same with the connection's token.
     #[inline]
     pub(crate) fn turn_at(&mut self, token: Token, turn: impl FnOnce(&mut Core, &mut Connection)) {
         if let Some(mut connection) = self.core.connections.lend(token.slot, token.generation) {
@@ -128,7 +128,7 @@ impl EventLoop {
             connection.protocol.closed(reason);
             drop(connection);
         }));
-        // Only now, when the descriptor is closed, another one fits.
+        // A connection slot is free only now that the descriptor is closed.
         self.core.lp.fleet().release(self.core.lp.index(), origin);
         let counters = &self.core.lp.member().counters;
         counters.count_closed(reason);

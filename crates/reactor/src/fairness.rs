@@ -1,14 +1,14 @@
-//! Who goes on first where a loop has more to do than it gets done: who has used it least lately.
+//! Order of turns when a loop cannot serve all connections in a tick: addresses that have used the loop least go first.
 //!
-//! While a loop keeps up, connections are served as their events come. One that does not ([`crate::work_time`]) lists all that have
-//! something to do, and puts the list in an order: by what the turns of each address have taken lately, and for each
-//! connection of an address one turn of that address more. So a client with a single cheap request goes before those who flood
-//! the loop, over however many connections and with however long turns; and addresses that all want as much as they can get have
-//! equal shares of the time.
+//! While a loop keeps up, connections are served in the order of their events. A loop that does not keep up
+//! ([`crate::work_time`]) lists all connections that have work, and sorts the list by the time that the turns of each address
+//! have taken lately; each further connection of an address counts as one more turn of that address. So a client with one cheap
+//! request is served before clients that flood the loop, however many connections they open and however long their turns are.
+//! Addresses that all want more than they can get have equal shares of the time.
 //!
-//! Of one address, a connection that waited in the tick before and one that has come since take turns, and which of the two goes first
-//! changes from tick to tick: also where all have one address nobody waits for ever. Nor does an address: what it has used is
-//! forgotten by and by, and of those who have used nothing who waits longest goes first.
+//! Within an address, connections that waited in the last tick and connections that arrived since take turns, and which of the
+//! two goes first alternates from tick to tick: even if all clients have one address, no connection waits for ever. No address
+//! waits for ever either: past use decays, and among addresses with equal use the connection that has waited longest goes first.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,20 +17,20 @@ use crate::connections::Connections;
 use crate::hoarders::host;
 use crate::protocol::ConnectionId;
 
-/// After so long half of what was used is forgotten.
+/// Half of an address's use is forgotten after this time.
 const HALVED_EVERY_NS: u64 = 64_000_000;
-/// Who has used less counts as one who has used nothing.
+/// An address with less use counts as one with none.
 const FORGOTTEN_NS: u64 = 20_000;
-/// A turn counts as this at least, and at most: where a turn took longer, its thread most likely had no processor.
+/// The shortest and the longest time that a turn counts. If a turn took longer, its thread most likely had no processor.
 const TURN_NS: std::ops::RangeInclusive<u64> = 10_000..=2_000_000;
-/// Addresses whose use is known. Any others count as ones who have used nothing.
+/// Addresses whose use is tracked. Any further address counts as one with no use.
 const ADDRESSES_MAX: usize = 4096;
-/// Room made at the start, so that a loop with few connections allocates nothing later; and the most that is kept from one
-/// order to the next.
+/// Initial capacity, so that a loop with few connections allocates nothing later; and the largest capacity kept from one sort to
+/// the next.
 const ROOM: usize = 64;
 const ROOM_KEPT_MAX: usize = 16_384;
 
-/// What an address has used lately, and what a turn of it takes: the average of the last few.
+/// Use of the loop by an address: its decayed total, and a moving average of the time of its turns.
 #[derive(Clone, Copy, Default)]
 struct Use {
     all_ns: u64,
@@ -42,12 +42,13 @@ pub(crate) struct Fairness {
     new_go_first: bool,
     uses: HashMap<IpAddr, Use>,
     halved_ns: u64,
-    /// Empty between two orders: a list with what each goes by, and how many of an address have gone before, by whether they waited.
+    /// Scratch space, empty between two sorts: the list with its sort keys, and the number of connections of an address seen so
+    /// far, by whether they waited.
     keyed: Vec<Keyed>,
     before: HashMap<(IpAddr, bool), u64>,
 }
 
-/// A listed connection: what its address will have used when its turn comes, and its place in the list.
+/// A listed connection: the use of its address when its turn comes, and its position in the list.
 #[derive(Clone, Copy)]
 struct Keyed {
     used_ns: u64,
@@ -66,7 +67,7 @@ impl Fairness {
         }
     }
 
-    /// A turn for a peer took so long.
+    /// Records the time of one turn of a peer.
     pub(crate) fn count(&mut self, peer: IpAddr, took_ns: u64) {
         let address = host(peer);
         if self.uses.len() >= ADDRESSES_MAX && !self.uses.contains_key(&address) {
@@ -78,7 +79,7 @@ impl Fairness {
         used.turn_ns = if used.turn_ns == 0 { took_ns } else { (used.turn_ns * 3 + took_ns) / 4 };
     }
 
-    /// Puts a list into order: connections in the order in which they came, `waited` of them in the tick before.
+    /// Sorts a list of connections. It holds them in order of arrival; the first `waited` of them waited in the last tick.
     pub(crate) fn order(
         &mut self,
         list: &mut Vec<ConnectionId>,
@@ -90,7 +91,8 @@ impl Fairness {
         self.order_by(list, waited, peers, now_ns);
     }
 
-    /// The same, asking for each connection's peer; one that is gone has none, and leaves the list.
+    /// The same with a function that returns a connection's peer. A connection that is gone has none, and is removed from the
+    /// list.
     fn order_by(
         &mut self,
         list: &mut Vec<ConnectionId>,
@@ -110,7 +112,7 @@ impl Fairness {
             let used_ns = used.all_ns + turns * used.turn_ns.max(*TURN_NS.start());
             self.keyed.push(Keyed { used_ns, place, id });
         }
-        // Of those who have used as much who waits longest goes first.
+        // At equal use, the connection that has waited longest goes first.
         self.keyed.sort_unstable_by_key(|one| (one.used_ns, one.place));
         list.extend(self.keyed.drain(..).map(|one| one.id));
         self.keyed.shrink_to(ROOM_KEPT_MAX);
@@ -141,7 +143,7 @@ mod tests {
         Ipv4Addr::from_bits(0x7f00_0000 + number).into()
     }
 
-    /// The order of connections, each given as its address's number and whether it waited: their places in the list.
+    /// Sorts connections, each given as its address's number and whether it waited; returns their positions in the list.
     fn order(fairness: &mut Fairness, now_ns: u64, list: &[(u32, bool)]) -> Vec<usize> {
         let mut ids: Vec<_> =
             (0..list.len() as u32).map(|slot| ConnectionId { loop_index: 0, slot, generation: 1 }).collect();
@@ -179,7 +181,7 @@ mod tests {
         let mut fairness = Fairness::new();
         let turn_ns = [1_000_000, 100_000, 30_000];
         let (mut had_ns, mut now_ns) = ([0_u64; 3], 0);
-        // Each has thirty connections that wait, and new ones as many.
+        // Each address has thirty connections that wait, and as many new ones.
         let list: Vec<(u32, bool)> = (0..180).map(|n| (n % 3, n < 90)).collect();
         for _ in 0..3_000 {
             // The tick is over after a millisecond.

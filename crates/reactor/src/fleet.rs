@@ -14,7 +14,7 @@ use crate::protocol::{ConnectionId, Message};
 use crate::settings::Outgoing;
 use crate::wheel::TICK_NS;
 
-/// The shared side of one loop. The parts that different threads write lie on different cache lines.
+/// The part of a loop that other threads reach. Fields written by different threads lie on different cache lines.
 pub(crate) struct Member {
     pub(crate) mailbox: Mailbox,
     pub(crate) counters: Counters,
@@ -23,7 +23,7 @@ pub(crate) struct Member {
     lag: Watched,
 }
 
-/// What other threads need to see whether the loop waits for a processor.
+/// What other threads read to find out whether the loop waits for a processor.
 #[repr(align(128))]
 struct Watched {
     lag: Lag,
@@ -37,7 +37,7 @@ struct Clock(AtomicU64);
 struct OpenCount(AtomicUsize);
 
 impl Member {
-    /// `poller` is a handle of the loop's.
+    /// `poller`: another handle of the loop's poller.
     pub(crate) fn new(waker: mio::Waker, poller: mio::Registry) -> Self {
         Self {
             mailbox: Mailbox::new(waker),
@@ -65,7 +65,7 @@ pub(crate) struct Fleet {
     outgoing: Bounded,
 }
 
-/// Connections of one origin that are open on all loops, and how many may be.
+/// Open connections of one origin on all loops, and their limit.
 struct Bounded {
     open: AtomicUsize,
     max: usize,
@@ -104,12 +104,12 @@ impl Fleet {
         self.bounded(origin).open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Books a reserved connection on the loop that will have it.
+    /// Counts a reserved connection on the loop that will own it.
     pub(crate) fn book(&self, index: usize) {
         self.members[index].open.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Moves a booking to another loop.
+    /// Moves the count of a connection to another loop.
     pub(crate) fn rebook(&self, from: usize, to: usize) {
         self.members[from].open.0.fetch_sub(1, Ordering::Relaxed);
         self.book(to);
@@ -118,7 +118,7 @@ impl Fleet {
     /// Asks every loop to drain.
     pub(crate) fn drain(&self, deadline_ns: u64) {
         for member in &self.members {
-            // A loop that refuses mail has ended already.
+            // A loop that rejects mail has ended already.
             let _ = member.mailbox.push(Mail::Drain { deadline_ns });
         }
     }
@@ -130,15 +130,15 @@ impl Fleet {
         self.broken.set();
     }
 
-    /// A booked connection is gone.
+    /// A counted connection is gone.
     pub(crate) fn release(&self, index: usize, origin: Origin) {
         self.members[index].open.0.fetch_sub(1, Ordering::Relaxed);
         self.give_back(origin);
     }
 
-    /// Which loop a connection accepted by loop `here` goes to: `here`, unless it stands two or more above the least
-    /// loaded. So few connections are spread evenly, and many stay where the kernel's hash put them. Two loops that
-    /// accept at the same moment may both choose the same third one; the next connections even it out.
+    /// Chooses the loop for a connection accepted by loop `here`: `here`, unless it has at least two connections more than the
+    /// least loaded loop. So few connections are spread evenly, and many stay where the kernel's hash put them. Two loops that
+    /// accept at the same moment may choose the same third loop; the next connections even that out.
     pub(crate) fn place(&self, here: usize) -> usize {
         let open = |index: usize| self.members[index].open.0.load(Ordering::Relaxed);
         let mine = open(here);
@@ -148,7 +148,7 @@ impl Fleet {
     }
 }
 
-/// A loop as seen from its own thread and from others: cheap to clone, `Send + Sync`.
+/// A handle of a loop, for its own thread and for others: cheap to clone, `Send + Sync`.
 #[derive(Clone)]
 pub struct Loop {
     fleet: Arc<Fleet>,
@@ -168,7 +168,7 @@ impl Loop {
         &self.fleet.members[usize::from(self.index)]
     }
 
-    /// Which loop of the reactor this is.
+    /// Index of this loop in the reactor.
     pub fn index(&self) -> usize {
         usize::from(self.index)
     }
@@ -184,16 +184,15 @@ impl Loop {
         Some(Self::new(Arc::clone(&self.fleet), found))
     }
 
-    /// Sends a message to a connection of this reactor (on whichever loop its id names), from any thread. One wake-up for
-    /// a sleeping loop, none for a running one. A stale id drops the message (its payload's `Drop` runs on the loop's
-    /// thread, or here when the loop has ended).
+    /// Sends a message to a connection of this reactor, on the loop that its id names, from any thread. It costs one wake-up if
+    /// the loop sleeps, none if it runs. A message to a stale id is dropped: on the loop's thread, or here if the loop has ended.
     pub fn send(&self, to: ConnectionId, message: Message) {
         if let Some(member) = self.fleet.members.get(usize::from(to.loop_index)) {
             let _ = member.mailbox.push(Mail::Message { to, message });
         }
     }
 
-    /// Runs a closure on the loop's thread. Dropped without running when the loop has ended.
+    /// Runs a closure on the loop's thread. If the loop has ended, the closure is dropped.
     pub fn run(&self, task: Task) {
         let _ = self.member().mailbox.push(Mail::Task(task));
     }
@@ -205,14 +204,14 @@ impl Loop {
         let _ = self.member().mailbox.push(Mail::At { at_ns, task });
     }
 
-    /// Runs a closure on the loop's thread at a moment of CLOCK_MONOTONIC, to the microsecond (timerfd). A moment that
-    /// has passed: at once.
+    /// Runs a closure on the loop's thread at a moment of CLOCK_MONOTONIC, to the microsecond (timerfd). If the moment has
+    /// passed, the closure runs at once.
     pub fn at(&self, at_ns: u64, task: Task) {
         let _ = self.member().mailbox.push(Mail::At { at_ns, task });
     }
 
-    /// Opens an outgoing connection on this loop. `open` makes its protocol on the loop's thread; the protocol's first
-    /// call is `writable` once connected, or `closed(Unconnected)`.
+    /// Opens an outgoing connection on this loop. `open` makes its protocol on the loop's thread; the protocol's first call is
+    /// `writable` once connected, or `closed(Unconnected)`.
     pub fn connect(&self, to: impl Into<Outgoing>, open: Open) {
         let _ = self.member().mailbox.push(Mail::Connect { to: Box::new(to.into()), open });
     }
@@ -222,14 +221,14 @@ impl Loop {
         self.member().clock.0.load(Ordering::Relaxed)
     }
 
-    /// The same clock read now, about 20 ns: for measuring inside a tick.
+    /// The clock read now, in about 20 ns: for measurements inside a tick.
     pub fn precise_now_ns(&self) -> u64 {
         kernel::now_ns()
     }
 
-    /// Whether the loop waits for a processor, as far as that can be seen: it has work, and has not got on with it since an
-    /// earlier call. For threads that compute for long, which call it every 50 µs or so and then give up their processor. Costs
-    /// a system call where the loop sleeps.
+    /// Whether the loop seems to wait for a processor: it has work, and has run no tick since an earlier call. For threads that
+    /// compute for long: they call it about every 50 µs and, if it returns `true`, yield their processor. It costs a system call
+    /// if the loop sleeps.
     pub fn waits(&self) -> bool {
         let member = self.member();
         let has_work = !member.mailbox.is_asleep() || kernel::has_waiting(&member.lag.poller);
@@ -248,7 +247,7 @@ impl std::fmt::Debug for Loop {
     }
 }
 
-/// A duration as the loop's clock counts; 584 years where it is longer.
+/// A duration in nanoseconds of the loop's clock; longer than 584 years becomes 584 years.
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

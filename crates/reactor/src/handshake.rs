@@ -1,9 +1,8 @@
-//! The time between a connection's making and its opening, where TLS has to shake hands first.
+//! The TLS handshake: the time between a connection's creation and its opening.
 //!
-//! A handshake has a deadline of its own, counted from accept or from the moment at which the outgoing connection is made.
-//! Until it is done the protocol gets no call but for mail; then it is called as any other is for the first time. Computing a
-//! handshake takes the loop a few hundred microseconds, so that a storm of them uses up ticks: where the tick is over, a
-//! handshake waits for the next one.
+//! A handshake has a deadline of its own, counted from accept or from the moment at which the outgoing connection is made. Until
+//! the handshake is done, the protocol is called only for mail; then it gets its first call as without TLS. A handshake takes the
+//! loop a few hundred microseconds, so many of them use up a tick: once the tick is over, a handshake waits for the next one.
 
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::fleet::nanoseconds;
 use crate::protocol::Closed;
 
 impl Core {
-    /// Begins to shake hands over a connection that was accepted or made.
+    /// Begins the handshake of an accepted or outgoing connection.
     pub(crate) fn begin_handshake(&mut self, connection: &mut Connection, within: Duration) {
         let link = &mut connection.link;
         link.phase = Phase::Handshaking;
@@ -27,7 +26,7 @@ impl Core {
         self.register(&mut connection.link);
     }
 
-    /// Goes on with the handshake, unless others have used up the tick.
+    /// Continues the handshake; if the tick is over, in the next tick.
     pub(crate) fn shake_hands_soon(&mut self, connection: &mut Connection) {
         if self.time.tick_is_over() {
             self.lists.list(&mut connection.link);
@@ -36,7 +35,7 @@ impl Core {
         }
     }
 
-    /// Goes on with the handshake; once it is done the connection is open.
+    /// Continues the handshake. Once it is done, the connection is open.
     pub(crate) fn shake_hands(&mut self, connection: &mut Connection) {
         let link = &mut connection.link;
         let is_done = link.transport.shake_hands();
@@ -74,7 +73,7 @@ impl Core {
     }
 }
 
-/// The end of a connection whose handshake was not done.
+/// The reason with which a connection closes whose handshake was not done.
 pub(crate) fn unshaken(origin: Origin, why: ConnectFailure) -> Closed {
     match origin {
         Origin::Accepted => Closed::Transport,

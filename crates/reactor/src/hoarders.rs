@@ -1,17 +1,17 @@
-//! Connections that others pay for: those that do not take what waits for them, and those that hold most of a part of the
-//! memory when it is short.
+//! Closing of connections at whose expense others would suffer: slow readers, and the largest holders of memory when it is short.
 //!
-//! - While a connection has unsent output its [`Pace`] is looked at a few times in [`Traffic::send_behind_max`]; one that is
-//!   behind by more than that is closed.
-//! - Each part of what connections hold between their turns ([`Part`]) has a bound. A turn that passes it is followed, before
-//!   any other turn, by the closing of those that hold most: so whoever asks for little always finds room. No more are closed than
-//!   that takes, since closing one that holds much takes the kernel a tenth of a millisecond; where many hold something, the search
-//!   through all connections finds those who hold an eighth of the part, and the next closings begin with who is left of them.
+//! - While a connection has unsent output, its [`Pace`] is checked several times within [`Traffic::send_behind_max`]; a
+//!   connection that is behind by more than that is closed.
+//! - Each [`Part`] of the memory that connections hold between their turns has a bound. If a turn exceeds it, the connections
+//!   that hold most are closed before any other turn, so a client that needs little always finds room. Only as many are closed as
+//!   the bound requires, since closing a connection with much memory takes the kernel a tenth of a millisecond. If many
+//!   connections hold memory, one search through all of them selects the holders of an eighth of the bound; later closings within
+//!   100 ms take the next of that list.
 //!
-//! What counts is bytes times how long they have been held for nothing: since the connection was last at the least rate, or
-//! last consumed something. Bytes alone would close a client that receives a large reply at full speed before a hundred that
-//! hold a little less for half a minute. The sums of all connections of an address come first, so that many connections are
-//! no more than one. An IPv6 host has a whole /64, which counts as one address.
+//! Connections are ranked by bytes times the time held without progress: since the connection was last at the minimum rate, or
+//! last consumed input. A ranking by bytes alone would close a client that receives a large reply at full speed before a hundred
+//! clients that hold a little less for half a minute. The sums of all connections of an address are compared first, so many
+//! connections have no advantage over one. An IPv6 host has a whole /64, which counts as one address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -26,19 +26,19 @@ use crate::timers::Due;
 #[cfg(doc)]
 use crate::{Traffic, pace::Pace};
 
-/// How often the paces are looked at while a peer may be behind, and between which bounds.
+/// How many times the paces are checked within the time that a peer may be behind, and the bounds of the interval.
 const LOOKS: u64 = 8;
 const LOOK_NS_MIN: u64 = 10_000_000;
 const LOOK_NS_MAX: u64 = 250_000_000;
-/// Which part of the bound those hold together who are found where many hold something, how many are many, and how long it
-/// holds that they are the ones who hold most.
+/// If a part is held by at least `MANY` connections, a search selects the holders of a `FOUND_PART`-th of its bound. The list is
+/// used for `FOUND_FOR_NS`.
 const FOUND_PART: usize = 8;
 const MANY: usize = 64;
 const FOUND_FOR_NS: u64 = 100_000_000;
-/// What was held for no time at all weighs as much as this.
+/// The least time that counts for held bytes.
 const HELD_NS_MIN: u64 = 1_000_000;
 
-/// A connection that holds something of a part.
+/// A connection that holds memory of a part.
 struct Hoarder {
     id: ConnectionId,
     address: IpAddr,
@@ -47,16 +47,16 @@ struct Hoarder {
     weight: u128,
 }
 
-/// Who goes next when a part is short: what is left of the last search.
+/// The connections to close next when a part is short: the rest of the last search.
 #[derive(Default)]
 pub(crate) struct NextToGo {
-    /// The first stands last.
+    /// The first to be closed stands last.
     ids: Vec<ConnectionId>,
     found_ns: u64,
 }
 
 impl Core {
-    /// After a turn: watches the peer of a connection that has unsent output.
+    /// Called after a turn: begins to watch the peer of a connection that has unsent output.
     pub(crate) fn watch_pace(&mut self, link: &mut Link) {
         link.pace.begin(self.now_ns);
         if !link.pace_watched {
@@ -66,7 +66,7 @@ impl Core {
         }
     }
 
-    /// Looks again soon enough for a peer that may be behind for so long.
+    /// Schedules the next check, soon enough for a peer that may be behind for `behind_max_ns`.
     fn look_later(&mut self, behind_max_ns: u64) {
         if std::mem::replace(&mut self.looks_at_paces, true) {
             return;
@@ -77,7 +77,7 @@ impl Core {
 }
 
 impl EventLoop {
-    /// Looks at all peers that have something to take.
+    /// Checks the paces of all peers that have unsent output.
     pub(crate) fn look_at_paces(&mut self) {
         let (now_ns, mut shortest_ns) = (self.core.now_ns, u64::MAX);
         self.core.looks_at_paces = false;
@@ -100,7 +100,7 @@ impl EventLoop {
             self.settle(id.slot, true);
             false
         });
-        // Closing one may have let another begin to owe.
+        // Closing one connection may have given another one unsent output.
         owing.append(&mut self.core.owing);
         self.core.owing = owing;
         if !self.core.owing.is_empty() {
@@ -108,7 +108,7 @@ impl EventLoop {
         }
     }
 
-    /// Closes those that hold most of each part that is short.
+    /// Closes the largest holders of each part that is short.
     #[cold]
     pub(crate) fn close_hoarders(&mut self) {
         self.core.is_short = false;
@@ -134,7 +134,7 @@ impl EventLoop {
                 continue;
             };
             let Some(mut connection) = self.core.connections.lend(id.slot, id.generation) else { continue };
-            // Another one where it has taken or sent something since.
+            // A connection that has made progress since the search is spared.
             if connection.link.held_for_ns(part, now_ns) >= found_before_ns {
                 self.core.let_go(&mut connection, part);
             }
@@ -160,7 +160,7 @@ impl EventLoop {
         self.next_to_go[part as usize] = NextToGo { ids, found_ns: self.core.now_ns };
     }
 
-    /// Those that hold something of a part, in the order in which they go.
+    /// The connections that hold memory of a part, in the order in which they are closed.
     fn hoarders(&mut self, part: Part) -> Vec<Hoarder> {
         let now_ns = self.core.now_ns;
         let mut hoarders = Vec::new();
@@ -182,7 +182,7 @@ impl EventLoop {
     }
 }
 
-/// What counts as one address where shares are counted: an IPv6 host has a whole /64.
+/// The address by which shares are counted: for IPv6 the /64 network of the host.
 pub fn host(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),

@@ -8,13 +8,13 @@ use crate::kernel::{Poller, Token};
 use crate::state::{LoopContext, LoopState};
 use crate::timers::TimerKey;
 
-/// Tokens of what states wait for beside connections, of generation 0, from this slot on.
+/// Tokens of the states' descriptors: generation 0, slots from this one on.
 pub(crate) const COMPLETIONS_FROM: u32 = 1 << 16;
 
 struct Hooked {
     state: Box<dyn LoopState>,
     index: u32,
-    /// What [`LoopState::completions`] names became readable.
+    /// The descriptor of [`LoopState::completions`] became readable.
     has_completed: bool,
     /// The state's timer, while it is set.
     timer: Option<TimerKey>,
@@ -35,7 +35,7 @@ impl Hooks {
         Ok(())
     }
 
-    /// An event of a state's descriptor; `false`: the token is not one of theirs.
+    /// Handles an event of a state's descriptor. `false`: the token belongs to none of them.
     pub(crate) fn event(&mut self, token: Token) -> bool {
         let index = token.slot.checked_sub(COMPLETIONS_FROM);
         let hooked = index.and_then(|index| self.0.get_mut(index as usize));
@@ -53,7 +53,7 @@ impl Hooks {
         }
     }
 
-    /// Tells those states for which something has ended.
+    /// Calls `completed` of the states whose descriptor became readable.
     #[inline]
     pub(crate) fn call_completed(&mut self, core: &mut Core) {
         for hooked in &mut self.0 {
@@ -63,7 +63,7 @@ impl Hooks {
         }
     }
 
-    /// A state's timer ran out.
+    /// Calls a state's expired timer.
     pub(crate) fn call_timer(&mut self, index: u32, core: &mut Core) {
         if let Some(hooked) = self.0.get_mut(index as usize) {
             hooked.timer = None;

@@ -1,4 +1,4 @@
-//! Input buffer: the bytes of a connection that were received and not consumed.
+//! Input buffer: bytes of a connection that were received and not consumed.
 //!
 //! ```text
 //!  0          start            end            bytes.len()
@@ -7,9 +7,9 @@
 //!  +----------+----------------+--------------+
 //! ```
 //!
-//! `bytes` is initialised over its whole length once, so that a read needs neither zeroing nor `unsafe`. An idle
-//! connection's `bytes` is empty: storage is lent by the loop for a turn (see `turn`), and only bytes that wait for more
-//! are copied into storage of their own.
+//! `bytes` is initialised over its whole length once, so that a read needs neither zeroing nor `unsafe`. An idle connection's
+//! `bytes` is empty: the loop lends storage for a turn (see `turn`), and only unconsumed bytes are copied into storage of the
+//! connection's own.
 
 /// Bytes received and not consumed.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(crate) struct InputBuffer {
     end: usize,
 }
 
-/// The least storage given to bytes that wait.
+/// The least storage given to unconsumed bytes.
 const STORAGE_BYTES_MIN: usize = 4096;
 
 impl InputBuffer {
@@ -31,7 +31,7 @@ impl InputBuffer {
         !self.bytes.is_empty()
     }
 
-    /// Bytes of memory behind it.
+    /// Bytes of memory allocated.
     pub(crate) fn storage_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -48,7 +48,7 @@ impl InputBuffer {
         self.end - self.start
     }
 
-    /// Drops the first `n` filled bytes; all of them where there are fewer.
+    /// Drops the first `n` filled bytes, or all of them if there are fewer.
     pub(crate) fn consume(&mut self, n: usize) {
         debug_assert!(n <= self.len(), "consumed more than was received");
         self.start = (self.start + n).min(self.end);
@@ -61,14 +61,14 @@ impl InputBuffer {
         &mut self.bytes[self.end..]
     }
 
-    /// Says that the first `n` bytes of the room were filled.
+    /// Marks the first `n` bytes of the room as filled.
     pub(crate) fn fill(&mut self, n: usize) {
         debug_assert!(n <= self.bytes.len() - self.end, "filled more than the room");
         self.end = (self.end + n).min(self.bytes.len());
     }
 
-    /// Makes room after the filled bytes: by moving them to the front, else by doubling up to `filled_max`, which the
-    /// storage never exceeds. Without effect where so many are filled.
+    /// Makes room after the filled bytes: by moving them to the front, or by doubling the storage up to `filled_max`. No effect
+    /// if `filled_max` bytes are filled.
     pub(crate) fn make_room(&mut self, filled_max: usize) {
         if self.bytes.len() - self.end >= STORAGE_BYTES_MIN / 2 {
             return;
@@ -83,7 +83,7 @@ impl InputBuffer {
         }
     }
 
-    /// Copies the filled bytes into `storage` (a pool's), enlarged where it is too small, and leaves this one empty.
+    /// Copies the filled bytes into `storage` (from a pool), enlarging it if it is too small, and empties this buffer.
     pub(crate) fn move_into(&mut self, mut storage: Vec<u8>) -> Self {
         let filled = self.len();
         if storage.len() < filled {
@@ -94,7 +94,7 @@ impl InputBuffer {
         Self { bytes: storage, start: 0, end: filled }
     }
 
-    /// Gives up the storage; whatever was filled is gone.
+    /// Gives up the storage; filled bytes are lost.
     pub(crate) fn take_storage(&mut self) -> Vec<u8> {
         (self.start, self.end) = (0, 0);
         std::mem::take(&mut self.bytes)

@@ -1,4 +1,4 @@
-//! One connection's buffers and switches, handed to each call of its protocol.
+//! One connection's buffers and switches, passed to each call of its protocol.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::protocol::{Closed, ConnectionId, Protocol};
 use crate::settings::Outgoing;
 use crate::timers::Due;
 
-/// One connection's buffers and switches, handed to each [`Protocol`] call.
+/// One connection's buffers and switches, passed to each [`Protocol`] call.
 pub struct Io<'a> {
     pub(crate) link: &'a mut Link,
     pub(crate) core: &'a mut Core,
@@ -44,46 +44,46 @@ impl Io<'_> {
         (self.link.input.filled(), self.link.output.tail())
     }
 
-    /// The write queue's tail: appended bytes leave in one write at the end of this connection's turn. Append only:
-    /// what stands before belongs to earlier replies.
+    /// The write queue's tail. Appended bytes leave in one write at the end of this connection's turn. Append only: the bytes
+    /// before belong to earlier replies.
     pub fn output(&mut self) -> &mut Vec<u8> {
         self.core.buffers.lend_output(self.link);
         self.link.output.tail()
     }
 
-    /// Queues bytes that need not be copied (static files, large fixed bodies), after what was appended so far.
+    /// Queues bytes without a copy (static files, large fixed bodies), after the bytes appended so far.
     pub fn output_shared(&mut self, bytes: Arc<[u8]>) {
         self.output_piece(Piece::Shared(bytes));
     }
 
-    /// Queues a piece that need not be copied, after what was appended so far.
+    /// Queues a piece without a copy, after the bytes appended so far.
     pub fn output_piece(&mut self, piece: Piece) {
         self.link.output.push(piece);
     }
 
-    /// Queues pieces between bytes that were appended to [`Io::output`] since the last piece: each goes out before the byte
-    /// of that index. The indices ascend. Leaves `pieces` empty.
+    /// Queues pieces between bytes that were appended to [`Io::output`] since the last piece: each piece goes out before the byte
+    /// at its index. The indices ascend. Empties `pieces`.
     pub fn output_pieces(&mut self, pieces: &mut Vec<(usize, Piece)>) {
         for (at, piece) in pieces.drain(..) {
             self.link.output.splice(at, piece);
         }
     }
 
-    /// Says how many bytes the protocol keeps between its turns beside this connection's input and output: replies that wait
-    /// for those before them, say. They count against [`crate::Settings::held_bytes_max`].
+    /// Reports how many bytes the protocol keeps between its turns beside this connection's input and output: replies that wait
+    /// for earlier replies, say. They count against [`crate::Settings::held_bytes_max`].
     #[inline]
     pub fn keep(&mut self, bytes: usize) {
         self.link.kept_bytes = bytes;
     }
 
-    /// Says how many bytes of a message that arrives the protocol holds, and since when, by the loop's clock, its peer has been
-    /// slower than it may: see [`crate::Settings::arriving_bytes_max`].
+    /// Reports how many bytes of an arriving message the protocol holds, and since when, by the loop's clock, the peer has been
+    /// below the minimum rate: see [`crate::Settings::arriving_bytes_max`].
     pub fn gather(&mut self, bytes: usize, since_ns: u64) {
         self.link.arriving_since_ns = since_ns;
         self.core.recount(self.link, crate::Part::Arriving, bytes);
     }
 
-    /// How long the peer has been behind the least rate at which it has to take what waits for it.
+    /// How long the peer has been behind the minimum rate of receiving.
     pub fn behind(&self) -> Duration {
         Duration::from_nanos(self.link.pace.behind_ns(self.core.now_ns))
     }
@@ -113,8 +113,8 @@ impl Io<'_> {
         self.link.resume_input();
     }
 
-    /// Counts requests against the tick's budget of this connection, and looks at the time now and then. `false`: the counted
-    /// ones are still covered, leave the rest for the next tick. Also `false` while [`Io::congested`].
+    /// Charges requests against this connection's budget for the tick, and reads the clock at every few requests. `false`: the
+    /// charged requests may still be served, the rest waits for the next tick. Also `false` while [`Io::congested`].
     pub fn spend(&mut self, requests: u32) -> bool {
         self.link.requests_left = self.link.requests_left.saturating_sub(requests);
         let is_heavy = self.core.time.turn_is_over();
@@ -124,23 +124,23 @@ impl Io<'_> {
         may_go_on
     }
 
-    /// The clock as the loop read it last, on [`Loop::now_ns`]'s scale: when the tick began, or later, for [`Io::spend`] reads it at every
-    /// fourth request and behind each that took long.
+    /// The clock as the loop read it last, on [`Loop::now_ns`]'s scale: at the beginning of the tick, or later, since
+    /// [`Io::spend`] reads it at every fourth request and after each request that took long.
     #[inline]
     pub fn clock_ns(&self) -> u64 {
         self.core.time.clock_ns()
     }
 
-    /// For a call that is not [`Protocol::input`] and would go on with the input: whether the tick has lasted so long that this has to
-    /// wait. [`Protocol::input`] is called in the next one then.
+    /// For a call other than [`Protocol::input`] that would continue with the input. `true`: the tick is over and the input must
+    /// wait; [`Protocol::input`] is called in the next tick.
     pub fn has_to_wait(&mut self) -> bool {
         let is_over = self.core.time.tick_is_over();
         self.link.wants_input |= is_over;
         is_over
     }
 
-    /// Sets (or replaces) the connection's one timer, on the loop's wheel (resolution 10 ms); `None` clears it. Without
-    /// effect before an outgoing connection is made and after [`Io::finish`]: then the timer is the loop's.
+    /// Sets (or replaces) the connection's one timer, on the loop's wheel (resolution 10 ms); `None` clears it. No effect before
+    /// an outgoing connection is made and after [`Io::finish`]: the loop uses the timer then.
     pub fn set_timer(&mut self, after: Option<Duration>) {
         if self.link.phase == Phase::Open {
             self.core.set_timer(self.link, after.map(nanoseconds));
@@ -148,8 +148,8 @@ impl Io<'_> {
     }
 
     /// Sets (or replaces) the connection's precise timer: [`Protocol::precise_timer`] is called at that moment of
-    /// [`Loop::now_ns`]'s clock, to the microsecond; `None` clears it. Dearer than `set_timer`: an entry in a heap, which is moved
-    /// or taken out where it stands, so that a timer for each request in flight leaves nothing behind.
+    /// [`Loop::now_ns`]'s clock, to the microsecond; `None` clears it. Costs more than `set_timer`: an entry in a heap. The entry
+    /// is moved or removed in place, so a timer for each request in flight leaves nothing behind.
     pub fn set_precise_timer(&mut self, at_ns: Option<u64>) {
         let due = Due::Connection(self.link.id);
         self.core.timers.set(&mut self.link.precise_timer, at_ns, due);
@@ -161,8 +161,8 @@ impl Io<'_> {
         self.link.end_output = true;
     }
 
-    /// Closes in the way that loses no reply: sends all that is queued, shuts down writing, reads and drops at most
-    /// a bounded number of bytes for a bounded time, closes. The protocol is called no more except `closed`.
+    /// Closes without losing a reply: sends the queue, shuts the write side, reads and drops a bounded number of bytes for a
+    /// bounded time, closes. The protocol gets no further call but `closed`.
     pub fn finish(&mut self) {
         self.link.finish();
     }
@@ -172,7 +172,7 @@ impl Io<'_> {
         self.link.close(Closed::Aborted);
     }
 
-    /// Closes at once, by a reset, as one that holds memory for nothing: [`Closed::Hoarded`].
+    /// Closes at once, by a reset, because the connection holds memory without progress: [`Closed::Hoarded`].
     pub fn cut(&mut self) {
         self.link.close(Closed::Hoarded);
     }
@@ -192,9 +192,9 @@ impl Io<'_> {
         &self.core.lp
     }
 
-    /// Opens an outgoing connection on this loop, on the same footing as accepted ones: to an address, or with settings of
-    /// its own. Its protocol's first call is `writable` once connected, or `closed(Unconnected)`. What is queued for it before
-    /// ([`Io::neighbour`]) leaves then.
+    /// Opens an outgoing connection on this loop, as accepted connections are served: to an address, or with settings of its own.
+    /// Its protocol's first call is `writable` once connected, or `closed(Unconnected)`. Bytes queued for it before
+    /// ([`Io::neighbour`]) leave then.
     pub fn connect(
         &mut self,
         to: impl Into<Outgoing>,
@@ -203,12 +203,12 @@ impl Io<'_> {
         self.core.begin_connect(&to.into(), |_, _| protocol)
     }
 
-    /// Another connection of this loop. `None`: it is gone, ends, belongs to another loop, or is this one.
+    /// Another connection of this loop. `None`: it is gone, is closing, belongs to another loop, or is this one.
     pub fn neighbour(&mut self, id: ConnectionId) -> Option<Neighbour<'_>> {
         self.core.neighbour(id)
     }
 
-    /// This connection's input and another one at once, so that what is read here is written there in one copy.
+    /// This connection's input and another connection at once, so that input is copied once into the other's output.
     pub fn input_and_neighbour(&mut self, id: ConnectionId) -> Option<(&[u8], Neighbour<'_>)> {
         Some((self.link.input.filled(), self.core.neighbour(id)?))
     }
@@ -218,8 +218,8 @@ impl Io<'_> {
         self.input_and_neighbourhood().1
     }
 
-    /// This connection's input and all connections of the loop at once, so that code that reads the one in place can write to the
-    /// others.
+    /// This connection's input and all connections of the loop at once, so that code that parses the input in place can write to
+    /// the others.
     pub fn input_and_neighbourhood(&mut self) -> (&[u8], Neighbourhood<'_>) {
         self.core.buffers.lend_output(self.link);
         let Link { id, input, output, .. } = &mut *self.link;

@@ -1,20 +1,20 @@
-//! Whether a loop waits for a processor. Threads that compute for long ask, and give theirs up where one does.
+//! Whether a loop waits for a processor. Threads that compute for long ask this, and yield their processor if it does.
 //!
-//! A loop has work from the moment on that the kernel has an event for it, or for as long as it is awake; and it gets on
-//! with it where its ticks go on. A loop that has work and does not get on for [`WAITS_NS`] most likely waits for a processor: the
-//! kernel lets a thread that computes go on to the end of its slice, some milliseconds, although another one was woken. It may
-//! also be in the middle of a long tick; then its asker gives up a processor for nothing, which costs little.
+//! A loop has work while it is awake, or from the moment at which the kernel has an event for it; it makes progress with each
+//! tick. A loop that has work and makes no progress for [`WAITS_NS`] most likely waits for a processor: the kernel lets a
+//! computing thread run to the end of its time slice, some milliseconds, although another thread was woken. The loop may also be
+//! in the middle of a long tick; then the asking thread yields its processor in vain, which costs little.
 //!
-//! Asking is one system call for a loop that sleeps. The loop itself does nothing for it.
+//! The check is one system call for a loop that sleeps. The loop itself does nothing for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A loop that has not got on for so long waits.
+/// A loop without progress for this time counts as waiting.
 const WAITS_NS: u64 = 40_000;
-/// No work was seen at the last look.
+/// The last check found no work.
 const IDLE: u64 = u64::MAX;
 
-/// What the looks at one loop have seen, whichever threads looked. One that another overtakes is wrong once.
+/// Result of the last check of one loop, by any thread. If two checks overlap, one of them may be wrong.
 pub(crate) struct Lag {
     ticks: AtomicU64,
     since_ns: AtomicU64,
@@ -27,7 +27,7 @@ impl Default for Lag {
 }
 
 impl Lag {
-    /// Whether the loop waits, as of a look at it now: whether it has work, and how many ticks it has done.
+    /// Records a check, with whether the loop has work and how many ticks it has done. Returns whether it waits.
     pub(crate) fn note(&self, has_work: bool, ticks: u64, now_ns: u64) -> bool {
         if !has_work {
             self.since_ns.store(IDLE, Ordering::Relaxed);

@@ -5,17 +5,18 @@
 //!
 //! What holds everywhere in the crate:
 //!
-//! - On the way of a request (event, read, protocol, write) nothing locks or allocates, and the clock is read once for four; there is one
-//!   `recv` and one `send` for all requests that arrived together, and a share of one `epoll_wait`.
-//! - Every buffer and queue has a bound with a name, in [`Settings`]; past it a connection is not read any more.
+//! - On the path of a request (event, read, protocol, write) nothing locks or allocates, and the clock is read once for four
+//!   requests. All requests that arrived together share one `recv`, one `send` and a part of one `epoll_wait`.
+//! - Every buffer and queue has a bound with a name, in [`Settings`]; above it a connection is not read any more.
 //! - An idle connection holds no buffer: read and write buffers belong to the loop and are lent for a turn.
 //! - Connections of one loop reach one another's queues directly ([`Neighbour`]); other loops are reached by mail.
-//! - A panic in a protocol costs its connection and nothing else.
+//! - A panic in a protocol closes its connection and no other.
 //!
-//! Code map: `reactor` (start-up, threads), `state` (what a loop has beside connections), `tick` and `event_loop`, `turn` (what one
-//! connection does in a tick), `work_time` (for how long), `neighbour`, `accepting`, `draining`, `mailbox`, `wheel` and `timers`,
-//! `input`/`output`/`piece`/`pool`/`buffers`, `pace` and `hoarders` (peers that do not take what waits for them, connections that hold most
-//! when memory is short), `socket` (readiness), `transport` and `tls`, `kernel` (every system call that is not a plain socket operation).
+//! Code map: `reactor` (start-up, threads), `state` (a loop's state beside connections), `tick` and `event_loop`, `turn` (what
+//! one connection does in a tick), `work_time` (time limits of turns and ticks), `fairness` (order of turns under load),
+//! `neighbour`, `accepting`, `draining`, `mailbox`, `wheel` and `timers`, `input`/`output`/`piece`/`pool`/`buffers`, `pace` and
+//! `hoarders` (slow receivers, and the largest holders when memory is short), `socket` (readiness), `transport` and `tls`,
+//! `kernel` (every system call that is not a plain socket operation).
 
 mod accepting;
 mod address;

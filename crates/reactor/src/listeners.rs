@@ -1,4 +1,5 @@
-//! A loop's listening sockets, and what it knows of each: whether the kernel may have more, and whether accepting pauses.
+//! A loop's listening sockets, with the state of each: whether the kernel may have more connections, and whether accepting
+//! pauses.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,10 +15,10 @@ use crate::settings::Traffic;
 use crate::socket::{Socket, Stream};
 use crate::tls::TlsServer;
 
-/// Their tokens, of generation 0, by slot.
+/// Tokens of listeners: generation 0, slots from this one on.
 const LISTENERS_FROM: u32 = 16;
 
-/// A socket that is listened on.
+/// A listening socket.
 pub(crate) enum ListeningSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
@@ -31,7 +32,7 @@ impl ListeningSocket {
         }
     }
 
-    /// The next that waits, and its address.
+    /// Accepts the next connection; returns its socket and peer address.
     pub(crate) fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
         let (stream, peer) = match self {
             Self::Tcp(listener) => listener.accept().map(|(stream, peer)| (Stream::Tcp(stream), peer))?,
@@ -50,14 +51,14 @@ impl AsRawFd for ListeningSocket {
     }
 }
 
-/// One listening socket and who speaks for it.
+/// One listening socket and its acceptor.
 pub(crate) struct Listener {
-    /// `None` once the loop drains, and where another loop has the only one.
+    /// `None` once the loop drains, or if another loop has the only socket.
     pub(crate) socket: Option<ListeningSocket>,
     pub(crate) acceptor: Box<dyn Accept>,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) tls: Option<TlsServer>,
-    /// The kernel may have more.
+    /// The kernel may have more connections.
     pub(crate) ready: bool,
 }
 
@@ -89,7 +90,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// An event of one of the loop's own descriptors; the waker's and the alarm's have done their work by waking.
+    /// An event of one of the loop's own descriptors. Events of the waker and the alarm need no more work.
     pub(crate) fn event(&mut self, token: Token) {
         let index = token.slot.checked_sub(LISTENERS_FROM);
         if let Some(listener) = index.and_then(|index| self.list.get_mut(index as usize)) {
@@ -101,18 +102,18 @@ impl Listeners {
         !self.paused && self.list.iter().any(|listener| listener.ready)
     }
 
-    /// Something became free: try again.
+    /// A connection slot or descriptor became free: accepting goes on.
     pub(crate) fn end_pause(&mut self) {
         self.paused = false;
     }
 
-    /// The timer of a pause went off.
+    /// The timer of a pause fired.
     pub(crate) fn pause_is_over(&mut self) {
         self.paused = false;
         self.pause_timed = false;
     }
 
-    /// Asks the kernel again, whatever it said before.
+    /// Marks all listeners as ready, whatever the kernel reported.
     pub(crate) fn look_again(&mut self) {
         for listener in &mut self.list {
             listener.ready = listener.socket.is_some();

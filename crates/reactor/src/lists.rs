@@ -1,22 +1,22 @@
-//! Which of a loop's connections have something to do without an event of the kernel.
+//! Lists of a loop's connections that have work without an event of the kernel.
 
 use crate::connection::Link;
 use crate::protocol::ConnectionId;
 
-/// Connections by what is still to be done for them; each stands once in a list.
+/// Connections by the kind of work that is left; each stands at most once in a list.
 #[derive(Default)]
 pub(crate) struct Lists {
-    /// Those that go on next tick.
+    /// Connections that go on in the next tick.
     pub(crate) ready: Vec<ConnectionId>,
-    /// Those of them whose last turn was ended by the clock: they go on behind all others.
+    /// Connections that go on in the next tick, after all others: the time limit ended their last turn.
     pub(crate) heavy: Vec<ConnectionId>,
-    /// Those that something outside their own turns was done to: by mail, by a neighbour, by a loop's state. Their turns end
-    /// together, at the end of the tick, so that each writes once.
+    /// Connections changed from outside their own turns: by mail, by a neighbour, by a loop's state. Their turns end together, at
+    /// the end of the tick, so that each writes once.
     pub(crate) touched: Vec<ConnectionId>,
 }
 
 impl Lists {
-    /// Has a connection go on next tick.
+    /// Lists a connection to go on in the next tick.
     #[inline]
     pub(crate) fn list(&mut self, link: &mut Link) {
         if !link.listed {
@@ -26,7 +26,7 @@ impl Lists {
         }
     }
 
-    /// Has a connection's queue written, and its phase moved on, at the end of the tick.
+    /// Has a connection's queue written, and its phase advanced, at the end of the tick.
     #[inline]
     pub(crate) fn touch(&mut self, link: &mut Link) {
         if !link.touched {

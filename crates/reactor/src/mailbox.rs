@@ -1,4 +1,4 @@
-//! Mailbox: how any thread speaks to a loop. Many producers, one consumer, at most one wake-up for each sleep.
+//! Mailbox: messages from any thread to a loop. Many producers, one consumer, at most one wake-up for each sleep.
 //!
 //! Mail is pushed under a mutex that is held for a push or a swap of two vectors. Beside it stands one atomic word of
 //! two bits, which decides whether a producer must wake the loop:
@@ -15,13 +15,13 @@
 //!
 //! - MAIL before the loop's attempt to sleep: the attempt fails, the loop takes the mail.
 //! - MAIL after it: that producer saw SLEEPING and wakes; later ones saw MAIL too and do not.
-//! - A producer that finds MAIL already set leaves the word alone. The loop clears MAIL before it locks the queue: had
-//!   it locked before this producer's push, its clearing would be visible to the producer through the lock.
+//! - A producer that finds MAIL already set leaves the word alone. The loop clears MAIL before it locks the queue: if it had
+//!   locked before this producer's push, the producer would see MAIL cleared, through the lock.
 //!
-//! Bound: the mailbox has none of its own, for a reply must never be dropped and a loop must never block on another
-//! loop. Its producers are bounded: a late reply answers a request that its connection admitted (connections × requests
-//! in flight), a handed-over connection is counted against `connections_max`, and one stream of bytes between
-//! connections stops at the receiver's high-water mark. `LoopMetrics::mailbox_messages` counts what passed.
+//! Bound: the mailbox has none of its own, since a reply must never be dropped and a loop must never block on another loop. Its
+//! producers are bounded: a late reply answers a request that its connection admitted (connections × requests in flight), a
+//! connection handed over counts against `connections_max`, and a stream of bytes between connections stops at the receiver's
+//! high-water mark. `LoopMetrics::mailbox_messages` counts the messages.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,7 +44,7 @@ pub(crate) enum Mail {
         message: Message,
     },
     Task(Task),
-    /// A closure for a later moment.
+    /// A closure to run later.
     At {
         at_ns: u64,
         task: Task,
@@ -66,7 +66,7 @@ pub(crate) enum Mail {
 
 const MAIL: u32 = 1;
 const SLEEPING: u32 = 2;
-/// A queue that a burst made longer than this gives its memory back.
+/// A queue that grew longer than this in a burst is freed.
 const KEPT_MAIL_MAX: usize = 4096;
 
 struct Queue {
@@ -80,7 +80,7 @@ pub(crate) struct Mailbox {
     state: AtomicU32,
     queue: Mutex<Queue>,
     waker: mio::Waker,
-    /// Wake-ups asked of the kernel, to show that they are few.
+    /// Wake-ups requested from the kernel.
     pub(crate) wakes: Counter,
 }
 
@@ -94,7 +94,7 @@ impl Mailbox {
         }
     }
 
-    /// Leaves `mail` for the loop, or gives it back where the loop has ended.
+    /// Queues `mail` for the loop, or returns it if the loop has ended.
     pub(crate) fn push(&self, mail: Mail) -> Result<(), Mail> {
         {
             let mut queue = self.lock();
@@ -112,17 +112,17 @@ impl Mailbox {
         Ok(())
     }
 
-    /// The loop is about to wait without a timeout. `false`: there is mail, take it instead.
+    /// Called before a wait without a timeout. `false`: there is mail to take instead.
     pub(crate) fn may_sleep(&self) -> bool {
         self.state.compare_exchange(0, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The wait is over. To be called after each `may_sleep` that said `true`.
+    /// The wait is over. Called after each `may_sleep` that returned `true`.
     pub(crate) fn awake(&self) {
         self.state.fetch_and(!SLEEPING, Ordering::AcqRel);
     }
 
-    /// Whether the loop waits for events, and has not been woken for mail.
+    /// Whether the loop waits for events and has not been woken for mail.
     pub(crate) fn is_asleep(&self) -> bool {
         self.state.load(Ordering::Relaxed) == SLEEPING
     }
@@ -142,31 +142,31 @@ impl Mailbox {
         std::mem::swap(&mut self.lock().mail, taken);
     }
 
-    /// Refuses all later mail, provided that none waits. `false`: some does.
+    /// Rejects all later mail, if none waits. `false`: some waits.
     pub(crate) fn try_close(&self) -> bool {
         let mut queue = self.lock();
         queue.closed = queue.mail.is_empty();
         queue.closed
     }
 
-    /// Refuses all later mail and drops what waits: the loop reads no more.
+    /// Rejects all later mail and drops the mail that waits: the loop reads no more.
     pub(crate) fn close(&self) {
         let mut queue = self.lock();
         queue.closed = true;
         let waiting = std::mem::take(&mut queue.mail);
         drop(queue);
-        // Outside the lock: their drop is foreign code, and may send mail itself.
+        // Outside the lock: dropping mail runs foreign code, which may send mail itself.
         drop(waiting);
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        // Nothing under the lock can panic half-way; a poisoned lock guards a whole queue.
+        // Nothing under the lock can panic half-way, so the queue is whole even if the lock is poisoned.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Where another thread may come in between two steps. Nothing, except that a test may put the other thread's deed here:
-/// the windows are a few nanoseconds wide, and no number of threads hits them reliably.
+/// A place where another thread may interleave. Does nothing, except that a test may run the other thread's operation here: the
+/// windows are a few nanoseconds wide, and no number of threads hits them reliably.
 #[inline]
 fn between_steps() {
     #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
         assert!(mailbox.push(Mail::Task(Box::new(|_| {}))).is_ok());
     }
 
-    /// What must hold whenever no call is under way: mail that waits is announced, or its wake-up was asked for.
+    /// Holds whenever no call is running: waiting mail is announced, or its wake-up was requested.
     #[track_caller]
     fn check_nothing_is_forgotten(mailbox: &Mailbox) {
         let waits = !mailbox.lock().mail.is_empty();
@@ -224,7 +224,7 @@ mod tests {
         assert!(!waits || !asleep || mailbox.wakes.get() > 0, "mail waits for a loop that sleeps");
     }
 
-    /// Does `first`, with `deed` coming in between its two steps, and checks the state after each.
+    /// Runs `first` with `deed` between its two steps, and checks the state after each.
     #[track_caller]
     fn check_between(first: fn(&Mailbox), deed: fn(&Mailbox)) {
         for mail_before in [0, 1] {
@@ -261,7 +261,8 @@ mod tests {
 
     const ROUNDS: usize = 10_000;
 
-    /// The consumer's half of the protocol, as the loop follows it, with a wait that ends in failure instead of never.
+    /// The consumer's half of the protocol, as the loop follows it. Its wait has a timeout, so that a lost wake-up fails the
+    /// test.
     fn consume(mailbox: &Mailbox, poll: &mut mio::Poll, taken_count: &AtomicUsize) {
         let mut events = mio::Events::with_capacity(1);
         let mut taken = Vec::new();
@@ -278,8 +279,8 @@ mod tests {
         }
     }
 
-    /// Two pushes a round, the second one while the consumer wakes, takes, and falls asleep again. Nobody pushes a third
-    /// one that would cover up for a wake-up that was lost.
+    /// Two pushes a round, the second while the consumer wakes, takes, and falls asleep again. No third push could hide a lost
+    /// wake-up.
     #[test]
     fn a_push_at_any_moment_is_taken() {
         let (mailbox, mut poll) = new_mailbox();

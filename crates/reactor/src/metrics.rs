@@ -10,12 +10,12 @@ use crate::protocol::Closed;
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// For the one thread that writes this counter: a plain add, without the bus lock of a shared one.
+    /// For a counter written by one thread: a plain add, without the bus lock of a shared one.
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
 
-    /// For a number of the one writing thread that also falls.
+    /// For a gauge written by one thread.
     pub(crate) fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
@@ -30,7 +30,7 @@ impl Counter {
     }
 }
 
-/// The loop's side. On cache lines of its own, away from what other threads write.
+/// The counters that the loop writes, on cache lines away from those that other threads write.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -100,7 +100,7 @@ impl Counters {
     }
 }
 
-/// The counter of a reason; those for which a connection could not be made share one.
+/// Index of the counter of a reason; all reasons of a failed connect share one.
 fn index_of(reason: Closed) -> usize {
     match reason {
         Closed::Finished => 0,
@@ -115,7 +115,7 @@ fn index_of(reason: Closed) -> usize {
     }
 }
 
-/// One loop's counters at a moment; each grows for ever except `open`, `held_bytes`, `arriving_bytes` and `timers`.
+/// Counters of one loop at a moment. All only grow, except `open`, `held_bytes`, `arriving_bytes` and `timers`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoopMetrics {
@@ -125,21 +125,21 @@ pub struct LoopMetrics {
     pub ticks: u64,
     /// Events taken from the kernel.
     pub events: u64,
-    /// Reads from connections asked of the kernel, those that only drop what lingers apart.
+    /// Reads from connections, without the reads that only drop lingering input.
     pub reads: u64,
-    /// Writes to connections asked of the kernel.
+    /// Writes to connections.
     pub writes: u64,
     /// Bytes that connections hold between their turns, now: see [`crate::Settings::held_bytes_max`].
     pub held_bytes: u64,
-    /// Bytes of messages that arrive, now: see [`crate::Settings::arriving_bytes_max`].
+    /// Bytes of arriving messages, now: see [`crate::Settings::arriving_bytes_max`].
     pub arriving_bytes: u64,
     /// Bytes read from connections.
     pub bytes_in: u64,
     /// Bytes written to connections.
     pub bytes_out: u64,
-    /// Connections accepted by this loop, also those handed over.
+    /// Connections accepted by this loop, including those handed over to other loops.
     pub accepted: u64,
-    /// Connections that this loop accepted and another one got.
+    /// Connections that this loop accepted and handed over to another loop.
     pub handed_over: u64,
     /// Connections that the acceptor refused.
     pub refused: u64,
@@ -151,11 +151,11 @@ pub struct LoopMetrics {
     pub mailbox_messages: u64,
     /// Messages whose connection was gone.
     pub stale_messages: u64,
-    /// Wake-ups that senders asked of the kernel.
+    /// Wake-ups requested from the kernel by senders.
     pub wakes: u64,
     /// Panics caught.
     pub panics: u64,
-    /// Precise timers of connections, and closures for a later moment, that wait now.
+    /// Precise timers of connections, and delayed closures, that wait now.
     pub timers: u64,
     /// TLS handshakes done, of accepted and of outgoing connections.
     pub handshakes: u64,

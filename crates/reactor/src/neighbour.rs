@@ -1,14 +1,14 @@
 //! Another connection of the same loop, reached from a connection's own turn or from a loop's state.
 //!
-//! Connections of one loop run on one thread, one at a time, so they may reach one another's queues directly: bytes go from
-//! the read buffer of one into the write queue of the other in one copy, without a lock and without a message. What is
-//! written to several connections, or several times to one, leaves at the end of the tick, in one write for each.
+//! Connections of one loop run on one thread, one at a time, so they may reach one another's queues directly: bytes go from the
+//! read buffer of one into the write queue of the other in one copy, without a lock or a message. Bytes written to several
+//! connections, or several times to one, leave at the end of the tick, in one write for each connection.
 //!
-//! A relay is stopped on the one side by the other's high-water mark ([`Neighbour::congested`]) and goes on with its
-//! [`crate::Protocol::writable`]. The protocols' own state is theirs to share, in an `Rc`.
+//! A relay stops on one side at the other side's high-water mark ([`Neighbour::congested`]) and continues with its
+//! [`crate::Protocol::writable`]. Protocols may share state of their own, in an `Rc`.
 //!
-//! A [`Neighbourhood`] is the same for code that is called from turns and hooks alike, such as a client that stands between a server's
-//! connections and a peer: one type, and the connection whose turn it is belongs to it.
+//! A [`Neighbourhood`] is the same for code that is called from turns and from hooks, such as a client between a server's
+//! connections and a peer: one type, which includes the connection whose turn it is.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::piece::Piece;
 use crate::protocol::{Closed, ConnectionId, Protocol};
 use crate::settings::Outgoing;
 
-/// Another open connection of the same loop, or one that is being made.
+/// Another open or connecting connection of the same loop.
 pub struct Neighbour<'a> {
     pub(crate) link: &'a mut Link,
     pub(crate) buffers: &'a mut Buffers,
@@ -80,7 +80,7 @@ impl Neighbour<'_> {
         self.link.is_congested()
     }
 
-    /// Has its protocol's `writable` called once its queue is below its low-water mark, next tick at the earliest.
+    /// Requests a call of its protocol's `writable` once its queue is below its low-water mark, in the next tick at the earliest.
     pub fn notify_writable(&mut self) {
         self.link.wants_writable = true;
         self.lists.touch(self.link);
@@ -91,20 +91,20 @@ impl Neighbour<'_> {
         self.link.paused = true;
     }
 
-    /// Reads again, and has its protocol's `input` called for what is buffered, next tick.
+    /// Reads again, and has its protocol's `input` called for buffered bytes in the next tick.
     pub fn resume_input(&mut self) {
         if self.link.resume_input() {
             self.lists.touch(self.link);
         }
     }
 
-    /// Shuts its write side once all that is queued was sent, as [`crate::Io::end_output`].
+    /// Shuts its write side once the queue is sent, as [`crate::Io::end_output`].
     pub fn end_output(&mut self) {
         self.link.end_output = true;
         self.lists.touch(self.link);
     }
 
-    /// Closes it once all that is queued was sent, as [`crate::Io::finish`].
+    /// Closes it once the queue is sent, as [`crate::Io::finish`].
     pub fn finish(&mut self) {
         self.link.finish();
         self.lists.touch(self.link);
@@ -117,11 +117,11 @@ impl Neighbour<'_> {
     }
 }
 
-/// All connections of a loop, in the hands of a connection's turn ([`crate::Io::neighbourhood`]) or of a state's hook
+/// All connections of a loop, for a connection's turn ([`crate::Io::neighbourhood`]) or a state's hook
 /// ([`crate::LoopContext::neighbourhood`]).
 pub struct Neighbourhood<'a> {
     core: &'a mut Core,
-    /// The connection whose turn it is: it is out of its slot.
+    /// The connection whose turn it is: it has been taken out of its slot.
     own: Option<(ConnectionId, &'a mut OutputQueue)>,
 }
 
@@ -142,8 +142,8 @@ impl Neighbourhood<'_> {
         &self.core.lp
     }
 
-    /// The tail of a connection's write queue, its own included: append only. `None`: the connection is gone, ends, or belongs to
-    /// another loop.
+    /// The tail of the write queue of any connection, the current one included: append only. `None`: the connection is gone, is
+    /// closing, or belongs to another loop.
     #[inline]
     pub fn output(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
         match &mut self.own {
@@ -152,7 +152,7 @@ impl Neighbourhood<'_> {
         }
     }
 
-    /// Bytes queued for a connection and not yet taken by the kernel; 0 where [`Neighbourhood::output`] gives none.
+    /// Bytes queued for a connection and not yet taken by the kernel; 0 if [`Neighbourhood::output`] returns `None`.
     #[inline]
     pub fn unsent(&mut self, id: ConnectionId) -> usize {
         match &self.own {
@@ -161,7 +161,7 @@ impl Neighbourhood<'_> {
         }
     }
 
-    /// Another connection than the one whose turn it is, as [`crate::Io::neighbour`].
+    /// A connection other than the one whose turn it is, as [`crate::Io::neighbour`].
     pub fn connection(&mut self, id: ConnectionId) -> Option<Neighbour<'_>> {
         self.core.neighbour(id)
     }

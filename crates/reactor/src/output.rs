@@ -1,4 +1,4 @@
-//! Write queue of one connection: bytes copied in, with pieces spliced between them that are not copied.
+//! Write queue of one connection: copied bytes, with pieces between them that are not copied.
 //!
 //! ```text
 //!  bytes   | sent | head of a reply |            head of the next ... |
@@ -6,12 +6,12 @@
 //!  splices                          memory of another owner, or a range of a file
 //! ```
 //!
-//! Copied bytes of all replies stand in one `Vec`; a piece only remembers before which of them it goes. So the
-//! usual queue is one slice and one `send`; `writev` is for queues with pieces in memory, `sendfile` for files. What stands
-//! before a file is sent with MSG_MORE, so that a head and its file begin in one segment.
+//! The copied bytes of all replies stand in one `Vec`; a piece records the index of the byte before which it goes. So the usual
+//! queue is one slice and one `send`; `writev` is for queues with pieces in memory, `sendfile` for files. The bytes before a file
+//! are sent with MSG_MORE, so that a head and its file begin in one segment.
 //!
-//! A turn sends [`FILE_BYTES_PER_TURN`] of files at most: a file that is not in the page cache is read from disk meanwhile,
-//! and the loop's other connections wait for that.
+//! A turn sends at most [`FILE_BYTES_PER_TURN`] of files: a file that is not in the page cache is read from disk meanwhile, and
+//! the loop's other connections wait for that.
 //!
 //! Invariants: `sent <= bytes.len()`; splices ascend in `at`, and none has `at < sent`.
 
@@ -23,9 +23,9 @@ use crate::piece::Piece;
 use crate::socket::Then;
 use crate::transport::Transport;
 
-/// Pieces given to one `writev`; the kernel takes 1024 at most, and 64 already fill a socket's buffer.
+/// Slices passed to one `writev`; the kernel takes 1024 at most, and 64 already fill a socket's buffer.
 const PIECES_PER_WRITE: usize = 64;
-/// Sent bytes in front of the queue are moved out of the way once they are this many and half of all.
+/// Sent bytes at the front of the queue are removed once they are this many and half of all.
 const COMPACT_BYTES_MIN: usize = 4096;
 /// Bytes of files that a connection sends in one turn.
 const FILE_BYTES_PER_TURN: usize = 512 << 10;
@@ -42,7 +42,7 @@ impl Splice {
         self.piece.len() - self.sent
     }
 
-    /// What is left of a piece in memory; `None` for a file.
+    /// The unsent rest of a piece in memory; `None` for a file.
     fn memory(&self) -> Option<&[u8]> {
         match &self.piece {
             Piece::Shared(bytes) => bytes.get(self.sent..),
@@ -52,7 +52,7 @@ impl Splice {
     }
 }
 
-/// What one `writev` is given.
+/// Arguments of one `writev`.
 struct Gathered<'q> {
     slices: [IoSlice<'q>; PIECES_PER_WRITE],
     count: usize,
@@ -75,12 +75,12 @@ impl OutputQueue {
         &mut self.bytes
     }
 
-    /// Queues a piece behind all that was appended.
+    /// Queues a piece behind all appended bytes.
     pub(crate) fn push(&mut self, piece: Piece) {
         self.splice(self.bytes.len(), piece);
     }
 
-    /// Queues a piece before the byte `at` of the tail, which was appended since the last piece.
+    /// Queues a piece before byte `at` of the tail, which was appended since the last piece.
     pub(crate) fn splice(&mut self, at: usize, piece: Piece) {
         let last = self.splices.back().map_or(self.sent, |splice| splice.at);
         debug_assert!((last..=self.bytes.len()).contains(&at), "pieces are queued in their order");
@@ -98,7 +98,7 @@ impl OutputQueue {
         self.unsent() == 0
     }
 
-    /// Bytes of memory behind the copied part.
+    /// Bytes allocated for the copied part.
     pub(crate) fn storage_bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -107,7 +107,7 @@ impl OutputQueue {
         self.bytes.capacity() != 0
     }
 
-    /// Storage for a queue that has none (so nothing copied is queued; shared pieces may be).
+    /// Gives storage to a queue that has none (so no copied bytes are queued; pieces may be).
     pub(crate) fn give_storage(&mut self, storage: Vec<u8>) {
         debug_assert!(self.bytes.is_empty() && storage.is_empty());
         self.bytes = storage;
@@ -119,8 +119,8 @@ impl OutputQueue {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Writes until the queue is empty, the kernel takes no more, or the turn's part of files is sent. Gives the number of
-    /// bytes taken; where the queue is not empty afterwards and the transport is still writable, the next turn goes on.
+    /// Writes until the queue is empty, the kernel takes no more, or the turn's limit of file bytes is reached. Returns the
+    /// number of bytes taken. If the queue is not empty afterwards and the transport is still writable, the next turn continues.
     pub(crate) fn write_to(&mut self, transport: &mut Transport, then: Then, writes: &Counter) -> io::Result<usize> {
         let (mut total, mut file_bytes_left) = (0, FILE_BYTES_PER_TURN);
         while !self.is_empty() && file_bytes_left > 0 {
@@ -130,7 +130,7 @@ impl OutputQueue {
                 asked = self.bytes.len() - self.sent;
                 transport.write(&self.bytes[self.sent..], then)
             } else if self.is_file_next() {
-                // Short for other reasons, too: only EAGAIN promises an event.
+                // A sendfile may be short for other reasons too: only after EAGAIN will there be an event.
                 asked = 0;
                 self.send_file(transport, &mut file_bytes_left)
             } else {
@@ -142,7 +142,7 @@ impl OutputQueue {
                 Ok(taken) => {
                     self.advance(taken);
                     total += taken;
-                    // A short write means a full socket buffer: the next attempt would only say EAGAIN.
+                    // A short write means a full socket buffer: another attempt would only return EAGAIN.
                     if taken < asked {
                         break;
                     }
@@ -160,7 +160,7 @@ impl OutputQueue {
         next.is_some_and(|splice| matches!(splice.piece, Piece::File(_)))
     }
 
-    /// Sends some of the file that is next.
+    /// Sends a part of the file at the front.
     fn send_file(&self, transport: &mut Transport, bytes_left: &mut usize) -> io::Result<usize> {
         let Some(splice) = self.splices.front() else { return Ok(0) };
         let Piece::File(range) = &splice.piece else { return Ok(0) };
@@ -179,7 +179,7 @@ impl OutputQueue {
         let Gathered { slices, count, file_follows } = &mut gathered;
         let mut from = self.sent;
         for splice in &self.splices {
-            // Each splice may need two places, and the tail behind the last one needs one.
+            // Each splice may need two slices, and the bytes behind the last one need one.
             if *count + 3 > PIECES_PER_WRITE {
                 return gathered;
             }
@@ -220,7 +220,7 @@ impl OutputQueue {
         debug_assert!(self.sent <= self.bytes.len());
     }
 
-    /// Forgets what was sent. Moving happens only when at least as much was sent since, so each byte moves O(1) times.
+    /// Drops sent bytes. Bytes move only if at least as many were sent since the last move, so each byte moves O(1) times.
     fn compact(&mut self) {
         if self.sent == self.bytes.len() && self.splices.is_empty() {
             self.bytes.clear();
@@ -271,7 +271,7 @@ mod tests {
         prop::collection::vec(step, 1..200)
     }
 
-    /// What one `writev` or `sendfile` would be given.
+    /// The bytes that the next `writev` or `sendfile` would be given.
     fn offered(queue: &OutputQueue) -> Vec<u8> {
         if queue.is_file_next() {
             let Some(Splice { piece: Piece::File(range), sent, .. }) = queue.splices.front() else { panic!("no file") };
@@ -284,7 +284,7 @@ mod tests {
         slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
     }
 
-    /// Plays the kernel, which takes any part of what it is offered, and compares with a plain byte string.
+    /// Plays the kernel, which takes any part of the offered bytes, and compares with a plain byte string.
     fn check_against_bytes(steps: &[Step]) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&(0..FILE_BYTES).map(file_byte).collect::<Vec<u8>>()).unwrap();

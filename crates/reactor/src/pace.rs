@@ -1,47 +1,47 @@
-//! How far a peer is behind the least rate at which it has to take what waits for it.
+//! How far a peer is behind the minimum rate of receiving.
 //!
-//! It is a bucket of time. While something waits, time runs; each byte that the peer takes gives back what a byte may take
-//! at the least rate, and never more than what has run. So a peer at that rate or above is never behind, one byte now and
-//! then does not begin its time anew, and what was taken fast before is no credit for taking nothing later.
+//! A time bucket. While output waits, time accrues; each byte that the peer receives subtracts the time that a byte may take at
+//! the minimum rate, never more than has accrued. So a peer at that rate or above is never behind, an occasional byte does not
+//! restart the time, and fast receiving before is no credit for receiving nothing later.
 //!
-//! Taken is what the peer's kernel has acknowledged, not what ours holds for it: a link of 2 KB/s would else look as if it
-//! stood still for minutes, while our socket's buffer empties.
+//! A byte counts as received when the peer's kernel has acknowledged it, not when ours has taken it: otherwise a link of 2 KB/s
+//! would seem to stand still for minutes while our socket's buffer empties.
 
-/// Where a peer stands. Times are nanoseconds of the loop's clock.
+/// State of a peer. Times are nanoseconds of the loop's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// The peer is behind by the time since then; 0: nothing waits for it.
+    /// The peer is behind by the time since then; 0: no output waits for it.
     since_ns: u64,
-    /// Bytes that it had acknowledged when somebody last looked.
+    /// Acknowledged bytes at the last check.
     acknowledged: Option<u64>,
 }
 
 impl Pace {
-    /// Something waits from now on, if it does not already.
+    /// Output waits from now on, if it does not already.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         if self.since_ns == 0 {
             *self = Pace { since_ns: now_ns.max(1), acknowledged: None };
         }
     }
 
-    /// Nothing waits any more.
+    /// No output waits any more.
     pub(crate) fn end(&mut self) {
         self.since_ns = 0;
     }
 
-    /// Notes how many bytes the peer has acknowledged since the connection began.
+    /// Records how many bytes the peer has acknowledged since the connection began.
     pub(crate) fn look(&mut self, acknowledged: u64, now_ns: u64, bytes_per_second: u64) {
         let taken = acknowledged.saturating_sub(self.acknowledged.unwrap_or(acknowledged));
         let earned = taken.saturating_mul(1_000_000_000) / bytes_per_second.max(1);
         self.acknowledged = Some(acknowledged);
-        // What a neighbour has queued in this tick has no time yet: it begins with the end of the connection's turn.
+        // Output queued by a neighbour in this tick: its time begins with the end of the connection's turn.
         if self.since_ns == 0 {
             return;
         }
         self.since_ns = self.since_ns.saturating_add(earned).min(now_ns).max(1);
     }
 
-    /// How long it is behind.
+    /// How long the peer is behind.
     pub(crate) fn behind_ns(&self, now_ns: u64) -> u64 {
         if self.since_ns == 0 { 0 } else { now_ns.saturating_sub(self.since_ns) }
     }
@@ -53,7 +53,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Behind after so many seconds of which each brings some bytes, at 1000 a second.
+    /// Milliseconds behind after the given seconds, each with the bytes received in it, at a minimum of 1000 bytes a second.
     fn behind(bytes_by_second: &[u64]) -> u64 {
         let (mut pace, mut acknowledged, mut now) = (Pace::default(), 5_000, 7 * SECOND);
         pace.begin(now);

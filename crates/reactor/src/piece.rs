@@ -1,4 +1,4 @@
-//! Bytes that leave without a copy in the write queue: shared or static memory, or a range of a file.
+//! Bytes sent without a copy in the write queue: shared or static memory, or a range of a file.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ impl Piece {
     }
 }
 
-/// A range of a regular file. A file that is cut shorter before its range has been sent ends the connection: the length
-/// was promised already.
+/// A range of a regular file. If the file is truncated before its range has been sent, the connection is closed: the reply's
+/// length was already announced.
 #[derive(Clone, Debug)]
 pub struct FileRange {
     file: Arc<File>,
@@ -49,7 +49,7 @@ impl FileRange {
         &self.file
     }
 
-    /// The offset in the file of which `sent` bytes lie before.
+    /// The file offset after `sent` bytes of the range.
     pub(crate) fn offset(&self, sent: usize) -> u64 {
         self.from.saturating_add(sent as u64)
     }

@@ -1,6 +1,6 @@
-//! A loop's spare buffers: what a connection holds only while it has bytes waiting.
+//! A loop's spare buffers, for connections that have bytes waiting between turns.
 
-/// A buffer that grew beyond this is given back to the allocator instead of being kept.
+/// A buffer that grew beyond this is freed instead of being kept.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// Spare buffers, last used first (the warmest in the cache). Bounded by count, by the size of each and by their sum.

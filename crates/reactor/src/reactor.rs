@@ -1,4 +1,4 @@
-//! Start-up: loops, listeners, threads; and the handle of what runs.
+//! Start-up: loops, listeners, threads; and the handle of a running reactor.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,13 +23,13 @@ use crate::state::{ListenerId, Setup};
 type StartTask = Arc<dyn Fn(&Loop) + Send + Sync>;
 type SetUp = Arc<dyn Fn(&mut Setup<'_>) + Send + Sync>;
 
-/// A listener that has no acceptors yet: its sockets, one for each loop as long as there is one.
+/// A bound listener: its sockets, one for each loop if there are as many.
 struct Bound {
     sockets: Vec<ListeningSocket>,
     settings: ListenerSettings,
 }
 
-/// Listeners of one reactor: their tokens stand before those of states.
+/// Limit of listeners of one reactor: their tokens precede those of states.
 const LISTENERS_MAX: u16 = 1024;
 
 /// A set of loops that do not run yet.
@@ -54,7 +54,7 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// Makes the loops' kernel side; fails where descriptors are short.
+    /// Creates the kernel side of the loops; fails if descriptors run out.
     pub fn new(settings: Settings) -> io::Result<Self> {
         let settings = settings.checked();
         let pollers = (0..settings.loops).map(|_| Poller::new()).collect::<io::Result<Vec<_>>>()?;
@@ -72,15 +72,15 @@ impl Reactor {
         })
     }
 
-    /// Listens on `address` (port 0: any free one) with one socket for each loop, and gives the bound address. Fails
-    /// with `AddrInUse` where another server has the port. Connections wait in the backlog until [`Reactor::start`].
+    /// Listens on `address` (port 0: any free one) with one socket for each loop, and returns the bound address. Fails with
+    /// `AddrInUse` if another server has the port. Connections wait in the backlog until [`Reactor::start`].
     pub fn listen(&mut self, address: SocketAddr, factory: Arc<dyn Factory>) -> io::Result<SocketAddr> {
         let (listener, bound) = self.bind(address, ListenerSettings::default())?;
         self.accept_by(listener, factory);
         Ok(bound)
     }
 
-    /// The same with settings of the listener's own, and its acceptors made where the loops are set up ([`Setup::accept`]), or by
+    /// The same with settings of the listener's own. Its acceptors are made when the loops are set up ([`Setup::accept`]), or by
     /// a factory ([`Reactor::accept_by`]).
     pub fn bind(&mut self, address: SocketAddr, settings: ListenerSettings) -> io::Result<(ListenerId, SocketAddr)> {
         let listening = Listening::bind(address, self.settings.loops, settings.backlog)?;
@@ -89,8 +89,8 @@ impl Reactor {
         Ok((self.add_listener(sockets, settings)?, bound))
     }
 
-    /// Listens on a Unix socket: a file of this path, which its owner alone may connect to, and which is removed at the end. One that
-    /// a dead server left is replaced; that of a living one is `AddrInUse`. One loop accepts for all; a peer's address is 127.0.0.1.
+    /// Listens on a Unix socket: a file at this path to which only its owner may connect, removed at the end. The file of a dead
+    /// server is replaced; that of a running server gives `AddrInUse`. One loop accepts for all; a peer's address is 127.0.0.1.
     pub fn listen_unix(&mut self, path: &Path, factory: Arc<dyn Factory>) -> io::Result<()> {
         let listener = self.bind_unix(path, ListenerSettings::default())?;
         self.accept_by(listener, factory);
@@ -111,7 +111,7 @@ impl Reactor {
         Ok(ListenerId(number))
     }
 
-    /// Has a factory make a listener's acceptors, one on each loop.
+    /// Sets a factory that makes a listener's acceptors, one on each loop.
     pub fn accept_by(&mut self, listener: ListenerId, factory: Arc<dyn Factory>) {
         self.set_up(move |setup| {
             let acceptor = factory.acceptor(setup);
@@ -119,8 +119,8 @@ impl Reactor {
         });
     }
 
-    /// Adds a closure that each loop runs on its own thread before its first event, to give the loop states and acceptors. A panic
-    /// in it is a failed start.
+    /// Adds a closure that each loop runs on its own thread before its first event, to add states and acceptors to the loop. A
+    /// panic in it makes the start fail.
     pub fn set_up(&mut self, set_up: impl Fn(&mut Setup<'_>) + Send + Sync + 'static) {
         self.setups.push(Arc::new(set_up));
     }
@@ -130,13 +130,13 @@ impl Reactor {
         self.start_tasks.push(Arc::new(task));
     }
 
-    /// The loops, which take mail already and read it once started.
+    /// The loops. They accept mail already, and read it once started.
     pub fn loops(&self) -> Vec<Loop> {
         all_loops(&self.fleet)
     }
 
-    /// Starts one thread for each loop, and waits until all are set up. Where one fails to, all end, and its error is returned
-    /// once their threads are gone.
+    /// Starts one thread for each loop, and waits until all are set up. If one fails, all end, and its error is returned once
+    /// their threads have ended.
     pub fn start(mut self) -> io::Result<Running> {
         let loops = all_loops(&self.fleet);
         let pollers = std::mem::take(&mut self.pollers);
@@ -160,7 +160,7 @@ impl Reactor {
         running.once_ready(&are_ready)
     }
 
-    /// What one loop begins with: each takes one socket of each listener, as long as there is one.
+    /// Start values of one loop: it takes one socket of each listener, as long as there is one.
     fn starting(&mut self, lp: Loop, poller: Poller, alarm: Alarm) -> Starting {
         let take_one = |bound: &mut Bound| (bound.sockets.pop(), bound.settings.clone());
         Starting {
@@ -179,7 +179,7 @@ fn all_loops(fleet: &Arc<Fleet>) -> Vec<Loop> {
     (0..fleet.members.len()).map(|index| Loop::new(Arc::clone(fleet), index as u16)).collect()
 }
 
-/// What a loop's thread begins with.
+/// Start values of a loop's thread.
 struct Starting {
     settings: Settings,
     listeners: Vec<(Option<ListeningSocket>, ListenerSettings)>,
@@ -191,10 +191,11 @@ struct Starting {
 }
 
 impl Starting {
-    /// The life of a loop's thread. Ends with an error where the loop ended by itself.
+    /// Runs a loop's thread. Returns an error if the loop ended by itself.
     fn run(self, ready: SyncSender<()>) -> io::Result<()> {
         let lp = self.lp.clone();
-        // All that the loop owns is dropped with it; what it shares with others (mailboxes, counters) is never left half-done.
+        // Everything that the loop owns is dropped with it; what it shares with others (mailboxes, counters) is never left
+        // half-done.
         let ended = catch_unwind(AssertUnwindSafe(|| self.run_loop(ready))).unwrap_or_else(|panic| {
             let text = broken::text_of(&*panic);
             Err(io::Error::other(format!("it panicked: {text}")))
@@ -219,7 +220,7 @@ impl Starting {
             event_loop.run_task(Box::new(move |lp| task(lp)));
         }
         event_loop.call_states(|state, at| state.before_wait(at));
-        // Nobody listens where another loop has failed meanwhile: its drain is in the mailbox.
+        // If another loop has failed meanwhile, nobody receives this; the drain of this loop is in its mailbox.
         let _ = ready.send(());
         drop(ready);
         event_loop.run()
@@ -234,7 +235,7 @@ impl Starting {
         }
     }
 
-    /// The loop with the states and acceptors that it was given.
+    /// The loop with the states and acceptors from its setup.
     fn event_loop(self, setup: Setup<'_>) -> io::Result<EventLoop> {
         let (states, acceptors) = (setup.states, setup.acceptors);
         let mut event_loop = EventLoop::new(Core::new(self.settings, self.lp, self.poller), self.alarm);
@@ -251,7 +252,7 @@ impl Starting {
     }
 }
 
-/// The loops at work.
+/// A running reactor.
 pub struct Running {
     fleet: Arc<Fleet>,
     loops: Vec<Loop>,
@@ -270,7 +271,7 @@ impl Running {
         Err(io::Error::other("an event loop ended while it started"))
     }
 
-    /// Ends a start that failed: no thread is left.
+    /// Ends a failed start: no thread is left.
     fn give_up(self) -> io::Result<()> {
         self.drain(Duration::ZERO);
         self.join()
@@ -281,14 +282,15 @@ impl Running {
         &self.loops
     }
 
-    /// Asks every loop to accept what is queued, close its listeners, let the connections finish, and end; those that
-    /// are left after `limit` are cut. Does not wait: see [`Running::join`]. Asked again, it can only shorten the limit.
+    /// Asks every loop to accept the backlog, close its listeners, let the connections finish, and end; connections that are left
+    /// after `limit` are closed. Does not wait: see [`Running::join`]. A later call can only shorten the limit.
     pub fn drain(&self, limit: Duration) {
         self.fleet.drain(kernel::now_ns().saturating_add(nanoseconds(limit)));
     }
 
-    /// Has `call` called on the thread of the first loop that ends by itself, after a panic or an error of the kernel; here, if one
-    /// has. A loop that ends has all others end, too; [`Running::join`] then returns the error.
+    /// Sets a closure that is called on the thread of the first loop that ends by itself, after a panic or an error of the
+    /// kernel; if one has ended already, it is called here. When a loop ends by itself, all others end too, and [`Running::join`]
+    /// returns the error.
     pub fn on_broken(&self, call: impl FnOnce() + Send + 'static) {
         self.fleet.broken.on_broken(Box::new(call));
     }

@@ -1,4 +1,4 @@
-//! The reactor's bounds, each with its default and its reason: of all loops, of a listener, of one connection's traffic.
+//! The reactor's limits, each with its default and its reason: of all loops, of a listener, of one connection's traffic.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,31 +14,31 @@ pub struct Settings {
     pub loops: usize,
     /// Pins loop `i` to CPU `pin[i % pin.len()]`; empty: the kernel decides. Default: empty.
     pub pin: Vec<usize>,
-    /// Accepted connections open at once, over all loops. At the bound others wait in the kernel's backlog.
+    /// Accepted connections open at once, over all loops. At the limit others wait in the kernel's backlog.
     pub connections_max: usize,
-    /// Outgoing connections open at once, over all loops. At the bound more are refused
+    /// Outgoing connections open at once, over all loops. At the limit more are refused
     /// ([`crate::ConnectFailure::LimitReached`]).
     pub outgoing_max: usize,
-    /// Connections accepted by one loop in one tick, so that a storm of them does not hold up those that are open.
+    /// Connections accepted by one loop in one tick, so that a storm of them does not delay open connections.
     pub accepts_per_tick: usize,
     /// Events taken from the kernel by one `epoll_wait`.
     pub events_per_tick: usize,
-    /// Bounds of each connection whose listener, or whose [`Outgoing`], names none of its own. Its `read_bytes_per_turn` is
-    /// the size of the buffers that a loop lends.
+    /// Limits of each connection whose listener or [`Outgoing`] sets none of its own. Its `read_bytes_per_turn` is the size of
+    /// the buffers that a loop lends.
     pub traffic: Traffic,
-    /// Bytes that all connections of a loop hold between their turns: unread input, unsent output, what protocols keep beside
-    /// ([`crate::Io::keep`]). Past it those are closed that hold most.
+    /// Bytes that all connections of a loop hold between their turns: unread input, unsent output, and what protocols keep beside
+    /// ([`crate::Io::keep`]). Above it the largest holders are closed.
     pub held_bytes_max: usize,
-    /// The same of messages that arrive ([`crate::Io::gather`]).
+    /// The same for arriving messages ([`crate::Io::gather`]).
     pub arriving_bytes_max: usize,
-    /// Time an outgoing connection may take to be made, where its [`Outgoing`] names no other.
+    /// Time limit for making an outgoing connection, if its [`Outgoing`] sets no other.
     pub connect_max: Duration,
-    /// Buffers kept by a loop for reuse, for input and for output each. Those above it go back to the allocator.
+    /// Buffers kept by a loop for reuse, for input and for output each. Buffers above that are freed.
     pub pool_buffers_max: usize,
-    /// Bytes of the same, for input and for output each.
+    /// Bytes of these buffers, for input and for output each.
     pub pool_bytes_max: usize,
-    /// Pause after the process ran out of file descriptors, or of `connections_max`, before accepting is tried again
-    /// (a connection closed by the same loop ends the pause).
+    /// Pause before accepting is tried again after the process ran out of file descriptors, or of `connections_max` (a connection
+    /// closed by the same loop ends the pause).
     pub accept_pause: Duration,
 }
 
@@ -63,7 +63,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Lifts values that would make the loop stand still to the least that works.
+    /// Raises values with which the loop could make no progress to the smallest that works.
     pub(crate) fn checked(mut self) -> Self {
         self.loops = self.loops.clamp(1, usize::from(u16::MAX));
         self.connections_max = self.connections_max.clamp(1, u32::MAX as usize / 4);
@@ -75,28 +75,28 @@ impl Settings {
     }
 }
 
-/// Bounds of one connection's input and output.
+/// Limits of one connection's input and output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// What [`crate::Io::spend`] grants a connection in one tick; at least 2, so that every turn makes progress.
+    /// Budget of [`crate::Io::spend`] for a connection in one tick; at least 2, so that every turn makes progress.
     pub requests_per_turn: u32,
-    /// Bytes read from a connection in one tick; at most as many as [`Settings::traffic`] has.
+    /// Bytes read from a connection in one tick; at most those of [`Settings::traffic`].
     pub read_bytes_per_turn: usize,
-    /// Bytes a connection may hold unconsumed; at this bound it is not read any more until its protocol consumes.
-    /// A protocol that wants messages whole must keep their size below this.
+    /// Bytes a connection may hold unconsumed; at this limit it is not read until its protocol consumes. A protocol that needs
+    /// whole messages must keep their size below this.
     pub input_bytes_max: usize,
-    /// A write queue above this stops its connection's input and production.
+    /// A write queue above this stops its connection's input and output production.
     pub output_high_water: usize,
-    /// A write queue that was above the high-water mark goes on below this.
+    /// A write queue that passed the high-water mark may be filled again below this.
     pub output_low_water: usize,
-    /// Bytes read and dropped after [`crate::Io::finish`] before the connection is closed regardless.
+    /// Bytes read and dropped after [`crate::Io::finish`] before the connection is closed anyway.
     pub linger_bytes_max: usize,
-    /// Time for the same.
+    /// Time limit of the same.
     pub linger_max: Duration,
-    /// Bytes a second that a peer takes at least while something waits for it.
+    /// Minimum rate in bytes a second at which a peer must receive while output waits.
     pub send_rate_min: u64,
-    /// How long a peer may be behind that rate before its connection is cut. A byte that it takes gives back the time that a
-    /// byte may take at the rate, and no more.
+    /// How long a peer may be behind that rate before its connection is closed. Each byte that it receives makes up for the time
+    /// of one byte at the rate, and no more.
     pub send_behind_max: Duration,
 }
 
@@ -117,7 +117,7 @@ impl Default for Traffic {
 }
 
 impl Traffic {
-    /// Lifts values that would make a connection stand still to the least that works.
+    /// Raises values with which a connection could make no progress to the smallest that works.
     pub(crate) fn checked(mut self) -> Self {
         self.requests_per_turn = self.requests_per_turn.max(2);
         self.read_bytes_per_turn = self.read_bytes_per_turn.max(512);
@@ -127,14 +127,14 @@ impl Traffic {
     }
 }
 
-/// What one listener's connections have of their own.
+/// Settings of one listener.
 #[derive(Clone, Debug)]
 pub struct ListenerSettings {
     /// Length of each listening socket's backlog (the kernel caps it at net.core.somaxconn).
     pub backlog: u32,
-    /// Bounds of its connections; `None`: [`Settings::traffic`].
+    /// Limits of its connections; `None`: [`Settings::traffic`].
     pub traffic: Option<Traffic>,
-    /// Its certificate; `None`: bytes travel in the clear.
+    /// Its certificate; `None`: no TLS.
     pub tls: Option<TlsServer>,
 }
 
@@ -144,22 +144,21 @@ impl Default for ListenerSettings {
     }
 }
 
-/// An outgoing connection to be made: where to, and what it has of its own.
+/// An outgoing connection to be made: its address, and settings of its own.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     /// The peer.
     pub to: Address,
-    /// Time for it to be made; `None`: [`Settings::connect_max`].
+    /// Time limit for making it; `None`: [`Settings::connect_max`].
     pub connect_max: Option<Duration>,
-    /// Its bounds; `None`: [`Settings::traffic`]. Shared by the connections to one peer, say.
+    /// Its limits; `None`: [`Settings::traffic`]. May be shared by several connections.
     pub traffic: Option<Arc<Traffic>>,
-    /// The certificates that it trusts; `None`: bytes travel in the clear. With it the connection counts as made once the handshake
-    /// is done.
+    /// The certificates that it trusts; `None`: no TLS. With TLS the connection counts as made once the handshake is done.
     pub tls: Option<TlsClient>,
 }
 
 impl Outgoing {
-    /// With all that is set for the reactor.
+    /// With the reactor's settings.
     pub fn to(address: impl Into<Address>) -> Self {
         Self { to: address.into(), connect_max: None, traffic: None, tls: None }
     }

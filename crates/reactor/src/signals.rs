@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT and SIGHUP as something to wait for, for the binary that owns the process.
+//! SIGTERM, SIGINT and SIGHUP as events to wait for, for the binary that owns the process.
 //!
 //! The signals are blocked and then waited for on a thread of the binary's choice: no handler, no self-pipe, nothing
 //! that must be async-signal-safe.
@@ -6,7 +6,7 @@
 
 use std::io;
 
-/// The right to wait for the process's end. One for the process, taken before any other thread is started.
+/// The right to wait for termination signals. One for the process, taken before any other thread is started.
 #[derive(Debug)]
 pub struct Termination {
     with_hangup: bool,
@@ -24,13 +24,13 @@ pub enum Signal {
 }
 
 impl Termination {
-    /// Blocks SIGTERM and SIGINT for the calling thread and all that it starts later. Threads that run already would still
-    /// be killed by them, so call it first in `main`.
+    /// Blocks SIGTERM and SIGINT for the calling thread and all threads that it starts later. Running threads would still be
+    /// killed by them, so call it first in `main`.
     pub fn claim() -> io::Result<Self> {
         Self::claim_all(false)
     }
 
-    /// The same with SIGHUP, which ends nothing then.
+    /// The same with SIGHUP, which then no longer ends the process.
     pub fn claim_with_hangup() -> io::Result<Self> {
         Self::claim_all(true)
     }
@@ -42,7 +42,7 @@ impl Termination {
         if status == 0 { Ok(Self { with_hangup }) } else { Err(io::Error::from_raw_os_error(status)) }
     }
 
-    /// Waits for the next of them. May be called again, for an impatient second Ctrl-C.
+    /// Waits for the next of these signals. May be called again, for a second Ctrl-C.
     pub fn wait(&self) -> Signal {
         let (set, mut signal) = (claimed(self.with_hangup), 0);
         // SAFETY: `set` is initialised, `signal` a live local; both signals were blocked by `claim`, as sigwait asks.

@@ -1,10 +1,9 @@
-//! A connected socket, TCP or Unix, with what the kernel last said of it.
+//! A connected socket, TCP or Unix, with the readiness last reported by the kernel.
 //!
-//! The registration is edge-triggered, so the socket remembers readiness: `readable` and `writable` stay set until a read
-//! or write comes back short. A short read ends without a second one that would only say EAGAIN: bytes or a FIN that
-//! arrive after it make a new edge. The one exception is a FIN that was announced together with the bytes (`fin_waits`);
-//! for it there will be no other edge. Whoever reads and writes through a socket therefore never loses an edge, however
-//! many layers stand between it and the protocol.
+//! The registration is edge-triggered, so the socket remembers readiness: `readable` and `writable` stay set until a read or
+//! write comes back short. After a short read no second one is made that would only return EAGAIN: bytes or a FIN that arrive
+//! later make a new edge. The one exception is a FIN that was reported together with the bytes (`fin_waits`); there will be no
+//! other edge for it. So no edge is lost, however many layers are between the socket and the protocol.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Write};
@@ -20,12 +19,12 @@ use crate::kernel::{self, Poller, Readiness, Token};
 /// What follows a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Perhaps more, perhaps nothing: the bytes leave now.
+    /// Perhaps more output, perhaps none: the bytes leave now.
     Send,
-    /// The end of the output, at once: the kernel keeps the last bytes back for it, and they leave with the FIN in one
-    /// segment instead of two.
+    /// The end of the output follows at once: the kernel keeps the last bytes back, and they leave with the FIN in one segment
+    /// instead of two.
     End,
-    /// A file's bytes, at once: the kernel keeps the last bytes back for them in the same way.
+    /// A file's bytes follow at once: the kernel keeps the last bytes back for them in the same way.
     More,
 }
 
@@ -33,7 +32,7 @@ const KEPT_BACK: libc::c_int = libc::MSG_MORE | libc::MSG_NOSIGNAL;
 
 pub(crate) enum Stream {
     Tcp(TcpStream),
-    /// To or from a peer on this machine.
+    /// To or from a peer on the same machine.
     Unix(UnixStream),
 }
 
@@ -49,12 +48,12 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// An accepted one: writable, and not known to be readable.
+    /// An accepted socket: writable, and not known to be readable.
     pub(crate) fn accepted(stream: Stream) -> Self {
         Self { stream, readable: false, writable: true, fin_waits: false }
     }
 
-    /// One whose connection was begun.
+    /// A socket whose connection has been started.
     pub(crate) fn connecting(stream: Stream) -> Self {
         Self { stream, readable: false, writable: false, fin_waits: false }
     }
@@ -66,7 +65,7 @@ impl Socket {
         }
     }
 
-    /// The kernel said something.
+    /// Records readiness reported by the kernel.
     #[inline]
     pub(crate) fn note(&mut self, readiness: Readiness) {
         self.writable |= readiness.writable;
@@ -74,7 +73,7 @@ impl Socket {
         self.fin_waits |= readiness.ended;
     }
 
-    /// The kernel is to be asked for input although it announced none.
+    /// Makes the next turn read although the kernel reported no input.
     pub(crate) fn expect_input(&mut self) {
         self.readable = true;
     }
@@ -116,7 +115,7 @@ impl Socket {
                 Then::Send => kernel::send(stream, bytes),
                 Then::End | Then::More => SockRef::from(stream).send_with_flags(bytes, KEPT_BACK),
             }),
-            // There are no segments to save.
+            // A Unix socket has no segments to save.
             Stream::Unix(stream) => uninterrupted(|| kernel::send(stream, bytes)),
         };
         self.after_write(taken, bytes.len())
@@ -128,7 +127,7 @@ impl Socket {
                 Then::Send => stream.write_vectored(pieces),
                 Then::End | Then::More => SockRef::from(&*stream).send_vectored_with_flags(pieces, KEPT_BACK),
             }),
-            // One by one it would be a signal where the peer has gone.
+            // A plain writev would raise SIGPIPE if the peer has gone.
             Stream::Unix(stream) => {
                 uninterrupted(|| SockRef::from(&*stream).send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL))
             }
@@ -136,7 +135,7 @@ impl Socket {
         self.after_write(taken, pieces.iter().map(|piece| piece.len()).sum())
     }
 
-    /// Sends bytes of a file from the offset `from` on, without a copy; `Ok(0)`: the file ends there.
+    /// Sends bytes of a file from the offset `from` on, without a copy; `Ok(0)`: the file ends at `from`.
     pub(crate) fn send_file(&mut self, file: &File, from: u64, bytes: usize) -> io::Result<usize> {
         let taken = uninterrupted(|| {
             let mut from = from;
@@ -146,12 +145,12 @@ impl Socket {
             };
             sent.map_err(io::Error::from)
         });
-        // A short one may have other reasons than a full socket.
+        // A short send may have other reasons than a full socket.
         self.writable &= !matches!(&taken, Err(error) if error.kind() == ErrorKind::WouldBlock);
         taken
     }
 
-    /// A short write means a full socket buffer: the next attempt would only say EAGAIN.
+    /// A short write means a full socket buffer: another attempt would only return EAGAIN.
     #[inline]
     fn after_write(&mut self, taken: io::Result<usize>, asked: usize) -> io::Result<usize> {
         match &taken {
@@ -162,7 +161,7 @@ impl Socket {
         taken
     }
 
-    /// Bytes that were written and that the peer has not acknowledged; 0 where that cannot be told.
+    /// Bytes that were written and that the peer has not acknowledged; 0 if unknown.
     pub(crate) fn unacknowledged(&self) -> u64 {
         match &self.stream {
             Stream::Tcp(stream) => kernel::unacknowledged(stream),
@@ -170,12 +169,12 @@ impl Socket {
         }
     }
 
-    /// Has the connection end by a reset: what the kernel still holds for the peer goes at once.
+    /// Makes the connection end by a reset: the kernel drops the bytes that it still holds for the peer.
     pub(crate) fn reset_at_close(&self) {
         match &self.stream {
-            // Where it fails the kernel keeps it for some minutes.
+            // If this fails, the kernel keeps the bytes for some minutes.
             Stream::Tcp(stream) => drop(SockRef::from(stream).set_linger(Some(Duration::ZERO))),
-            // What waits for the peer goes with the socket.
+            // A Unix socket's unread bytes are dropped with it.
             Stream::Unix(_) => {}
         }
     }
@@ -188,7 +187,7 @@ impl Socket {
         }
     }
 
-    /// Whether an outgoing connection is made: `Ok(false)` not yet.
+    /// Whether an outgoing connection is made; `Ok(false)`: not yet.
     pub(crate) fn connected(&mut self) -> io::Result<bool> {
         let is_made = match &self.stream {
             Stream::Tcp(stream) => is_made(stream)?,

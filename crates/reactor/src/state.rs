@@ -1,8 +1,8 @@
-//! State of a loop beside its connections: made on the loop's thread, it lives and dies there, and may hold `Rc`.
+//! State of a loop beside its connections: created and dropped on the loop's thread, so it may hold `Rc`.
 //!
-//! Each loop is set up by the closures given to [`crate::Reactor::set_up`] (and by the factories of its listeners) before
-//! its first event. A [`Setup`] takes states, whose hooks the loop calls, and an acceptor for each listener; both may share
-//! what they like. A program without a listener has states all the same.
+//! Each loop is set up by the closures given to [`crate::Reactor::set_up`] (and by the factories of its listeners) before its
+//! first event. A [`Setup`] takes states, whose hooks the loop calls, and an acceptor for each listener; both may share data. A
+//! program without a listener may have states too.
 
 use std::os::fd::RawFd;
 
@@ -14,34 +14,34 @@ use crate::protocol::{Accept, ConnectionId, Protocol};
 use crate::settings::Outgoing;
 use crate::timers::{Due, TimerKey};
 
-/// What goes on in a loop beside its connections. Every hook is called on the loop's thread; a panic in one is counted, and ends
-/// nothing.
+/// Work of a loop beside its connections. Every hook is called on the loop's thread; a panic in one is counted and has no other
+/// effect.
 pub trait LoopState {
-    /// The loop is set up, and its first wait is next: the place to open outgoing connections.
+    /// The loop is set up, and its first wait is next: outgoing connections may be opened here.
     fn started(&mut self, _at: &mut LoopContext<'_>) {}
     /// The connections with events have had their turns; timers and mail are next.
     fn turns_ended(&mut self, _at: &mut LoopContext<'_>) {}
-    /// A tick is over but for its writes, and the loop may sleep next: the time to hand over what the tick has gathered. What is
-    /// queued for connections here leaves before the wait.
+    /// A tick is over except for its writes, and the loop may sleep next: hand over what the tick has gathered. Output queued for
+    /// connections here leaves before the wait.
     fn before_wait(&mut self, _at: &mut LoopContext<'_>) {}
-    /// The state's timer ([`LoopContext::set_timer`]) ran out.
+    /// The state's timer ([`LoopContext::set_timer`]) expired.
     fn timer(&mut self, _at: &mut LoopContext<'_>) {}
-    /// A descriptor that the kernel makes readable when something that was begun elsewhere has ended: reads of a file, say.
-    /// Asked for once, before the first event; it stays open as long as this lives.
+    /// A descriptor that the kernel makes readable when work started elsewhere has ended: reads of a file, say. Queried once,
+    /// before the first event; it must stay open as long as this state lives.
     fn completions(&self) -> Option<RawFd> {
         None
     }
-    /// That descriptor became readable, or did so again. It is edge-triggered, so it need not be read. Messages sent here are read
+    /// The descriptor became readable, or did so again. It is edge-triggered, so it need not be read. Messages sent here are read
     /// in the same tick.
     fn completed(&mut self, _at: &mut LoopContext<'_>) {}
-    /// The loop drains: called once, after its connections were told.
+    /// The loop drains: called once, after `drain` of its connections.
     fn draining(&mut self, _at: &mut LoopContext<'_>) {}
 }
 
-/// A loop in the hands of one of its states.
+/// A loop, as passed to the hooks of its states.
 pub struct LoopContext<'a> {
     pub(crate) core: &'a mut Core,
-    /// Which state, and its timer.
+    /// The state's index and its timer.
     pub(crate) index: u32,
     pub(crate) timer: &'a mut Option<TimerKey>,
 }
@@ -52,18 +52,19 @@ impl LoopContext<'_> {
         &self.core.lp
     }
 
-    /// Sets (or replaces) the state's one timer: [`LoopState::timer`] is called at that moment of [`Loop::now_ns`]'s clock, to the
-    /// microsecond; `None` clears it. For what has no connection, such as the next try to connect to a peer that is down.
+    /// Sets (or replaces) the state's one timer: [`LoopState::timer`] is called at that moment of [`Loop::now_ns`]'s clock, to
+    /// the microsecond; `None` clears it. For work without a connection, such as the next attempt to connect to a peer that is
+    /// down.
     pub fn set_timer(&mut self, at_ns: Option<u64>) {
         self.core.timers.set(self.timer, at_ns, Due::State(self.index));
     }
 
-    /// A connection of this loop. `None`: it is gone, ends, or belongs to another loop.
+    /// A connection of this loop. `None`: it is gone, is closing, or belongs to another loop.
     pub fn connection(&mut self, id: ConnectionId) -> Option<Neighbour<'_>> {
         self.core.neighbour(id)
     }
 
-    /// All connections of the loop, for code that is called from turns too.
+    /// All connections of the loop, for code that is called from turns as well.
     pub fn neighbourhood(&mut self) -> Neighbourhood<'_> {
         Neighbourhood::of_hook(self.core)
     }
@@ -78,7 +79,7 @@ impl LoopContext<'_> {
     }
 }
 
-/// Which of a reactor's listeners: the `n`-th that was bound.
+/// A reactor's listener: the `n`-th that was bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub(crate) u16);
 
@@ -104,7 +105,7 @@ impl<'a> Setup<'a> {
         self.states.push(state);
     }
 
-    /// Has `acceptor` make the protocols of a listener's connections on this loop.
+    /// Sets the acceptor that makes the protocols of a listener's connections on this loop.
     pub fn accept(&mut self, listener: ListenerId, acceptor: Box<dyn Accept>) {
         self.acceptors[usize::from(listener.0)] = Some(acceptor);
     }

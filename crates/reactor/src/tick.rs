@@ -1,11 +1,11 @@
-//! The event loop at work: one tick after another, on one thread.
+//! The event loop's work: one tick after another, on one thread.
 //!
-//! A tick is: wait for events (not at all while connections are on the ready list); read the clock; let the connections
-//! with events do their turns, a few of them reading before the first is answered (`batch`); then those on the ready list;
-//! timers; mail; listeners that have more to accept; the loop's states, for what goes on beside connections; and at last the
-//! writes of all connections that mail, neighbours and states have touched. Each part is bounded, so that none keeps the others
-//! waiting. The turns are bounded in time too (`work_time`): the loop then asks the kernel first, and so hears of new events and
-//! of peers that are gone.
+//! A tick is: wait for events (without sleeping while connections are on the ready list); read the clock; run the turns of
+//! connections with events, a few of them reading before the first is answered (`batch`); then of those on the ready list;
+//! timers; completions; mail; listeners that have more to accept; the loop's states, for work beside connections; and last the
+//! writes of all connections that mail, neighbours and states have touched. Each part is bounded, so that none delays the others
+//! for long. The turns are bounded in time too (`work_time`): the loop then polls the kernel first, and so learns of new events
+//! and of peers that are gone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -18,13 +18,13 @@ use crate::protocol::{Closed, ConnectionId, Message};
 use crate::settings::Outgoing;
 use crate::timers::Due;
 
-/// Reading mail takes no longer in a tick, nor writing what it brought; and how many pieces are read between two looks at the clock,
-/// unless they take longer each than this.
+/// Time limit in a tick of reading mail, and of writing its output; and the number of messages between two reads of the clock,
+/// unless they take longer than `DEAR_MAIL_NS` each.
 const MAIL_NS_MAX: u64 = 250_000;
 const MAIL_LOOK_EVERY: u32 = 4;
 const DEAR_MAIL_NS: u64 = 25_000;
 
-/// The time that mail has in a tick.
+/// Time used by mail in a tick.
 struct MailTime {
     until_ns: u64,
     looked_ns: u64,
@@ -38,7 +38,7 @@ impl MailTime {
         MailTime { until_ns: now_ns + MAIL_NS_MAX, looked_ns: now_ns, pieces: 0, are_dear: false }
     }
 
-    /// A piece was read or written. `true`: the rest waits for the next tick.
+    /// A message was read, or a touched connection written. `true`: the rest waits for the next tick.
     fn is_over(&mut self) -> bool {
         self.pieces += 1;
         if self.pieces < MAIL_LOOK_EVERY && !self.are_dear {
@@ -80,7 +80,7 @@ impl EventLoop {
 
     fn tick(&mut self, events: &Events) {
         self.core.time.begin_tick(self.core.now_ns);
-        // What is listed from here on waits for the next tick: a connection has one turn in a tick.
+        // Connections listed from here on wait for the next tick: a connection has one turn in a tick.
         let mut going_on = std::mem::replace(&mut self.core.lists.ready, std::mem::take(&mut self.going_on));
         let heavy = std::mem::replace(&mut self.core.lists.heavy, std::mem::take(&mut self.heavy_going_on));
         let mut batch = Batch::default();
@@ -100,7 +100,7 @@ impl EventLoop {
         self.take_turns(&mut batch);
         let is_pressed = std::mem::take(&mut self.core.is_pressed);
         if is_pressed {
-            // Those with events have had no turn: they are on the list.
+            // Connections with events have had no turn: they are on the ready list.
             let waited = going_on.len();
             going_on.append(&mut self.core.lists.ready);
             self.fairness.order(&mut going_on, waited, &mut self.core.connections, self.core.now_ns);
@@ -110,7 +110,7 @@ impl EventLoop {
         self.heavy_going_on = self.go_on(heavy, is_pressed, |core| &mut core.lists.heavy);
         self.call_states(|state, at| state.turns_ended(at));
         self.fire_timers();
-        // Before the mail: what has ended may be answered by mail.
+        // Before the mail: completions may be answered by mail.
         self.hooks.call_completed(&mut self.core);
         if !self.is_behind && (self.core.lp.member().mailbox.has_mail() || !self.unread.is_empty()) {
             self.read_mail();
@@ -128,15 +128,15 @@ impl EventLoop {
         counters.timers.set(self.core.timers.len() as u64);
     }
 
-    /// An event of one of the loop's own descriptors; the waker's and the alarm's have done their work by waking.
+    /// Handles an event of one of the loop's own descriptors. Events of the waker and the alarm need no more work.
     fn own_event(&mut self, token: Token) {
         if !self.hooks.event(token) {
             self.listeners.event(token);
         }
     }
 
-    /// Lets listed connections go on: one at least, and until the tick is over. The others stand first in their list. Gives
-    /// the emptied storage back.
+    /// Runs turns of listed connections: at least one, and until the tick is over. The others are put back first in their list.
+    /// Returns the emptied storage.
     fn go_on(
         &mut self,
         mut going_on: Vec<ConnectionId>,
@@ -189,7 +189,7 @@ impl EventLoop {
         }
     }
 
-    /// Reads mail, each piece in its turn. What there was no time for waits for the next tick, before what comes meanwhile.
+    /// Reads mail in its order. Mail for which there is no time waits for the next tick, before newer mail.
     fn read_mail(&mut self) {
         if self.unread.is_empty() {
             let mut mail = std::mem::take(&mut self.mail);
@@ -220,8 +220,8 @@ impl EventLoop {
         }
     }
 
-    /// Ends the turns of the connections that were touched: each writes once. Where there is no time for all, the rest comes
-    /// next tick, before more mail is read.
+    /// Ends the turns of the touched connections: each writes once. If there is no time for all, the rest follows in the next
+    /// tick, before more mail is read.
     fn end_touched_turns(&mut self) {
         let mut time = MailTime::begin();
         let mut touched = std::mem::take(&mut self.core.lists.touched);
@@ -263,7 +263,7 @@ impl EventLoop {
         if let (Err(failure), Some(open)) = (begun, open) {
             tracing::debug!(to = %to.to, %failure, "outgoing connection not begun");
             let reason = Closed::Unconnected(failure);
-            // Its protocol learns of it as of any other failure; the id was never anybody's.
+            // Its protocol gets the failure as any other; the id was never used.
             let nobody = ConnectionId { loop_index: self.core.lp.index() as u16, slot: u32::MAX, generation: 0 };
             let failed = catch_unwind(AssertUnwindSafe(|| open(nobody, &self.core.lp).closed(reason)));
             self.core.lp.member().counters.count_closed(reason);

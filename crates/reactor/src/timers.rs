@@ -1,18 +1,18 @@
-//! Precise timers: a heap of moments whose entries can be moved and taken out, beside the wheel of coarse deadlines.
+//! Precise timers: a heap of moments whose entries can be moved and removed, beside the wheel of coarse deadlines.
 //!
-//! A binary heap of moments; each entry's place in the heap is kept in a slot that the timer's [`TimerKey`] names, so that a
-//! timer is moved or cancelled where it stands, in O(log n). A cancelled timer leaves nothing behind: memory is bounded by
-//! the largest number of timers that waited at one moment.
+//! Each entry's index in the heap is kept in a slot that the timer's [`TimerKey`] names, so a timer is moved or cancelled in
+//! place, in O(log n). A cancelled timer leaves nothing behind: memory is bounded by the largest number of timers that waited at
+//! once.
 //!
 //! Invariants, for each index `place` of `heap`:
 //!
 //! - `heap[place]` is not before its parent, `heap[(place - 1) / 2]`.
-//! - `slots[heap[place].slot]` has the place `place` and something due; every other slot is on the free list.
+//! - `slots[heap[place].slot]` holds `place` and a `due`; every other slot is on the free list.
 
 use crate::mailbox::Task;
 use crate::protocol::ConnectionId;
 
-/// What a moment brings.
+/// Action of a timer.
 pub(crate) enum Due {
     /// A closure of [`crate::Loop::after`] or [`crate::Loop::at`].
     Task(Task),
@@ -22,20 +22,20 @@ pub(crate) enum Due {
     State(u32),
     /// The pause after a failed accept is over.
     AcceptAgain,
-    /// It is time to look at how fast peers take what waits for them.
+    /// Time to check the pace of peers.
     LookAtPaces,
     /// The drain deadline.
     DrainEnd,
 }
 
-/// Names one timer that waits. Stale once it has fired or was cancelled: then it reaches nothing.
+/// Names one waiting timer. Stale once it has fired or was cancelled: then it names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimerKey {
     slot: u32,
     sequence: u64,
 }
 
-/// A moment in the heap. Entries of one moment fire in the order in which they were made.
+/// An entry of the heap. Entries of one moment fire in the order of their creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     at_ns: u64,
@@ -43,7 +43,7 @@ struct Entry {
     slot: u32,
 }
 
-/// What the heap's entries do not carry while they are moved.
+/// The part of a timer that does not move with the heap's entries.
 #[derive(Default)]
 struct Slot {
     /// Index in the heap.
@@ -52,7 +52,7 @@ struct Slot {
     due: Option<Due>,
 }
 
-/// Moments in order.
+/// The timers, ordered by moment.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: Vec<Entry>,
@@ -77,7 +77,7 @@ impl Timers {
         TimerKey { slot, sequence: entry.sequence }
     }
 
-    /// Sets, moves or clears the one timer of an owner, which keeps its key.
+    /// Sets, moves or clears the timer whose key the owner keeps in `timer`.
     pub(crate) fn set(&mut self, timer: &mut Option<TimerKey>, at_ns: Option<u64>, due: Due) {
         match (at_ns, *timer) {
             (Some(at_ns), Some(key)) if self.set_moment(key, at_ns) => {}
@@ -98,19 +98,19 @@ impl Timers {
         true
     }
 
-    /// Takes a timer out; nothing where it has fired or was cancelled.
+    /// Removes a timer; no effect if it has fired or was cancelled.
     pub(crate) fn cancel(&mut self, key: TimerKey) {
         if let Some(place) = self.place_of(key) {
             self.take_out(place);
         }
     }
 
-    /// The first moment; `u64::MAX` when there is none.
+    /// The earliest moment; `u64::MAX` if there is none.
     pub(crate) fn next_ns(&self) -> u64 {
         self.heap.first().map_or(u64::MAX, |entry| entry.at_ns)
     }
 
-    /// Takes the first entry whose moment has come.
+    /// Removes the first entry whose moment has come.
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<Due> {
         if self.next_ns() > now_ns {
             return None;
@@ -118,7 +118,7 @@ impl Timers {
         self.take_out(0)
     }
 
-    /// Timers that wait.
+    /// Number of waiting timers.
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }
@@ -139,14 +139,14 @@ impl Timers {
         self.slots[taken.slot as usize].due.take()
     }
 
-    /// Restores the order around an entry whose moment has changed.
+    /// Restores the heap order around an entry whose moment has changed.
     fn settle(&mut self, place: usize) {
         if self.rise(place) == place {
             self.sink(place);
         }
     }
 
-    /// Moves an entry towards the front as far as it belongs; gives where it stands then.
+    /// Moves an entry towards the front as far as it belongs; returns its new index.
     fn rise(&mut self, mut place: usize) -> usize {
         while place > 0 && self.heap[place] < self.heap[(place - 1) / 2] {
             self.swap(place, (place - 1) / 2);
@@ -212,7 +212,7 @@ mod tests {
         prop::collection::vec(step, 1..200)
     }
 
-    /// Beside a map in the order of moments.
+    /// Compares with a map in the order of moments.
     fn check_against_map(steps: &[Step]) {
         let (mut timers, mut model) = (Timers::default(), BTreeMap::new());
         let mut keys: Vec<(TimerKey, u64)> = Vec::new();

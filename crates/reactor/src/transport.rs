@@ -1,8 +1,7 @@
-//! How a connection's bytes travel: in the clear, or inside TLS.
+//! Transport of a connection's bytes: plain, or inside TLS.
 //!
-//! Everything above sees bytes. A transport owns the socket and its readiness, so that a read or a write that brings less
-//! than was asked for loses no edge, whichever layer cut it short. The choice is an enum: a call costs one comparison, and
-//! nothing is looked up for each byte.
+//! A transport owns the socket and its readiness, so a read or write that comes back short loses no edge, whichever layer cut it.
+//! The choice is an enum: a call costs one comparison.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -13,7 +12,7 @@ use crate::kernel::{Poller, Readiness, Token};
 use crate::socket::{Socket, Then};
 use crate::tls::{Session, TlsClient, TlsServer};
 
-/// Bytes of a file that are read at once where it cannot be sent without a copy: the payload of one TLS record.
+/// Bytes of a file read at once if it cannot be sent without a copy: the payload of one TLS record.
 const COPIED_BYTES: usize = 16 << 10;
 
 pub(crate) enum Transport {
@@ -22,7 +21,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// That of an accepted socket.
+    /// For an accepted socket.
     pub(crate) fn accepted(socket: Socket, tls: Option<&TlsServer>) -> io::Result<Self> {
         match tls {
             None => Ok(Self::Plain(socket)),
@@ -30,7 +29,7 @@ impl Transport {
         }
     }
 
-    /// That of a socket whose connection was begun.
+    /// For a socket whose connection has been started.
     pub(crate) fn outgoing(socket: Socket, tls: Option<&TlsClient>) -> io::Result<Self> {
         match tls {
             None => Ok(Self::Plain(socket)),
@@ -58,18 +57,18 @@ impl Transport {
         self.socket_mut().register(poller, token)
     }
 
-    /// The kernel said something.
+    /// Records readiness reported by the kernel.
     #[inline]
     pub(crate) fn note(&mut self, readiness: Readiness) {
         self.socket_mut().note(readiness);
     }
 
-    /// The kernel is to be asked for input although it announced none.
+    /// Makes the next turn read although the kernel reported no input.
     pub(crate) fn expect_input(&mut self) {
         self.socket_mut().expect_input();
     }
 
-    /// Whether a read may bring something.
+    /// Whether a read may bring bytes.
     #[inline]
     pub(crate) fn is_readable(&self) -> bool {
         match self {
@@ -78,7 +77,7 @@ impl Transport {
         }
     }
 
-    /// Whether a write may take something.
+    /// Whether a write may send bytes.
     #[inline]
     pub(crate) fn is_writable(&self) -> bool {
         match self {
@@ -92,7 +91,7 @@ impl Transport {
         self.socket().fin_waits()
     }
 
-    /// Bytes were taken by a write that the socket has not taken yet.
+    /// Whether bytes were taken by a write that the socket has not taken yet.
     #[inline]
     pub(crate) fn has_pending(&self) -> bool {
         match self {
@@ -101,7 +100,7 @@ impl Transport {
         }
     }
 
-    /// Bytes that the transport holds between turns, at most.
+    /// Upper bound of the bytes that the transport holds between turns.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
@@ -110,7 +109,7 @@ impl Transport {
         }
     }
 
-    /// Time for the handshake; `None`: there is none.
+    /// Time limit of the handshake; `None`: there is no handshake.
     pub(crate) fn handshake_max(&self) -> Option<Duration> {
         match self {
             Self::Plain(_) => None,
@@ -118,7 +117,7 @@ impl Transport {
         }
     }
 
-    /// Goes on with a handshake. `true`: it is done, or there is none.
+    /// Continues a handshake. `true`: it is done, or there is none.
     pub(crate) fn shake_hands(&mut self) -> io::Result<bool> {
         match self {
             Self::Plain(_) => Ok(true),
@@ -139,7 +138,7 @@ impl Transport {
     pub(crate) fn write(&mut self, bytes: &[u8], then: Then) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.write(bytes, then),
-            // A close_notify follows whatever is last.
+            // A close_notify follows the last bytes.
             Self::Tls(session) => session.write(bytes),
         }
     }
@@ -151,8 +150,8 @@ impl Transport {
         }
     }
 
-    /// Sends bytes of a file from the offset `from` on. `Ok(0)`: the file ends there. Fewer than asked for may be taken also while the
-    /// transport takes more.
+    /// Sends bytes of a file from the offset `from` on. `Ok(0)`: the file ends at `from`. It may send fewer bytes than asked for
+    /// although the transport could take more.
     pub(crate) fn send_file(&mut self, file: &File, from: u64, bytes: usize) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => match socket.send_file(file, from, bytes) {
@@ -166,7 +165,7 @@ impl Transport {
         }
     }
 
-    /// Sends what is pending, as far as the socket takes it.
+    /// Sends pending bytes, as far as the socket takes them.
     #[cold]
     pub(crate) fn send_pending(&mut self) -> io::Result<()> {
         match self {
@@ -175,17 +174,17 @@ impl Transport {
         }
     }
 
-    /// Bytes that were written and that the peer has not acknowledged; 0 where that cannot be told.
+    /// Bytes that were written and that the peer has not acknowledged; 0 if unknown.
     pub(crate) fn unacknowledged(&self) -> u64 {
         self.socket().unacknowledged()
     }
 
-    /// Has the connection end by a reset: what the kernel still holds for the peer goes at once.
+    /// Makes the connection end by a reset: the kernel drops the bytes that it still holds for the peer.
     pub(crate) fn reset_at_close(&self) {
         self.socket().reset_at_close();
     }
 
-    /// Tells the peer that nothing more will come, behind what is pending.
+    /// Ends the output, after pending bytes.
     pub(crate) fn end_output(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(socket) => socket.end_output(),
@@ -193,7 +192,7 @@ impl Transport {
         }
     }
 
-    /// The same for a peer that has ended, just before the socket is closed: a socket's close says it by itself.
+    /// Ends the output when the peer has ended too, just before the socket is closed. Without TLS the close is enough.
     pub(crate) fn announce_end(&mut self) {
         match self {
             Self::Plain(_) => {}
@@ -201,13 +200,13 @@ impl Transport {
         }
     }
 
-    /// Whether an outgoing connection is made: `Ok(false)` not yet.
+    /// Whether an outgoing connection is made; `Ok(false)`: not yet.
     pub(crate) fn connected(&mut self) -> io::Result<bool> {
         self.socket_mut().connected()
     }
 }
 
-/// Reads some of a file and has it written.
+/// Reads a part of a file and writes it.
 fn copy_file(
     file: &File,
     from: u64,

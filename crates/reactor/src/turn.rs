@@ -1,12 +1,12 @@
-//! What one connection does in one tick: at most one read, the protocol's calls, one write.
+//! One connection's turn in a tick: at most one read, the protocol's calls, one write.
 //!
-//! After an event the read comes first, and what is left is told as a [`Turn`]: the loop lets a few connections read
+//! After an event the read comes first, and the rest of the turn is returned as a [`Turn`]: the loop lets a few connections read
 //! before the first of them is answered, so that their protocols can look ahead (see `batch`).
 //!
 //! A read that comes back short ends the turn: the transport remembers what the kernel may still have (`socket`).
 //!
-//! A turn ends with [`Core::end_turn`]: the queue is written, the phase moves on, lent buffers go back, and a connection
-//! that has more to do goes on the ready list. What mail, neighbours and states do to connections ends with the tick.
+//! A turn ends with [`Core::end_turn`]: the queue is written, the phase advances, lent buffers go back, and a connection that has
+//! more to do goes on the ready list. Turns of connections touched by mail, neighbours and states end with the tick.
 
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,17 +23,17 @@ use crate::protocol::{Closed, Message, Protocol};
 use crate::socket::Then;
 use crate::wheel::TICK_NS;
 
-/// How long a connection that was idle when the drain began is read after its end was announced. Its last reply left
-/// before, so all that a reset could still cost is bytes on their way; a peer that keeps such a connection and never
-/// looks at it must not hold the process for the whole of [`Traffic::linger_max`](crate::Traffic::linger_max).
+/// Lingering time of a connection that was idle when the drain began. Its last reply had left before, so a reset could only cost
+/// bytes in flight. A peer that keeps such a connection open and never reads it must not hold the process for the whole of
+/// [`Traffic::linger_max`](crate::Traffic::linger_max).
 const IDLE_LINGER_MAX: Duration = Duration::from_millis(200);
 
-/// What an event leaves to be done for a connection in this tick.
+/// The rest of a connection's turn after its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Nothing.
     Over,
-    /// The read is done. `is_due`: the protocol has something to see.
+    /// The read is done. `is_due`: the protocol is to be called.
     Input {
         is_due: bool,
     },
@@ -42,7 +42,7 @@ pub(crate) enum Turn {
 }
 
 impl Core {
-    /// The kernel said something of this connection: does what comes before its turn, and tells which turn that is.
+    /// Handles an event: does the work before the turn, and returns the rest of the turn.
     pub(crate) fn event(&mut self, connection: &mut Connection, readiness: Readiness) -> Turn {
         let link = &mut connection.link;
         if matches!(link.phase, Phase::Connecting | Phase::Handshaking) {
@@ -56,12 +56,13 @@ impl Core {
         }
         link.transport.note(readiness);
         if link.listed {
-            return Turn::Over; // its turn comes later in this tick, and there is one in a tick
+            return Turn::Over; // it is on the ready list: one turn in a tick
         }
         match link.phase {
             Phase::Open if link.transport.is_readable() && link.takes_input() && !link.input_ended => {
                 if self.is_pressed || self.time.tick_is_over() {
-                    // Others wait, or have used up the tick. Before the next one the kernel is asked whether this peer is still there.
+                    // Others wait, or have used up the tick. Before its turn in the next tick the kernel reports whether this
+                    // peer is still there.
                     self.lists.list(link);
                     return Turn::Over;
                 }
@@ -75,7 +76,7 @@ impl Core {
         }
     }
 
-    /// The same of one that is not open yet.
+    /// Handles an event of a connection that is not open yet.
     #[cold]
     fn event_before_open(&mut self, connection: &mut Connection, readiness: Readiness) {
         let link = &mut connection.link;
@@ -84,12 +85,12 @@ impl Core {
         }
         link.transport.note(readiness);
         if readiness.failed {
-            link.transport.expect_input(); // the read says why
+            link.transport.expect_input(); // the read returns the error
         }
         self.shake_hands_soon(connection);
     }
 
-    /// The turn itself.
+    /// Runs the rest of the turn.
     pub(crate) fn take_turn(&mut self, connection: &mut Connection, turn: Turn) {
         match turn {
             Turn::Over => {}
@@ -99,7 +100,7 @@ impl Core {
         }
     }
 
-    /// The turn waits for the next tick: others have used up this one. What was read waits in a buffer of its own.
+    /// Puts the turn off to the next tick: others have used up this one. Input already read is copied into a buffer of its own.
     pub(crate) fn put_off(&mut self, connection: &mut Connection, turn: Turn) {
         match turn {
             Turn::Input { is_due } => {
@@ -110,7 +111,7 @@ impl Core {
         }
     }
 
-    /// The connection was on the ready list.
+    /// Runs the turn of a connection from the ready list.
     pub(crate) fn go_on(&mut self, connection: &mut Connection) {
         connection.link.listed = false;
         connection.link.is_heavy = false;
@@ -134,11 +135,11 @@ impl Core {
         }
     }
 
-    /// The first turn of a connection that was just accepted: `opened`, and at once a read.
+    /// The first turn of a newly accepted connection: `opened`, then a read at once.
     ///
-    /// On a busy server the request has mostly arrived by now. A connection that is answered and finished in this turn is
-    /// never registered with the poller, unless the peer keeps it lingering: for short connections that saves a tenth of
-    /// their cost. Registering afterwards loses nothing, for it reports what has become ready before.
+    /// On a busy server the request has mostly arrived by now. A connection that is answered and finished in this turn is never
+    /// registered with the poller, unless the peer makes it linger: for short connections that saves a tenth of their cost. Later
+    /// registration loses nothing: it reports readiness that existed before.
     pub(crate) fn open(&mut self, connection: &mut Connection) {
         self.call(connection, |protocol, io| protocol.opened(io));
         if connection.link.takes_input() {
@@ -152,7 +153,7 @@ impl Core {
         }
     }
 
-    /// The same where others have used up the tick: the first read waits for the next one.
+    /// The same if others have used up the tick: the first read waits for the next tick.
     pub(crate) fn open_later(&mut self, connection: &mut Connection) {
         self.call(connection, |protocol, io| protocol.opened(io));
         connection.link.transport.expect_input();
@@ -170,13 +171,14 @@ impl Core {
         }
     }
 
-    /// Hands over a message. The caller ends the turn, after all mail of the batch.
+    /// Passes a message to the protocol. The caller ends the turn, after all mail of the tick.
     pub(crate) fn deliver(&mut self, connection: &mut Connection, message: Message) {
         self.time.begin_turn();
         self.call(connection, |protocol, io| protocol.message(message, io));
     }
 
-    /// Tells the protocol that the loop drains, after what had arrived. A peer that shakes hands has asked for nothing yet.
+    /// Calls the protocol's `drain`, after it has read what had arrived. A connection in its handshake has no request yet and is
+    /// closed.
     pub(crate) fn drain(&mut self, connection: &mut Connection) {
         if connection.link.phase == Phase::Handshaking {
             return connection.link.close(Closed::Drained);
@@ -196,7 +198,7 @@ impl Core {
         }
     }
 
-    /// The wheel reached this connection's entry.
+    /// The wheel's entry of this connection fired.
     pub(crate) fn wheel_due(&mut self, connection: &mut Connection) {
         let link = &mut connection.link;
         link.armed_tick = 0;
@@ -204,7 +206,7 @@ impl Core {
             return;
         }
         if link.deadline_tick > self.now_ns / TICK_NS {
-            // It was pushed out since; only now the wheel learns of it.
+            // The deadline was postponed: the wheel gets the new one only now.
             self.wheel.schedule(link.id.slot, link.deadline_tick);
             link.armed_tick = link.deadline_tick;
             return;
@@ -226,7 +228,7 @@ impl Core {
         }
     }
 
-    /// The precise moment of this connection has come.
+    /// The precise timer of this connection expired.
     pub(crate) fn precise_due(&mut self, connection: &mut Connection) {
         connection.link.precise_timer = None;
         if connection.link.phase == Phase::Open {
@@ -249,12 +251,12 @@ impl Core {
         self.be_connected(connection);
     }
 
-    /// An outgoing connection is made, with its handshake if it has one.
+    /// An outgoing connection is made, including its handshake if it has one.
     pub(crate) fn be_connected(&mut self, connection: &mut Connection) {
         let link = &mut connection.link;
         link.phase = Phase::Open;
         self.set_timer(link, None);
-        // What waited for the connection to be made was not the peer's fault.
+        // Time spent on making the connection does not count as the peer's delay.
         link.pace.end();
         self.lp.member().counters.connected.add(1);
         self.call(connection, |protocol, io| protocol.writable(io));
@@ -265,13 +267,13 @@ impl Core {
         }
     }
 
-    /// Reads once, unless a spent budget left bytes behind, and calls the protocol if there is news.
+    /// Reads once, unless a used-up budget left input behind, and calls the protocol if there is input or an end.
     fn input_turn(&mut self, connection: &mut Connection) {
         let turn = self.begin_input(&mut connection.link);
         self.take_turn(connection, turn);
     }
 
-    /// The read. Where it brought something, the protocol is due.
+    /// Reads. If the read brought bytes or the end, the protocol is due.
     fn begin_input(&mut self, link: &mut Link) -> Turn {
         link.requests_left = link.traffic.requests_per_turn;
         self.time.begin_turn();
@@ -292,7 +294,7 @@ impl Core {
         self.end_turn(connection);
     }
 
-    /// One read. `true`: the protocol has something to see.
+    /// One read. `true`: the protocol is to be called.
     fn read(&mut self, link: &mut Link) -> bool {
         if link.input.has_storage() {
             link.input.make_room(link.traffic.input_bytes_max);
@@ -330,15 +332,15 @@ impl Core {
             return;
         }
         let mut io = Io { link, core: self };
-        // What a panic may leave half-done is the connection's own, which is closed, and the buffers that were lent to
-        // it, which are cleared when they come back.
+        // State that a panic may leave half-done belongs to the connection, which is closed, or is a lent buffer, which is
+        // cleared when it comes back.
         if catch_unwind(AssertUnwindSafe(|| call(protocol.as_mut(), &mut io))).is_err() {
             self.lp.member().counters.panics.add(1);
             connection.link.close(Closed::Panicked);
         }
     }
 
-    /// Writes what is queued, moves the phase on, takes lent buffers back, lists a connection that has more to do.
+    /// Writes the queue, advances the phase, takes lent buffers back, and lists a connection that has more to do.
     pub(crate) fn end_turn(&mut self, connection: &mut Connection) {
         let link = &mut connection.link;
         if !link.is_closed() {
@@ -382,7 +384,7 @@ impl Core {
         }
     }
 
-    /// Nothing waits to be sent: shuts the write side, or begins to linger, where that was asked for.
+    /// The queue is empty: shuts the write side, or begins to linger, if that was requested.
     fn output_drained(&mut self, link: &mut Link) {
         if link.phase == Phase::Finishing {
             self.begin_linger(link);
@@ -400,9 +402,9 @@ impl Core {
     }
 
     fn begin_linger(&mut self, link: &mut Link) {
-        // Closing a socket that holds unread bytes, or that gets some later, sends a reset, which makes the peer's kernel
-        // throw away a reply it has not read yet (RFC 9112, 9.6). Hence the shutdown, and reading until the peer ends.
-        // Where it has ended already, nothing can come.
+        // Closing a socket that holds unread bytes, or that receives some later, sends a reset, which makes the peer's kernel
+        // drop a reply that the peer has not read yet (RFC 9112, 9.6). So the write side is shut, and input is read until the
+        // peer ends. If the peer has ended already, no more input can come.
         if link.input_ended {
             link.transport.announce_end();
             return link.close(Closed::Finished);
@@ -422,7 +424,7 @@ impl Core {
     /// Reads once and drops what it read.
     fn linger(&mut self, link: &mut Link) {
         let Phase::Lingering { left } = link.phase else { return };
-        // What could not be sent by now is a close_notify at most.
+        // Pending bytes can only be a close_notify by now.
         let _ = link.transport.send_pending();
         if !link.input.has_storage() {
             self.buffers.lend_input(link);
@@ -434,7 +436,7 @@ impl Core {
                 link.phase = Phase::Lingering { left: left - taken };
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.register(link),
-            // The peer ended, or reset, or sends more than is worth reading.
+            // The peer ended or reset, or sends more than the linger limit.
             Ok(_) | Err(_) => link.close(Closed::Finished),
         }
         self.buffers.take_back(link);

@@ -1,13 +1,13 @@
 //! Hashed timer wheel: one coarse deadline for each connection slot.
 //!
-//! A wheel of `SPOKES` lists, one for each 10 ms; a deadline hangs at `tick % SPOKES`. Entries are nodes of an array
-//! indexed by slot and linked both ways, so that scheduling, moving and cancelling are O(1) and never allocate once the
-//! array has grown, and a slot has one entry at most. A deadline further away than one turn (82 s) stays on its spoke
-//! and is looked at once a turn: cheaper than the cascades of a hierarchical wheel for deadlines that are nearly all
-//! under a minute and a half.
+//! A wheel of `SPOKES` lists, one for each 10 ms; a deadline is on the list `tick % SPOKES`. Entries are nodes of an array
+//! indexed by slot and linked both ways, so that scheduling, moving and cancelling are O(1) and never allocate once the array has
+//! grown, and a slot has one entry at most. A deadline further away than one turn of the wheel (82 s) stays on its spoke and is
+//! checked once a turn: cheaper than the cascades of a hierarchical wheel for deadlines that are nearly all under a minute and a
+//! half.
 //!
-//! The wheel is moved rarely: a connection that pushes its deadline out on every request leaves the entry where it is
-//! and the loop schedules it anew when the entry fires (see `turn`).
+//! The wheel is changed rarely: a connection that postpones its deadline on every request leaves the entry where it is, and the
+//! loop schedules it again when the entry fires (see `turn`).
 //!
 //! Invariants:
 //!
@@ -38,9 +38,9 @@ pub(crate) struct Wheel {
     heads: Box<[u32]>,
     occupied: Box<[u64]>,
     nodes: Vec<Node>,
-    /// Every tick up to here was looked at.
+    /// Every tick up to this one was handled.
     cursor: u64,
-    /// No entry is due before this; `u64::MAX` when there is none.
+    /// No entry is due before this; `u64::MAX` if there is none.
     next: u64,
 }
 
@@ -64,12 +64,12 @@ impl Wheel {
         }
     }
 
-    /// When [`Wheel::advance`] has something to look at, in nanoseconds; `u64::MAX`: never.
+    /// When [`Wheel::advance`] has work, in nanoseconds; `u64::MAX`: never.
     pub(crate) fn next_ns(&self) -> u64 {
         self.next.saturating_mul(TICK_NS)
     }
 
-    /// Puts `slot` on the wheel, or moves it. A tick that has passed already fires at the next advance.
+    /// Puts `slot` on the wheel, or moves it. A tick in the past fires at the next advance.
     pub(crate) fn schedule(&mut self, slot: u32, tick: u64) {
         self.cancel(slot);
         if self.nodes.len() <= slot as usize {
@@ -86,7 +86,7 @@ impl Wheel {
         self.next = self.next.min(tick);
     }
 
-    /// Takes `slot` off the wheel; nothing where it is not on it.
+    /// Removes `slot` from the wheel; no effect if it is not on it.
     pub(crate) fn cancel(&mut self, slot: u32) {
         let Some(node) = self.nodes.get_mut(slot as usize) else { return };
         let was = std::mem::replace(node, LOOSE);
@@ -107,11 +107,11 @@ impl Wheel {
         }
     }
 
-    /// Moves to `now_ns` and takes off every slot that is due, into `due`.
+    /// Advances to `now_ns` and moves every slot that is due into `due`.
     pub(crate) fn advance(&mut self, now_ns: u64, due: &mut Vec<u32>) {
         let now = now_ns / TICK_NS;
         if now < self.next {
-            // Nothing can hang on the ticks in between, but the cursor must not fall behind by a turn.
+            // No entry is on the ticks in between, but the cursor must not fall behind by a whole turn.
             self.cursor = self.cursor.max(now);
             return;
         }
@@ -183,8 +183,8 @@ mod tests {
         prop::collection::vec(step, 1..120)
     }
 
-    /// Runs the steps on the wheel and on a plain map: the same slots must fall due at the same advances, and the wheel
-    /// must never sleep past one.
+    /// Runs the steps on the wheel and on a plain map: the same slots must be due at the same advances, and the wheel must never
+    /// sleep past one.
     fn check_against_map(steps: &[Step], begin_tick: u64) {
         let mut now = begin_tick;
         let mut wheel = Wheel::new(now * TICK_NS);
@@ -193,7 +193,7 @@ mod tests {
             match *step {
                 Step::Schedule { slot, in_ticks } => {
                     wheel.schedule(slot, now + in_ticks);
-                    // What is due already falls due at the next tick that the wheel looks at.
+                    // A deadline in the past is due at the next tick that the wheel handles.
                     model.insert(slot, (now + in_ticks).max(wheel.cursor + 1));
                 }
                 Step::Cancel { slot } => {

@@ -1,30 +1,30 @@
-//! How long the loop has worked since it last asked the kernel who wants something: the bound of a turn and of a tick in time.
+//! Time limits of a turn and of a tick: how long the loop has worked since it last polled the kernel.
 //!
-//! Counting requests bounds a turn only where requests are cheap. Sixty requests of twenty milliseconds each, of thirty connections,
-//! would keep everybody else waiting for half a minute, and a connection that was reset meanwhile would have all its requests
-//! run. So time counts too. The clock is read at every fourth request only, which costs the cheap ones nothing that can be measured,
-//! and at every one behind dear ones.
+//! A limit on the number of requests bounds a turn only if requests are cheap. Sixty requests of 20 ms each from thirty
+//! connections would delay all others for half a minute, and all requests of a connection that was reset meanwhile would still
+//! run. So time is limited too. The clock is read at every fourth request, which costs cheap requests nothing measurable, and at
+//! every request after expensive ones.
 
 use crate::kernel;
 
-/// Requests, of whatever connection, between two looks at the clock.
+/// Requests, of any connection, between two reads of the clock.
 const LOOK_EVERY: u32 = 4;
-/// Behind requests that took longer each, there is a look after every one.
+/// After requests that took longer than this each, the clock is read at every request.
 const HEAVY_NS: u64 = 250_000;
-/// A turn that took longer is over: the rest of its requests wait for the next tick.
+/// A turn that takes longer is over: the rest of its requests wait for the next tick.
 const TURN_NS_MAX: u64 = 1_000_000;
-/// A tick that took longer is over: connections that had no turn wait for the next one, which begins by asking the kernel.
+/// A tick that takes longer is over: connections that had no turn wait for the next tick, which begins by polling the kernel.
 const TICK_NS_MAX: u64 = 10_000_000;
-/// The same of a tick whose requests took more than [`DEAR_NS`] each: those of others are not to wait for them.
+/// The same for a tick whose requests took more than [`DEAR_NS`] each: other clients' requests must not wait for them.
 const DEAR_TICK_NS_MAX: u64 = 500_000;
 const DEAR_NS: u64 = 10_000;
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct WorkTime {
     requests: u32,
     is_heavy: bool,
-    /// The last look at the clock.
+    /// The clock at its last read.
     clock_ns: u64,
     turn_ns: u64,
     tick_ns: u64,
@@ -39,13 +39,13 @@ impl WorkTime {
         (self.tick_requests, self.tick_is_over) = (0, false);
     }
 
-    /// A turn begins: about now, for the clock is not read for it.
+    /// A turn begins at about the last clock reading: the clock is not read for it.
     #[inline]
     pub(crate) fn begin_turn(&mut self) {
         self.turn_ns = self.clock_ns;
     }
 
-    /// A request was served. `true`: the turn has lasted long enough.
+    /// Counts a served request. `true`: the turn is over.
     #[inline]
     pub(crate) fn turn_is_over(&mut self) -> bool {
         self.requests += 1;
@@ -58,7 +58,7 @@ impl WorkTime {
         self.tick_is_over || self.clock_ns.saturating_sub(self.turn_ns) > TURN_NS_MAX
     }
 
-    /// Looks at the clock: some turns serve no request and take their time all the same.
+    /// Reads the clock. Turns that serve no request call it too, since they take time as well.
     pub(crate) fn look(&mut self) {
         self.clock_ns = kernel::now_ns();
         self.tick_requests += u64::from(std::mem::take(&mut self.requests));
@@ -66,12 +66,12 @@ impl WorkTime {
         self.tick_is_over |= self.clock_ns.saturating_sub(self.tick_ns) > TICK_NS_MAX.min(dear_ns);
     }
 
-    /// What the clock said at the last look.
+    /// The clock at its last read.
     pub(crate) fn clock_ns(&self) -> u64 {
         self.clock_ns
     }
 
-    /// Whether the tick has lasted long enough.
+    /// Whether the tick is over.
     #[inline]
     pub(crate) fn tick_is_over(&self) -> bool {
         self.tick_is_over

@@ -1,4 +1,4 @@
-//! A peer that does not read is not read either; memory stays bounded; nothing is lost.
+//! A peer that does not read is not read from either; memory stays bounded; nothing is lost.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use reactor::{Io, Message, Protocol, Traffic};
 
 const REPLY_BYTES: usize = 1000;
 
-/// Answers each byte with `REPLY_BYTES` of it; notes the longest queue it saw.
+/// Answers each byte with `REPLY_BYTES` of it; records the longest queue.
 struct Amplify(Arc<AtomicUsize>);
 
 impl Protocol for Amplify {
@@ -29,7 +29,7 @@ impl Protocol for Amplify {
     }
 }
 
-/// Writes until the peer has taken nothing for a while; gives the number of bytes taken.
+/// Writes until the peer has read nothing for a while; returns the number of bytes taken.
 fn write_until_blocked(stream: &mut TcpStream, bytes_max: usize) -> usize {
     stream.set_nonblocking(true).unwrap();
     let (mut taken, mut waits) = (0, 0);
@@ -73,7 +73,7 @@ fn a_peer_that_does_not_read_is_not_read() {
     server.stop();
 }
 
-/// Takes no input until told; then counts it.
+/// Takes no input until asked; then counts it.
 struct Paused {
     taken: Arc<AtomicUsize>,
     told: Arc<std::sync::Mutex<Option<reactor::ConnectionId>>>,
@@ -112,7 +112,7 @@ fn paused_input_stays_in_the_kernel_until_resumed() {
     server.stop();
 }
 
-/// Sends `left` chunks, each when asked for more.
+/// Sends `left` chunks, each on a call of `writable`.
 struct Producer {
     left: usize,
     calls: Arc<AtomicUsize>,
@@ -163,7 +163,7 @@ fn check_production(by_notice: bool, calls_min: usize) {
 
 #[test]
 fn a_producer_is_called_at_each_low_water_mark() {
-    // 256 KB fit between two calls at most.
+    // At most 256 KB fit between two calls.
     check_production(false, 10_000_000 / (256 * 1024 + 10_000));
 }
 

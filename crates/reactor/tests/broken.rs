@@ -1,4 +1,4 @@
-//! A loop that ends by itself takes the whole reactor with it, and says so.
+//! A loop that ends by itself ends the whole reactor, with an error.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -16,11 +16,11 @@ fn a_loop_that_panics_ends_all_loops_and_has_its_program_told() {
     let (told, is_told) = mpsc::channel();
     server.running.on_broken(move || told.send(std::thread::current().name().map(str::to_owned)).unwrap());
     assert!(is_told.try_recv().is_err());
-    // A protocol's panics are caught; making an outgoing connection's protocol is the loop's own work.
+    // A protocol's panics are caught; a panic while an outgoing connection's protocol is made is the loop's own.
     server.running.loops()[1].connect(server.address, Box::new(|_, _| panic!("a fault of the loop")));
     assert_eq!(is_told.recv_timeout(PATIENCE).unwrap().as_deref(), Some("loop-1"));
     for stream in &mut streams {
-        // Closed or reset: what counts is that nobody waits for ever.
+        // Closed or reset: the client must not wait for ever.
         let _ = stream.read(&mut [0]).map(|read| assert_eq!(read, 0));
     }
     let error = server.running.join().unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! How connections end: without losing a reply, within bounds, and each alone.
+//! How connections end: without losing a reply, within bounds, and without effect on others.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::harness::{Making, Server, eventually, exchange, loops, rest, serve, with};
 use reactor::{Closed, Io, LoopMetrics, Message, Protocol, Settings, Traffic};
 
-/// Answers the first line with `reply` and finishes, whatever follows; tells how it was closed.
+/// Answers the first line with `reply` and finishes, whatever follows; reports the reason of its close.
 struct Once {
     reply: Arc<[u8]>,
     closed: Sender<Closed>,
@@ -116,7 +116,7 @@ fn a_peer_that_resets_is_noticed() {
     check_closed(server, &reasons, Closed::Peer, |l| l.closed_peer);
 }
 
-/// Panics where its first byte says.
+/// Panics in the call that its first byte names.
 struct Fragile {
     closed: Arc<AtomicUsize>,
     trigger: u8,

@@ -1,4 +1,4 @@
-//! What goes on beside connections: a loop's state hears of its end, and of the end of each tick.
+//! Work beside connections: a loop's state is called when it completes, and at the end of each tick.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use crate::harness::{eventually, exchange, loops, serve};
 use reactor::{Accept, ConnectionId, Factory, Io, Loop, LoopContext, LoopState, Message, Protocol, Setup};
 
-/// A line that has to be answered, handed over at the end of a tick to a thread that is slow.
+/// A line to be answered, handed to a slow thread at the end of a tick.
 type Asked = (ConnectionId, Vec<u8>);
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ struct Shared {
 /// Makes connections that share the loop's lines.
 struct Slow(Rc<Shared>);
 
-/// Hands the lines of a tick over at its end, and answers those that have ended.
+/// Hands over the lines of a tick at its end, and answers those whose work is done.
 struct Answering {
     shared: Rc<Shared>,
     to: Sender<Vec<Asked>>,
@@ -81,7 +81,7 @@ struct Making {
     batches: Arc<AtomicUsize>,
 }
 
-/// Ends what it gets, and tells by a byte.
+/// Echoes its input, and reports by a byte.
 fn work(from: &Receiver<Vec<Asked>>, ended: &Mutex<VecDeque<Asked>>, mut writer: PipeWriter) {
     for asked in from {
         ended.lock().unwrap().extend(asked);

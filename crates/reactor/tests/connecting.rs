@@ -1,4 +1,4 @@
-//! Outgoing connections: why one fails, how many there may be, how long one may take, and Unix sockets.
+//! Outgoing connections: reasons of failure, their limit, their time limit, and Unix sockets.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -12,7 +12,7 @@ use reactor::{
     Address, Closed, ConnectFailure, Io, LoopContext, LoopState, Outgoing, Protocol, Reactor, Running, Settings,
 };
 
-/// Tells whether it was connected, and how it ended.
+/// Reports whether it was connected, and how it ended.
 struct Telling(Sender<Result<(), Closed>>);
 
 impl Protocol for Telling {
@@ -59,7 +59,7 @@ fn a_port_without_a_server_refuses() {
     check_failure(loops(1), refusing(), ConnectFailure::Refused);
 }
 
-/// A listener whose backlog is full answers no more: its kernel drops what would open a connection.
+/// A listener whose backlog is full: its kernel drops the packets that would open a connection.
 fn full() -> (socket2::Socket, Vec<socket2::Socket>, SocketAddr) {
     let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -84,7 +84,7 @@ fn a_peer_that_does_not_answer_is_given_up_after_the_time_for_it() {
 
 #[test]
 fn an_address_that_no_route_leads_to_is_unreachable() {
-    // Without IPv6 on this machine, or with it and no route to the prefix for documentation (RFC 3849).
+    // This machine has no IPv6, or has it and no route to the documentation prefix (RFC 3849).
     let running = client(loops(1));
     let to: SocketAddr = "[2001:db8::1]:80".parse().unwrap();
     let own = Outgoing { connect_max: Some(Duration::from_millis(200)), ..Outgoing::to(to) };
@@ -113,7 +113,7 @@ fn outgoing_connections_have_a_bound_apart_from_accepted_ones() {
     let third = begin(&server.running, address).recv_timeout(PATIENCE).unwrap();
     assert_eq!(third, Err(Closed::Unconnected(ConnectFailure::LimitReached)));
     exchange(&mut server.connect(), b"room for one", b"room for one");
-    // One that ends makes room for the next.
+    // A connection that ends makes room for the next.
     let accepted = listener.accept().unwrap().0;
     socket2::SockRef::from(&accepted).set_linger(Some(Duration::ZERO)).unwrap();
     drop(accepted);
@@ -123,7 +123,7 @@ fn outgoing_connections_have_a_bound_apart_from_accepted_ones() {
     server.stop();
 }
 
-/// Tries to connect as often as its loop starts, and tells what it is told at once.
+/// Connects as many times as its loop starts, and reports the immediate results.
 struct Eager {
     to: SocketAddr,
     told: Sender<Vec<Option<ConnectFailure>>>,
@@ -165,7 +165,7 @@ fn a_unix_socket_is_connected_to() {
     stop(server);
 }
 
-/// Sends some bytes, and tells what comes back.
+/// Sends some bytes, and reports the answer.
 struct Asking(Sender<Vec<u8>>);
 
 impl Protocol for Asking {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use harness::{Echo, Making, eventually, loops, serve};
 use reactor::{Closed, ConnectFailure, Io, Protocol, Settings};
 
-/// Tells how it ended.
+/// Reports how it ended.
 struct Telling(mpsc::Sender<Closed>);
 
 impl Protocol for Telling {
@@ -67,12 +67,12 @@ fn without_descriptors_connections_wait_and_the_loop_sleeps() {
     let ticks = server.metrics().sum(|l| l.ticks) - before;
     assert!(ticks < 60, "{ticks} ticks in half a second without descriptors: it spins");
 
-    // An outgoing connection does not wait: it is told why it cannot be.
+    // An outgoing connection does not wait: it fails at once, with the reason.
     let (told, reason) = mpsc::channel();
     server.running.loops()[0].connect(server.address, Box::new(|_, _| Box::new(Telling(told))));
     assert_eq!(reason.recv_timeout(harness::PATIENCE), Ok(Closed::Unconnected(ConnectFailure::TooManyDescriptors)));
 
-    // Each one that ends makes room for the next, without waiting for the pause to end. The backlog is in order.
+    // Each connection that ends makes room for the next, without waiting for the pause to end. The backlog is in order.
     for (number, mut client) in clients.into_iter().enumerate() {
         let mut reply = [0];
         client.read_exact(&mut reply).unwrap();

@@ -1,4 +1,4 @@
-//! Draining: what had arrived is served, what hangs is cut at the deadline, the port is free afterwards.
+//! Draining: what had arrived is served, connections that hang are closed at the deadline, the port is free afterwards.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::harness::{Making, PATIENCE, Server, eventually, exchange, loops, rest, serve, with};
 use reactor::{Closed, Io, Protocol, Traffic};
 
-/// `Lines`, but it waits for the other end when the loop drains if it is stubborn.
+/// `Lines`; a stubborn one waits for its peer's end when the loop drains.
 struct Drained {
     stubborn: bool,
     told: Sender<&'static str>,
@@ -115,7 +115,7 @@ fn what_waits_in_the_backlog_is_served_before_the_port_closes() {
         let _ = held.recv();
     }));
     holding.recv().unwrap();
-    // The loop is held: the kernel completes these connections and queues what they send. More than one tick accepts.
+    // The loop is blocked: the kernel completes these connections and queues their data. Accepting them takes more than one tick.
     let mut waiting: Vec<TcpStream> = (0..300).map(|_| server.connect()).collect();
     for stream in &mut waiting {
         stream.write_all(b"hello\n").unwrap();

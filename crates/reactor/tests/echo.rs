@@ -1,4 +1,4 @@
-//! Bytes in, bytes out: the plain way of a connection from accept to close.
+//! Bytes in, bytes out: a connection from accept to close.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A connection that sends a lot does not keep the others of its loop waiting.
+//! A connection that sends a lot does not delay the others of its loop.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use crate::harness::{Making, eventually, loops, serve, with};
 use reactor::{Io, Loop, Protocol, Settings, Traffic};
 
-/// Counts its lines, and notes what the greedy one had done by the time a line of the modest one was seen.
+/// Counts its lines, and records how many lines the greedy connection had sent when a line of the modest one arrived.
 struct Counting {
     greedy_lines: Arc<AtomicUsize>,
     seen_at: Arc<AtomicUsize>,
@@ -29,7 +29,7 @@ impl Protocol for Counting {
     }
 }
 
-/// Keeps the loop busy until the sender is dropped, so that what is sent meanwhile arrives together.
+/// Blocks the loop until the sender is dropped, so that bytes sent meanwhile arrive together.
 fn hold(lp: &Loop) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel::<()>();
     let (begun, holding) = mpsc::channel();
@@ -75,7 +75,7 @@ fn bytes_of_one_connection_and_tick_are_bounded() {
     check_wait(settings, 1024);
 }
 
-/// Takes one line a call and notes two calls in one tick.
+/// Takes one line in a call and reports two calls in one tick.
 struct OncePerTick {
     last_tick_ns: u64,
     lines: Arc<AtomicUsize>,
@@ -109,7 +109,7 @@ fn a_connection_has_one_turn_in_a_tick_whatever_calls_for_it() {
     );
     let mut stream = server.connect();
     for round in 1..=20 {
-        // New bytes keep arriving while lines of before are left for the next tick.
+        // New bytes keep arriving while earlier lines are left for the next tick.
         for _ in 0..100 {
             stream.write_all(b"one\ntwo\nthree\n").unwrap();
         }

@@ -1,4 +1,4 @@
-//! Ranges of files in a write queue: over TCP and Unix sockets, in their place, and to their end or not at all.
+//! Ranges of files in a write queue: over TCP and Unix sockets, in their order, and sent whole or the connection is closed.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use crate::harness::{FILE_TAIL, FileSender, Making, eventually, loops, rest_after_half_close, serve};
 use reactor::{Reactor, Traffic};
 
-/// What a client is sent for so many requests.
+/// The expected reply to that many requests.
 fn expected(file: &[u8], requests: usize) -> Vec<u8> {
     [b"head ", &file[7..], FILE_TAIL].concat().repeat(requests)
 }
@@ -60,7 +60,7 @@ fn a_file_that_became_shorter_ends_its_connection_and_no_other() {
     let mut stream = server.connect();
     stream.write_all(b"a").unwrap();
     let mut got = Vec::new();
-    // A cut may be seen as an end or as a reset.
+    // The close may be seen as an end or as a reset.
     let _ = stream.read_to_end(&mut got);
     assert!(got.len() < 100_001 + 5, "{} bytes", got.len());
     eventually("it is closed", || server.metrics().sum(|l| l.open) == 1);

@@ -1,4 +1,4 @@
-//! Who goes when what connections hold is more than they may.
+//! Which connections are closed when connections hold more memory than allowed.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::harness::{Making, eventually, loops, serve};
 use reactor::{Closed, Io, Protocol, Settings};
 
-/// Keeps what it gets, but for one byte of each turn of the one that is called 1, and tells its first byte when it is closed.
+/// Keeps its input, except that the connection named 1 consumes one byte in each turn; reports its first byte when it is closed.
 struct Keeping {
     gone: Arc<Mutex<Vec<u8>>>,
     name: u8,
@@ -30,7 +30,7 @@ impl Protocol for Keeping {
     }
 }
 
-/// Connects from an address of loopback, and sends so many bytes of its name.
+/// Connects from a loopback address, and sends that many bytes of its name.
 fn keep(to: SocketAddr, from: [u8; 4], name: u8, bytes: usize) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
@@ -53,12 +53,12 @@ fn many_connections_of_one_address_go_before_a_larger_one_of_another() {
     let before = some(44);
     let mut one = keep(server.address, [127, 0, 0, 2], b'1', 30_000);
     eventually("the one is there", || server.metrics().sum(|l| l.bytes_in) == 30_000 + 44 * 7_000);
-    // Enough of the others stay old to the end, however late this thread lets the one go on.
+    // Enough of the other connections stay old until the end, even if this thread is late to let connection 1 consume.
     std::thread::sleep(std::time::Duration::from_millis(200));
     let mut after = Vec::new();
     for _ in 0..32 {
         after.extend(some(1));
-        // Slow, but not for nothing.
+        // Slow, but with progress.
         one.write_all(b"1").unwrap();
     }
     eventually("room is made", || gone.lock().unwrap().len() >= 20);
@@ -72,13 +72,13 @@ fn many_connections_of_one_address_go_before_a_larger_one_of_another() {
 fn no_more_are_closed_than_room_is_wanted() {
     let gone: Arc<Mutex<Vec<u8>>> = Arc::default();
     let of_server = Arc::clone(&gone);
-    // Each holds a buffer of this.
+    // Each connection holds a buffer of this size.
     const BUFFER_BYTES: usize = 4096;
     let settings = Settings { held_bytes_max: 100 * BUFFER_BYTES, ..loops(1) };
     let making =
         Making::each(move |_, _| Box::new(Keeping { gone: Arc::clone(&of_server), name: 0 }) as Box<dyn Protocol>);
     let server = serve(settings, making);
-    // Many hold nearly all there is, so that a search finds those who hold an eighth of it.
+    // Many connections hold nearly everything, so a search selects the holders of an eighth of the bound.
     let held: Vec<TcpStream> = (0..100).map(|_| keep(server.address, [127, 0, 0, 3], b'm', 1_000)).collect();
     eventually("they are there", || server.metrics().sum(|l| l.held_bytes) == 100 * BUFFER_BYTES as u64);
     let more: Vec<TcpStream> = (0..2).map(|_| keep(server.address, [127, 0, 0, 2], b'2', 1_000)).collect();

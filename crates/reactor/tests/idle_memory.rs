@@ -1,4 +1,4 @@
-//! 10,000 idle connections cost under 2 KB of process memory each. A test binary of its own, for it measures the process.
+//! 10,000 idle connections cost under 2 KB of process memory each. A test binary of its own: it measures the process.
 #![allow(clippy::unwrap_used, unsafe_code)] // setrlimit has no safe binding among our libraries
 
 mod harness;
@@ -16,7 +16,7 @@ const CONNECTIONS: usize = 10_000;
 const BYTES_EACH_MAX: usize = 2048;
 const ADDRESS: &str = "IDLE_MEMORY_ADDRESS";
 
-/// The other side, in a process of its own: neither its memory nor its descriptors are the server's.
+/// The clients, in a process of their own, so that their memory and descriptors are not the server's.
 #[test]
 #[ignore = "the client process of the other test"]
 fn client() {

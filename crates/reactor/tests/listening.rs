@@ -1,4 +1,4 @@
-//! Ports, placement of connections on loops, and the bound on their number.
+//! Ports, placement of connections on loops, and the limit of their number.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -154,7 +154,7 @@ fn connections_over_the_bound_wait_until_one_is_closed() {
 
 #[test]
 fn another_loops_room_is_found_after_the_pause() {
-    // Whichever loop has the room, the ones that wait on the other are let in by its timer.
+    // Whichever loop has room, connections that wait in the other's backlog are accepted by its timer.
     let settings = Settings { connections_max: 4, accept_pause: Duration::from_millis(5), ..loops(2) };
     let server = echo(settings);
     let open: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();

@@ -1,5 +1,5 @@
-//! Connections whose bytes arrive together read before the first of them is answered, so that their protocols can look
-//! ahead; what each is given, and the order of its calls, stays as it was.
+//! Connections whose bytes arrive together are read before the first of them is answered, so that their protocols can look ahead.
+//! The input of each, and the order of its calls, do not change.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, mpsc};
@@ -16,7 +16,7 @@ enum Call {
 
 type Calls = Arc<Mutex<Vec<Call>>>;
 
-/// Notes its calls, sends back what it gets.
+/// Records its calls, and echoes its input.
 struct Noting {
     calls: Calls,
     panics: bool,
@@ -44,7 +44,7 @@ impl Protocol for Noting {
     }
 }
 
-/// Keeps the loop busy until the sender is dropped, so that what is sent meanwhile arrives together.
+/// Blocks the loop until the sender is dropped, so that bytes sent meanwhile arrive together.
 fn hold(lp: &Loop) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel::<()>();
     let (begun, holding) = mpsc::channel();
@@ -56,7 +56,7 @@ fn hold(lp: &Loop) -> mpsc::Sender<()> {
     release
 }
 
-/// Sends the texts together, each on a connection of its own, and gives the calls, and what came back before the end.
+/// Sends the texts together, each on a connection of its own; returns the calls and the echoed bytes.
 fn calls_of(texts: &[Vec<u8>], panics: bool) -> (Vec<Call>, Vec<Vec<u8>>) {
     let calls = Calls::default();
     let of_server = Arc::clone(&calls);

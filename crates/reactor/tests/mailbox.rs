@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 use crate::harness::{Making, PATIENCE, eventually, loops, serve};
 use reactor::{ConnectionId, Io, Message, Protocol};
 
-/// Writes each message's number, and tells its id when it opens.
+/// Writes each message's number, and reports its id when it opens.
 struct Printer(Sender<ConnectionId>);
 
 impl Protocol for Printer {
@@ -39,7 +39,7 @@ fn messages_of_many_threads_all_arrive_each_threads_in_order() {
     let id = ids.recv_timeout(PATIENCE).unwrap();
     let senders: Vec<_> = (0..THREADS)
         .map(|thread| {
-            // Any loop's handle finds the connection.
+            // The handle of any loop reaches the connection.
             let lp = server.running.loops()[thread as usize % 2].clone();
             std::thread::spawn(move || (0..EACH).for_each(|nth| lp.send(id, numbered(thread << 32 | nth))))
         })
@@ -83,7 +83,7 @@ fn a_running_loop_is_not_woken_for_each_message() {
 
 #[test]
 fn no_wake_up_is_lost() {
-    // Each round the loop has gone to sleep or is about to: a lost wake-up leaves a thread waiting for ever.
+    // In each round the loop sleeps or is about to: a lost wake-up would leave a thread waiting for ever.
     let server = serve(loops(2), Making::each(|_, _| Box::new(crate::harness::Echo)));
     let threads: Vec<_> = (0..4)
         .map(|thread| {

@@ -11,7 +11,7 @@ use reactor::{Closed, ConnectionId, Io, Protocol, Settings, Traffic};
 
 /// One end of a relayed connection.
 struct End {
-    /// Where the far end is to lead; of the near end alone.
+    /// Target address of the far end; only in the near end.
     target: Option<SocketAddr>,
     other: Option<ConnectionId>,
 }
@@ -42,7 +42,7 @@ impl Protocol for End {
         }
     }
 
-    /// This end's queue has room again, or the connection is made.
+    /// This end's queue has room again, or its connection is made.
     fn writable(&mut self, io: &mut Io<'_>) {
         if let Some(mut other) = self.other.and_then(|other| io.neighbour(other)) {
             other.resume_input();
@@ -73,7 +73,7 @@ fn bytes_and_half_close_pass_in_both_directions() {
     relay.stop();
 }
 
-/// Sends what it gets to itself and, with another mark, to an earlier connection, by way of the neighbourhood.
+/// Sends its input to itself and, with another mark, to an earlier connection, through the neighbourhood.
 struct Chorus {
     before: Option<ConnectionId>,
 }
@@ -129,7 +129,7 @@ fn what_several_turns_of_a_tick_pass_on_leaves_in_one_write() {
     relay.stop();
 }
 
-/// Writes until nothing more is taken; gives how many bytes were.
+/// Writes until nothing more is taken; returns the number of bytes.
 fn fill(sender: &mut TcpStream) -> u64 {
     sender.set_nonblocking(true).unwrap();
     let (mut sent, mut waits) = (0, 0);
@@ -150,11 +150,11 @@ fn fill(sender: &mut TcpStream) -> u64 {
 
 #[track_caller]
 fn check_slow_readers_stop_senders(mut near: TcpStream, mut far: TcpStream, relay: &Server) {
-    // Both directions are full at once, so neither side's pause may hold up the other's.
+    // Both directions are full at once: one side's pause must not block the other's.
     let (from_near, from_far) = (fill(&mut near), fill(&mut far));
     let metrics = relay.metrics();
     let held = metrics.sum(|l| l.bytes_in) - metrics.sum(|l| l.bytes_out);
-    // Of each direction: high water, the read that crossed it, and one more that was on its way.
+    // For each direction: the high-water mark, the read that crossed it, and one more that was in flight.
     let traffic = Traffic::default();
     let bound = 2 * (traffic.output_high_water + 2 * traffic.read_bytes_per_turn);
     assert!(held <= bound as u64, "the relay holds {held} bytes");
@@ -196,7 +196,7 @@ fn many_relayed_connections_make_progress_beside_one_another() {
     relay.stop();
 }
 
-/// Does to the connection that came before what its first byte says.
+/// Does to the connection before it what its first byte names.
 struct Meddler {
     before: Option<ConnectionId>,
 }
@@ -258,7 +258,7 @@ fn a_neighbours_protocol_is_called_when_it_is_asked_for() {
     server.stop();
 }
 
-/// Opens a connection to a target, queues for it at once, and tells how it ended.
+/// Opens a connection to a target, queues for it at once, and reports how it ended.
 struct Early(SocketAddr);
 
 impl Protocol for Early {

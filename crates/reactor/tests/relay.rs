@@ -1,5 +1,5 @@
-//! A TCP relay in under 100 lines: outgoing connections on the same footing as accepted ones, with back-pressure both
-//! ways and half-close passed on.
+//! A TCP relay in under 100 lines: outgoing connections served like accepted ones, with back-pressure both ways and half-close
+//! passed on.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -110,7 +110,7 @@ pub(crate) fn check_one_way(mut from: TcpStream, mut to: TcpStream, bytes: usize
     let mut got = Vec::new();
     to.read_to_end(&mut got).unwrap();
     assert!(got == expected, "{bytes} bytes");
-    // The other direction still lives: half-close was passed on, and nothing else.
+    // The other direction is still open: half-close was passed on, and nothing else.
     let mut from = writer.join().unwrap();
     to.write_all(b"still there").unwrap();
     drop(to);
@@ -148,7 +148,7 @@ fn check_slow_reader_stops_sender(mut sender: TcpStream, mut reader: TcpStream, 
     }
     let metrics = relay.metrics();
     let held = metrics.sum(|l| l.bytes_in) - metrics.sum(|l| l.bytes_out);
-    // High water, and the read that crossed it, and one more that was on its way.
+    // The high-water mark, the read that crossed it, and one more that was in flight.
     let bound = Traffic::default().output_high_water + 3 * Traffic::default().read_bytes_per_turn;
     assert!(held <= bound as u64, "the relay holds {held} bytes");
     sender.set_nonblocking(false).unwrap();

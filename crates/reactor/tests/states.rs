@@ -17,10 +17,10 @@ use reactor::{
     Setup, Traffic,
 };
 
-/// What the connections of one loop gather in a tick; not `Send`.
+/// The data that the connections of one loop gather in a tick; not `Send`.
 type Gathered = Rc<RefCell<Vec<u8>>>;
 
-/// Passes what it reads to its loop's state.
+/// Passes its input to its loop's state.
 struct Gathering(Gathered);
 
 impl Protocol for Gathering {
@@ -30,7 +30,7 @@ impl Protocol for Gathering {
     }
 }
 
-/// Connects at the start; at the end of each tick sends back, over each connection, all that the tick has brought.
+/// Connects at the start; at the end of each tick sends back, over each connection, the data gathered in the tick.
 struct Client {
     to: SocketAddr,
     gathered: Gathered,
@@ -92,7 +92,7 @@ fn a_program_that_only_connects_has_state_and_hooks() {
     exchange(&mut accepted[0], b"gathered", b"GATHERED");
     exchange(&mut accepted[1], b"", b"GATHERED");
     exchange(&mut accepted[2], b"", b"GATHERED");
-    // Twice: it is edge-triggered, and a panic ends nothing.
+    // Twice: the descriptor is edge-triggered, and a panic has no other effect.
     for panics in 1..=2 {
         writer.write_all(b"!").unwrap();
         assert_eq!(tellings.recv_timeout(PATIENCE), Ok("completed"));
@@ -177,7 +177,7 @@ fn each_listener_has_its_own_bounds() {
     running.join().unwrap();
 }
 
-/// Tells how much it is given at most, and consumes nothing.
+/// Reports the largest input that it is given, and consumes nothing.
 struct Sizes(Sender<usize>);
 
 impl Protocol for Sizes {
@@ -186,7 +186,7 @@ impl Protocol for Sizes {
     }
 }
 
-/// Tries to connect every few milliseconds until it succeeds; what ends is seen at the end of the tick.
+/// Tries to connect every few milliseconds until it succeeds; sees failures at the end of the tick.
 struct Retrying {
     to: PathBuf,
     failed: Rc<RefCell<bool>>,
@@ -194,7 +194,7 @@ struct Retrying {
     count: u32,
 }
 
-/// Notes that its connection could not be made.
+/// Records that its connection could not be made.
 struct Trying(Rc<RefCell<bool>>);
 
 impl Protocol for Trying {
@@ -216,7 +216,7 @@ impl Retrying {
 
 impl LoopState for Retrying {
     fn started(&mut self, at: &mut LoopContext<'_>) {
-        // The last setting counts, and what was cleared is silent.
+        // The last setting counts, and a cleared timer does not fire.
         at.set_timer(Some(at.lp().now_ns()));
         at.set_timer(None);
         self.connect(at);

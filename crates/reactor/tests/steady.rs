@@ -1,4 +1,4 @@
-//! In steady state a loop allocates nothing: not for requests, pipelined or not, nor for timers that are pushed out.
+//! In steady state a loop allocates nothing: not for requests, pipelined or not, nor for postponed timers.
 #![allow(clippy::unwrap_used, unsafe_code)] // a counting allocator implements an unsafe trait
 
 mod harness;
@@ -13,7 +13,7 @@ use harness::{Lines, Making, exchange, loops};
 use reactor::{Io, Protocol, Reactor};
 
 thread_local! {
-    /// Set on the loops' threads: what the clients allocate does not count.
+    /// Set on the loops' threads: allocations of the clients do not count.
     static COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
@@ -63,10 +63,11 @@ impl Protocol for Slow {
     }
 }
 
-/// Blocks of rounds: lists grow to what a round needs, which depends on how many connections one tick meets, and then no more.
+/// Rounds are measured in blocks: lists first grow to the size that a round needs, which depends on how many connections one tick
+/// meets, and then stay.
 const BLOCKS_MAX: usize = 50;
 
-/// Exchanges of some connections with `protocol` come to allocate nothing on the loop.
+/// Exchanges of some connections with `protocol` stop allocating on the loop.
 #[track_caller]
 fn check_rounds(
     connections: usize,
@@ -106,7 +107,7 @@ fn check_no_allocation(request: &[u8], reply: &[u8], pieces: usize) {
     check_rounds(10, || Box::new(Timed(Lines)), round);
 }
 
-/// Fifty connections want more than a tick holds: the loop puts those that wait in order.
+/// Fifty connections want more than a tick allows: the loop sorts those that wait.
 fn check_no_allocation_where_requests_wait() {
     let round = |streams: &mut [std::net::TcpStream]| {
         for stream in &mut *streams {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::harness::{Making, PATIENCE, Server, loops, serve};
 use reactor::{Io, Protocol};
 
-/// Does as its input bytes say; tells when its timers run out.
+/// Acts as its input bytes say; reports when its timers expire.
 struct Alarmed {
     name: u8,
     fired: Sender<(u8, char)>,
@@ -58,8 +58,8 @@ fn alarmed() -> (Server, Receiver<(u8, char)>) {
     (server, firings)
 }
 
-/// Sends each connection its orders (its name is the first byte) and checks which timers fire, in which order, and that
-/// no other one does.
+/// Sends each connection its commands (its name is the first byte) and checks which timers fire, in which order, and that no
+/// other timer fires.
 #[track_caller]
 fn check_firings(orders: &[&str], expected: &[(char, char)]) {
     let (server, firings) = alarmed();

@@ -1,4 +1,5 @@
-//! TLS in both directions: the reactor's server and client, each beside rustls on a plain blocking socket, and with one another.
+//! TLS in both directions: the reactor's server and client, each against rustls on a plain blocking socket, and against each
+//! other.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,7 +19,7 @@ use reactor::{
 
 const NAME: &str = "server.test";
 
-/// A certificate that signs itself, and its key, as PEM.
+/// A self-signed certificate and its key, as PEM.
 struct Pair {
     certificate: String,
     key: String,
@@ -96,7 +97,7 @@ fn check_ended(stream: &mut TcpStream) {
     }
 }
 
-/// Sends so many bytes while it reads them back; then ends its half, and reads the server's end.
+/// Sends that many bytes while it reads them back; then ends its half, and reads the server's end.
 #[track_caller]
 fn check_echo(mut stream: Stream, bytes: usize) {
     let sent: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
@@ -111,7 +112,7 @@ fn check_echo(mut stream: Stream, bytes: usize) {
     assert!(got == sent, "{bytes} bytes");
     stream.conn.send_close_notify();
     stream.flush().unwrap();
-    // The server's close_notify, not the bare end of its TCP, which rustls gives as an error.
+    // The server's close_notify, not the bare end of its TCP connection, which rustls returns as an error.
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
 }
 
@@ -225,10 +226,10 @@ fn a_slow_reader_stops_a_fast_sender_and_memory_stays_bounded() {
     assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
     let held = server.running.metrics().sum(|l| l.held_bytes);
     let traffic = Traffic::default();
-    // Buffers double; beside the queues there are what waits for the socket and what was deciphered.
+    // Buffers double in size; beside the queues there are bytes that wait for the socket and decrypted bytes.
     let bound = 2 * (traffic.output_high_water + 2 * traffic.read_bytes_per_turn) + (64 << 10) + (32 << 10);
     assert!(held > 0 && held <= bound as u64, "{held} bytes are held");
-    // Once it reads, all that was echoed arrives in order; what the session has not sent yet goes on beside that.
+    // Once it reads, all echoed bytes arrive in order, beside those that the session has not sent yet.
     stream.sock.set_nonblocking(true).unwrap();
     let mut read = 0;
     eventually("all has come back", || {
@@ -275,7 +276,7 @@ fn what_is_no_tls_is_answered_by_an_alert_and_closed() {
     server.stop();
 }
 
-/// Tells how it was closed.
+/// Reports how it was closed.
 struct Closing(Sender<Closed>);
 
 impl Protocol for Closing {
@@ -296,7 +297,7 @@ fn a_peer_that_is_cut_off_is_no_peer_that_has_ended() {
     let (told, reasons) = mpsc::channel();
     let server = serve(loops(1), pair.server(), Making::each(move |_, _| Box::new(Closing(told.clone()))));
     let config = || pair.plain_client(&both_versions(), &[]);
-    // By its TCP alone, as anybody between the two could end it.
+    // By the end of its TCP connection alone, which anybody in between could cause.
     let cut = shake_hands(server.address, config()).unwrap();
     cut.sock.shutdown(Shutdown::Both).unwrap();
     assert_eq!(reasons.recv_timeout(PATIENCE), Ok(Closed::Peer));
@@ -307,7 +308,7 @@ fn a_peer_that_is_cut_off_is_no_peer_that_has_ended() {
     server.stop();
 }
 
-/// Has the loop do nothing until the sender is used or dropped.
+/// Blocks the loop until the sender is used or dropped.
 fn hold(server: &TlsEcho) -> Sender<()> {
     let (release, released) = mpsc::channel();
     server.running.loops()[0].run(Box::new(move |_| {
@@ -362,7 +363,7 @@ fn another_certificate_is_used_from_the_next_handshake_on() {
 
 // ---- the reactor's client ----
 
-/// Sends some bytes once it is connected, and tells what came back, what failed, and how it ended.
+/// Sends some bytes once it is connected, and reports the answer, the failure, and how it ended.
 struct Asking {
     bytes: usize,
     got: usize,
@@ -409,7 +410,7 @@ fn client_and_server_of_two_reactors_exchange_bytes() {
     let pair = pair(NAME);
     let server = serve(loops(1), pair.server(), Making::each(|_, _| Box::new(Echo)));
     let client = Reactor::new(loops(1)).unwrap().start().unwrap();
-    // What it writes at once stays below the high-water mark: above it neither side would read.
+    // The bytes that it writes at once stay below the high-water mark: above it neither side would read.
     for bytes in [1, 20_000, 200_000] {
         let tellings = ask(&client, server.address, pair.client(NAME), bytes);
         assert_eq!(tellings.recv_timeout(PATIENCE).unwrap(), format!("{bytes} bytes"));
@@ -457,7 +458,7 @@ fn a_server_may_require_a_certificate_that_its_roots_have_issued() {
     assert_eq!(served.recv_timeout(PATIENCE).unwrap(), "1 bytes");
     let refused = [showing(&other), ask(&client, server.address, ours.client(NAME), 1)];
     for tellings in &refused {
-        // Under TLS 1.3 the client has sent by then: it gets an alert, or the reset of what was not read.
+        // Under TLS 1.3 the client has sent by then: it gets an alert, or a reset because of unread bytes.
         assert_ne!(tellings.recv_timeout(PATIENCE).unwrap(), "1 bytes");
     }
     eventually("both are counted", || server.running.metrics().sum(|l| l.handshakes_failed) == 2);
@@ -505,7 +506,7 @@ fn openssl_speaks_with_us_and_may_not_renegotiate() {
         let (mut client, mut stdin) = openssl(&server, version);
         stdin.write_all(b"a line\n").unwrap();
         eventually("it is answered", || server.running.metrics().sum(|l| l.bytes_out) == before + 8);
-        // `Q` ends it, once it has read the answer: both are read in order.
+        // `Q` ends the connection once it has read the answer: both are read in order.
         stdin.write_all(b"Q\n").unwrap();
         let (text, errors) = output_of(&mut client);
         assert!(text.contains("Protocol") || text.contains("New, TLSv1"), "{text}{errors}");
@@ -532,7 +533,7 @@ fn openssl(server: &TlsEcho, version: &str) -> (std::process::Child, std::proces
     (client, stdin)
 }
 
-/// What it has written when it ends; one that does not is killed.
+/// The output of the process when it ends; one that does not end is killed.
 fn output_of(client: &mut std::process::Child) -> (String, String) {
     let begun = std::time::Instant::now();
     while client.try_wait().unwrap().is_none() {

@@ -1,4 +1,4 @@
-//! What idle TLS connections hold. A test binary of its own, for it measures the process.
+//! Memory of idle TLS connections. A test binary of its own: it measures the process.
 #![allow(clippy::unwrap_used, unsafe_code)] // setrlimit has no safe binding among our libraries
 
 mod harness;
@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 const CONNECTIONS: usize = 2_000;
-/// 8.0 KB were measured, of which rustls keeps 4 KB to read into.
+/// 8.0 KB were measured, of which rustls keeps 4 KB as its read buffer.
 const BYTES_EACH_MAX: usize = 16 * 1024;
 const ADDRESS: &str = "TLS_MEMORY_ADDRESS";
 const CERTIFICATE: &str = "TLS_MEMORY_CERTIFICATE";
@@ -40,7 +40,7 @@ fn used(address: SocketAddr, config: &Arc<ClientConfig>) -> StreamOwned<ClientCo
     stream
 }
 
-/// The other side, in a process of its own: neither its memory nor its descriptors are the server's.
+/// The clients, in a process of their own, so that their memory and descriptors are not the server's.
 #[test]
 #[ignore = "the client process of the other test"]
 fn client() {

@@ -1,8 +1,8 @@
-//! Alarm: a timerfd that wakes the loop at the next moment that matters.
+//! Alarm: a timerfd that wakes the loop at the next deadline.
 //!
-//! `epoll_wait` always sleeps without a timeout. A timeout would start and cancel a kernel timer at each sleep, is
-//! rounded to milliseconds, and is stretched by the thread's timer slack (50 µs); the alarm is set once for many sleeps
-//! and fires to the microsecond. It is edge-triggered and never read: setting it anew clears what had expired.
+//! `epoll_wait` always sleeps without a timeout. A timeout would start and cancel a kernel timer at each sleep, is rounded to
+//! milliseconds, and is lengthened by the thread's timer slack (50 µs). The alarm is set once for many sleeps and fires to the
+//! microsecond. It is edge-triggered and never read: setting it again clears its expiry.
 #![allow(unsafe_code)] // timerfd has no safe binding among our libraries.
 
 use std::io;
@@ -30,16 +30,16 @@ impl Alarm {
         Ok(Self { fd, set_for_ns: u64::MAX })
     }
 
-    /// Makes sure that the loop wakes at `at_ns` (`u64::MAX`: no wish). One that is set for an earlier moment is left:
-    /// it costs one idle tick, once, where moving it would cost a call for each deadline that was pushed out.
+    /// Makes sure that the loop wakes at `at_ns` (`u64::MAX`: no deadline). An alarm set for an earlier moment stays: it costs
+    /// one idle tick, whereas moving it would cost a system call for each postponed deadline.
     pub(crate) fn wake_by(&mut self, at_ns: u64, now_ns: u64) -> io::Result<()> {
         if self.set_for_ns <= now_ns {
-            self.set_for_ns = u64::MAX; // it has gone off
+            self.set_for_ns = u64::MAX; // it has fired
         }
         if at_ns >= self.set_for_ns {
             return Ok(());
         }
-        // All zeros would disarm it; a moment long past goes off at once as it should.
+        // All zeros would disarm it; a moment in the past fires at once, as it should.
         let at_ns = at_ns.max(1);
         let moment = libc::itimerspec {
             it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },

@@ -12,22 +12,22 @@ use std::net::SocketAddr;
 use mio::net::{TcpListener, TcpStream};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Bytes of a connection that the kernel takes from us beyond those that are on their way (tcp(7), TCP_NOTSENT_LOWAT). Without it
-/// a client that does not read has up to `net.ipv4.tcp_wmem`'s megabytes of kernel memory made for it.
+/// Unsent bytes that the kernel accepts beyond those in flight (tcp(7), TCP_NOTSENT_LOWAT). Without this limit a client that does
+/// not read could hold up to `net.ipv4.tcp_wmem`, several megabytes, of kernel memory.
 const UNSENT_BYTES_MAX: u32 = 256 << 10;
 
-/// What an error of `accept` calls for.
+/// Reaction to an error of `accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptFailure {
-    /// Nobody waits.
+    /// The backlog is empty.
     Empty,
-    /// That one connection is gone; the next may be fine.
+    /// This connection is gone; the next may be fine.
     Gone,
     /// The process or the system is short of descriptors or memory: pause.
     Exhausted,
 }
 
-/// Sorts an error of `accept` (accept(2), "Error handling").
+/// Classifies an error of `accept` (accept(2), "Error handling").
 pub(crate) fn accept_failure(error: &io::Error) -> AcceptFailure {
     match error.raw_os_error() {
         Some(libc::EAGAIN) => AcceptFailure::Empty,
@@ -48,7 +48,7 @@ impl Listening {
         let first = unbound(address)?;
         first.bind(&address.into())?;
         first.listen(backlog)?;
-        // Port 0 was a question; the others join the answer.
+        // Port 0 means any free port; the other sockets join the port that was chosen.
         let address = first.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         if loops > 1 {
             first.set_reuse_port(true)?;
@@ -67,11 +67,11 @@ impl Listening {
 
 fn unbound(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    // Connections in TIME_WAIT from before a restart must not hold the port; a listening socket still does.
+    // A restart must not fail because of connections in TIME_WAIT; a listening socket on the port still makes it fail.
     socket.set_reuse_address(true)?;
     // Accepted sockets inherit TCP_NODELAY, which saves a call for each of them.
     socket.set_tcp_nodelay(true)?;
-    // The same way they inherit how much the kernel keeps for each of them.
+    // In the same way they inherit the limit of unsent bytes.
     socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     Ok(socket)
 }

@@ -1,7 +1,6 @@
 //! The loop's interface to the kernel: readiness, listening sockets, traffic, the alarm, the clock, CPU affinity.
 //!
-//! Everything else of the crate is ordinary code over these few types, so that another kernel interface is a matter of
-//! this folder.
+//! The rest of the crate uses only these few types, so another kernel interface would change only this folder.
 
 mod affinity;
 mod alarm;

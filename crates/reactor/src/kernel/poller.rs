@@ -8,7 +8,7 @@ use mio::event::Source;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Waker};
 
-/// What names a registered descriptor: a slot and its generation. Generation 0 is for the loop's own descriptors.
+/// Name of a registered descriptor: a slot and its generation. Generation 0 is for the loop's own descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) slot: u32,
@@ -23,7 +23,7 @@ impl From<Token> for mio::Token {
     }
 }
 
-/// What the kernel said of a descriptor.
+/// Readiness of a descriptor, as reported by the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readiness {
     pub(crate) readable: bool,
@@ -68,7 +68,7 @@ impl Poller {
         Waker::new(self.0.registry(), token.into())
     }
 
-    /// A handle of its own on the descriptor, for other threads that ask whether it has events.
+    /// Another handle of the descriptor, for threads that check whether it has events.
     pub(crate) fn watched(&self) -> io::Result<Registry> {
         self.0.registry().try_clone()
     }
@@ -77,7 +77,7 @@ impl Poller {
         self.0.registry().register(source, token.into(), Interest::READABLE | Interest::WRITABLE)
     }
 
-    /// For a descriptor of the loop's own that only wakes it.
+    /// For a descriptor of the loop's own that only wakes the loop.
     pub(crate) fn register_fd(&self, fd: RawFd, token: Token) -> io::Result<()> {
         self.0.registry().register(&mut SourceFd(&fd), token.into(), Interest::READABLE)
     }
@@ -86,7 +86,7 @@ impl Poller {
         self.0.registry().register(source, token.into(), Interest::READABLE)
     }
 
-    /// Takes what is ready; with `sleep`, waits until something is (the alarm bounds the sleep, not a timeout).
+    /// Takes the events that are ready; with `sleep`, waits until there is one (the alarm bounds the sleep, not a timeout).
     pub(crate) fn wait(&mut self, events: &mut Events, sleep: bool) -> io::Result<()> {
         let timeout = if sleep { None } else { Some(Duration::ZERO) };
         match self.0.poll(&mut events.0, timeout) {

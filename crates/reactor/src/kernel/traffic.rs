@@ -1,7 +1,7 @@
 //! Traffic: bytes from and to a connected socket, by bare system calls.
 //!
-//! glibc's `recv` and `send` are points where a thread may be cancelled. In a process of several threads each of them
-//! passes two atomic exchanges for that, twice as many instructions as the call itself. Nobody here cancels threads.
+//! glibc's `recv` and `send` are cancellation points. In a process of several threads each call makes two atomic exchanges for
+//! that, twice as many instructions as the call itself. This program cancels no threads.
 #![allow(unsafe_code)] // system calls without glibc's functions around them
 
 use std::io;
@@ -18,7 +18,7 @@ pub(crate) fn receive(socket: &impl AsRawFd, room: &mut [u8]) -> io::Result<usiz
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sends once, without a signal where the peer has gone.
+/// Sends once; no SIGPIPE if the peer has gone.
 #[inline]
 pub(crate) fn send(socket: &impl AsRawFd, bytes: &[u8]) -> io::Result<usize> {
     let (flags, to, to_bytes) = (libc::MSG_NOSIGNAL, ptr::null::<libc::sockaddr>(), 0);
@@ -28,7 +28,7 @@ pub(crate) fn send(socket: &impl AsRawFd, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Bytes that were sent and that the peer has not acknowledged (tcp(7), SIOCOUTQ); 0 where the kernel does not tell.
+/// Bytes sent and not acknowledged by the peer (tcp(7), SIOCOUTQ); 0 if the kernel does not report it.
 pub(crate) fn unacknowledged(socket: &impl AsRawFd) -> u64 {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the request writes one int, and the pointer is to one of this frame, which lives during the call.

@@ -1,9 +1,9 @@
 //! Unix sockets, listening and connecting: a file in a folder, with its permissions, for peers of this machine.
 //!
-//! - Who may connect is said by the file's mode before anybody can: it is set between bind and listen.
-//! - A file that a dead server left is replaced; behind that of a living one somebody answers, and it is refused. Anything but a
-//!   socket is left alone.
-//! - The file goes with its [`SocketFile`], unless another server has put its own there meanwhile.
+//! - The file's mode decides which users may connect. It is set between bind and listen, before anyone can connect.
+//! - The file of a dead server is replaced. If a server answers behind it, binding fails. Any file that is not a socket is left
+//!   alone.
+//! - The file is removed with its [`SocketFile`], unless another server has replaced it meanwhile.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use mio::net::UnixListener;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// Its owner alone may connect.
+/// Only its owner may connect.
 const MODE: u32 = 0o600;
 
 /// The file of a listening socket; removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Which file it is, whatever stands at its path later: as long as it is open no other one gets its number.
+    /// Identifies the file, whatever is at its path later: while it is open no other file gets its inode number.
     file: File,
 }
 
@@ -39,13 +39,13 @@ impl Drop for SocketFile {
         if let (Ok(own), Ok(there)) = (own, fs::symlink_metadata(&self.path).map(number))
             && own == there
         {
-            // Where it fails it is found stale by the next server.
+            // If this fails, the next server finds the file stale.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether a socket can be made at this path: nothing is there, or what a dead server left. An error says what is.
+/// Whether a socket can be made at this path: nothing is there, or the file of a dead server. The error says what is there.
 pub fn try_unix(path: &Path) -> io::Result<()> {
     let file = match fs::symlink_metadata(path) {
         Ok(file) => file,
@@ -79,7 +79,7 @@ pub(crate) fn bind_unix(path: &Path, backlog: u32) -> io::Result<(UnixListener, 
     Ok((UnixListener::from_std(listener), file))
 }
 
-/// Connects to the server behind this path: at once or not at all.
+/// Connects to the server at this path: at once or not at all.
 pub(crate) fn connect_unix(path: &Path) -> io::Result<mio::net::UnixStream> {
     mio::net::UnixStream::connect(path)
 }
@@ -96,11 +96,11 @@ mod tests {
         let (first, file) = bind_unix(&path, 8).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, MODE);
         assert_eq!(bind_unix(&path, 8).unwrap_err().kind(), ErrorKind::AddrInUse);
-        // Its server dies, and leaves the file.
+        // The server dies and leaves the file.
         drop(first);
         assert!(path.exists());
         let (second, other) = bind_unix(&path, 8).unwrap();
-        // What is removed is one's own file.
+        // A server removes only its own file.
         drop(file);
         assert!(path.exists());
         drop((second, other));

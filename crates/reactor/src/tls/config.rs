@@ -1,10 +1,10 @@
-//! The settings of either side of TLS: a server's certificate and key, a client's roots and the name that it expects.
+//! TLS settings of both sides: a server's certificate and key, a client's trusted roots and expected server name.
 //!
-//! Both are made from PEM text. A [`TlsServer`] is shared by its listeners' loops, and gets another certificate while they run:
-//! handshakes from then on use it, and open connections go on as they are.
+//! Both are made from PEM text. A [`TlsServer`] is shared by its listeners' loops, and its certificate can be replaced while they
+//! run: later handshakes use the new one, and open connections stay as they are.
 //!
-//! A server may require certificates of its clients: then a handshake without one that the server's roots have issued fails. A client has a
-//! certificate if it is given one, and shows it to servers that ask.
+//! A server may require client certificates: then a handshake without a certificate issued by the server's client roots fails. A
+//! client that has been given a certificate presents it to servers that ask.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// Time for a handshake, unless another is set.
+/// Default time limit of a handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// Why a certificate, a key or a name cannot be used.
@@ -27,9 +27,9 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 pub enum TlsError {
     /// The certificate's text has no PEM block of a certificate, or a damaged one.
     Certificate(String),
-    /// The key's text has no PEM block of a private key, or one of no use.
+    /// The key's text has no PEM block of a private key, or an unusable one.
     Key(String),
-    /// Certificate and key are not of one pair.
+    /// Certificate and key do not belong together.
     Mismatch,
     /// The text of trusted roots has no PEM block of a certificate, or a damaged one.
     Roots(String),
@@ -62,22 +62,22 @@ struct Server {
     handshake_max: Duration,
 }
 
-/// What handshakes use from now on.
+/// Settings of later handshakes.
 #[derive(Clone)]
 struct InForce {
     config: Arc<ServerConfig>,
-    /// Checks the certificates of clients, where they must have one.
+    /// Verifies client certificates, if they are required.
     clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 impl TlsServer {
-    /// From PEM: a certificate with those of its issuers behind it, and its private key (PKCS #8, PKCS #1 or SEC 1). `protocols`
-    /// are offered by ALPN, the preferred one first; a client that offers only others is refused.
+    /// From PEM: a certificate followed by those of its issuers, and its private key (PKCS #8, PKCS #1 or SEC 1). `protocols` are
+    /// offered by ALPN in order of preference; a client that offers only others is refused.
     pub fn from_pem(certificate: &[u8], key: &[u8], protocols: &[&str]) -> Result<Self, TlsError> {
         Self::new(certificate, key, None, protocols)
     }
 
-    /// The same, and clients must have a certificate that one of these roots has issued, in PEM.
+    /// The same, and clients must have a certificate issued by one of these roots, in PEM.
     pub fn from_pem_with_client_roots(
         certificate: &[u8],
         key: &[u8],
@@ -98,19 +98,20 @@ impl TlsServer {
         Ok(Self(Arc::new(Server { in_force, protocols, handshake_max: HANDSHAKE_MAX })))
     }
 
-    /// The same with another time for a handshake, from accept to its end.
+    /// The same with another time limit for a handshake, from accept to its end.
     pub fn with_handshake_max(self, handshake_max: Duration) -> Self {
         let (in_force, protocols) = (Mutex::new(self.in_force()), self.0.protocols.clone());
         Self(Arc::new(Server { in_force, protocols, handshake_max }))
     }
 
-    /// Has later handshakes use another certificate; what is required of clients stays. Where it cannot be used, nothing changes.
+    /// Makes later handshakes use another certificate; the requirement for client certificates stays. If it cannot be used,
+    /// nothing changes.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), TlsError> {
         self.put_in_force(certificate, key, self.in_force().clients)
     }
 
-    /// Has later handshakes use another certificate, and require one of clients that these roots have issued. Where one of them cannot be
-    /// used, nothing changes.
+    /// Makes later handshakes use another certificate, and require client certificates issued by these roots. If one of them
+    /// cannot be used, nothing changes.
     pub fn replace_with_client_roots(
         &self,
         certificate: &[u8],
@@ -167,14 +168,14 @@ impl InForce {
         let own = certified_key(certificate, key, &provider)?;
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
         config.alpn_protocols = protocols.to_vec();
-        // Sessions are resumed by tickets, which clients keep: the server remembers none of them.
+        // Sessions are resumed by tickets, which clients keep: the server stores none of them.
         config.ticketer = ring::Ticketer::new().map_err(|error| TlsError::Key(error.to_string()))?;
         config.send_tls13_tickets = 1;
         Ok(Self { config: Arc::new(config), clients })
     }
 }
 
-/// A certificate with its private key, checked to be of one pair.
+/// A certificate with its private key, checked to belong together.
 fn certified_key(certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
     let chain = certificates(certificate).map_err(TlsError::Certificate)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| TlsError::Key(error.to_string()))?;
@@ -185,7 +186,7 @@ fn certified_key(certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> R
     })
 }
 
-/// What a client's certificate must have been issued by.
+/// Verifier of client certificates issued by these roots.
 fn client_verifier(roots: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(root_store(roots)?), provider).build();
@@ -201,14 +202,14 @@ fn root_store(pem: &[u8]) -> Result<RootCertStore, TlsError> {
     Ok(trusted)
 }
 
-/// The certificates of a PEM text, one at least.
+/// The certificates of a PEM text, at least one.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|error| error.to_string())?;
     if all.is_empty() { Err("no PEM block of a certificate".to_owned()) } else { Ok(all) }
 }
 
-/// The client's side of TLS: the certificates that it trusts, and the name that its peer must have. Cheap to clone.
+/// The client's side of TLS: the certificates that it trusts, and the name that the server must have. Cheap to clone.
 #[derive(Clone)]
 pub struct TlsClient {
     config: Arc<ClientConfig>,
@@ -217,8 +218,8 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// Trusts the certificates of a PEM text and what they have issued, and expects a peer of this name: a DNS name or an IP
-    /// address. `protocols` are offered by ALPN.
+    /// Trusts the certificates of a PEM text and those that they have issued, and expects a server of this name: a DNS name or an
+    /// IP address. `protocols` are offered by ALPN.
     pub fn from_pem(roots: &[u8], name: &str, protocols: &[&str]) -> Result<Self, TlsError> {
         let trusted = root_store(roots)?;
         let provider = Arc::new(ring::default_provider());
@@ -229,7 +230,7 @@ impl TlsClient {
         Ok(Self { config: Arc::new(config), name: server_name(name)?, handshake_max: HANDSHAKE_MAX })
     }
 
-    /// The same with a certificate of its own, in PEM as a server's, which servers that require one are shown.
+    /// The same with a client certificate, in PEM as a server's, presented to servers that require one.
     pub fn with_certificate(self, certificate: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let own = certified_key(certificate, key, &ring::default_provider())?;
         let mut config = ClientConfig::clone(&self.config);
@@ -237,18 +238,18 @@ impl TlsClient {
         Ok(Self { config: Arc::new(config), ..self })
     }
 
-    /// With settings of rustls that the caller has: roots of the system, say, or a certificate to show. Connections of one such value
+    /// With the caller's settings of rustls: the system's roots, say, or a client certificate. Connections of one such value
     /// resume one another's sessions.
     pub fn of_config(config: Arc<ClientConfig>, name: ServerName<'static>) -> Self {
         Self { config, name, handshake_max: HANDSHAKE_MAX }
     }
 
-    /// The same for a peer of another name.
+    /// The same for a server of another name.
     pub fn named(&self, name: &str) -> Result<Self, TlsError> {
         Ok(Self { name: server_name(name)?, ..self.clone() })
     }
 
-    /// The same with another time for a handshake, from the connection's making to the handshake's end.
+    /// The same with another time limit for a handshake, from the connection's making to the handshake's end.
     pub fn with_handshake_max(self, handshake_max: Duration) -> Self {
         Self { handshake_max, ..self }
     }

@@ -1,13 +1,13 @@
-//! One TLS connection: a socket, and the session that turns its records into clear bytes and back.
+//! One TLS connection: a socket, and the session that decrypts its records and encrypts its output.
 //!
 //! ```text
 //!  socket --read_tls--> records --process--> clear bytes --read--> input buffer
 //!  socket <-write_tls-- records <------------- encrypt <--write--- write queue
 //! ```
 //!
-//! What the session holds is bounded: of incoming bytes one record (16 KB) or one message of a handshake (64 KB), and the
-//! clear bytes of one record; of outgoing ones [`PENDING_BYTES_MAX`]. Nothing is written before the handshake is done, so
-//! the write queue above keeps its bounds and its order.
+//! Memory of the session is bounded: incoming, one record (16 KB) or one handshake message (64 KB), and the plaintext of one
+//! record; outgoing, [`PENDING_BYTES_MAX`]. Nothing is written before the handshake is done, so the write queue above keeps its
+//! bounds and its order.
 //!
 //! A connection that ends without a close_notify may have been cut off by an attacker (RFC 8446, 6.1): that is an error
 //! (`UnexpectedEof`), not the end of the peer's input.
@@ -20,28 +20,28 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 use super::config::{TlsClient, TlsServer};
 use crate::socket::{Socket, Then};
 
-/// Encrypted bytes that wait for the socket, but for the records' own (22 bytes in 16 KB).
+/// Encrypted bytes that wait for the socket, without the records' overhead (22 bytes in 16 KB).
 pub(crate) const PENDING_BYTES_MAX: usize = 64 << 10;
-/// What one read brings at most: rustls keeps a buffer of this size for each session, and larger ones only while a record or a
-/// message of a handshake is not whole.
+/// Maximum of one read: rustls keeps a buffer of this size for each session, and a larger one only while a record or a handshake
+/// message is incomplete.
 const RECEIVE_BYTES: usize = 4096;
-/// Reads of one turn: each brings 4 KB at most, so a turn brings as much as it does without TLS.
+/// Reads in one turn: each brings 4 KB at most, so a turn reads as much as without TLS.
 const RECEIVES_MAX: usize = 16;
 
 /// A socket with its session.
 pub(crate) struct Session {
     socket: Socket,
     records: Connection,
-    /// Clear bytes that were received and not read.
+    /// Plaintext bytes that were received and not read.
     clear_bytes: usize,
-    /// At most so many bytes of a record or message that is not whole yet.
+    /// Upper bound of the bytes of a record or message that is incomplete.
     partial_bytes: usize,
     handshake_max: Duration,
-    /// What ended the session, to be returned once the clear bytes before it were read.
+    /// The error that ended the session, returned once the plaintext before it has been read.
     failed: Option<io::Error>,
-    /// The peer's TCP has ended behind clear bytes that were read: the next read says so.
+    /// The peer's TCP connection has ended after plaintext that was read: the next read returns the end.
     end_waits: bool,
-    /// The socket's write side is to be shut, or was, once all records have left.
+    /// Whether the socket's write side is to be shut once all records have left, or has been.
     end: End,
 }
 
@@ -87,22 +87,22 @@ impl Session {
         &mut self.socket
     }
 
-    /// Whether a read may bring something.
+    /// Whether a read may bring bytes.
     pub(crate) fn is_readable(&self) -> bool {
         self.clear_bytes > 0 || self.failed.is_some() || self.end_waits || self.socket.is_readable()
     }
 
-    /// Whether a write may take something.
+    /// Whether a write may send bytes.
     pub(crate) fn is_writable(&self) -> bool {
         self.socket.is_writable() && !self.records.is_handshaking()
     }
 
-    /// Whether records wait for the socket, or its end does.
+    /// Whether records wait for the socket, or the socket's end does.
     pub(crate) fn has_pending(&self) -> bool {
         self.records.wants_write() || self.end == End::Asked
     }
 
-    /// Bytes that the session holds between turns, at most.
+    /// Upper bound of the bytes that the session holds between turns.
     pub(crate) fn held_bytes(&self) -> usize {
         let pending = if self.has_pending() { PENDING_BYTES_MAX } else { 0 };
         self.clear_bytes + pending + self.partial_bytes.saturating_sub(RECEIVE_BYTES)
@@ -112,7 +112,7 @@ impl Session {
         self.handshake_max
     }
 
-    /// Goes on with the handshake as far as the socket allows. `true`: it is done.
+    /// Continues the handshake as far as the socket allows. `true`: it is done.
     pub(crate) fn shake_hands(&mut self) -> io::Result<bool> {
         for _ in 0..RECEIVES_MAX {
             self.send_pending()?;
@@ -130,7 +130,7 @@ impl Session {
         Ok(false)
     }
 
-    /// Reads clear bytes; `Ok(0)` is the peer's close_notify.
+    /// Reads plaintext; `Ok(0)` is the peer's close_notify.
     pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         self.end_waits = false;
         let mut filled = self.read_clear(room)?;
@@ -142,7 +142,7 @@ impl Session {
                 Ok(received) => {
                     filled += self.read_clear(&mut room[filled..])?;
                     if received == 0 {
-                        // The kernel says so once. Behind clear bytes it is for the next read to tell.
+                        // The kernel reports the end once. If plaintext was read, the next read returns the end.
                         self.end_waits = filled > 0;
                         break;
                     }
@@ -151,7 +151,7 @@ impl Session {
                 Err(error) => self.failed = Some(error),
             }
         }
-        // What the session answers by itself: a change of keys, say. Where the socket is gone, the next read says so.
+        // Answers of the session itself: a change of keys, say. If the socket is gone, the next read reports it.
         let _ = self.send_pending();
         match self.failed.take() {
             Some(error) if filled == 0 => return Err(error),
@@ -160,7 +160,7 @@ impl Session {
         if filled > 0 || room.is_empty() { Ok(filled) } else { self.records.reader().read(room) }
     }
 
-    /// Reads what is there already.
+    /// Reads plaintext that is decrypted already.
     fn read_clear(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while self.clear_bytes > 0 && filled < room.len() {
@@ -171,7 +171,7 @@ impl Session {
         Ok(filled)
     }
 
-    /// One read from the socket, and what its records say; `Ok(0)`: the peer sends no more.
+    /// One read from the socket, and the processing of its records; `Ok(0)`: the peer sends no more.
     fn receive(&mut self) -> io::Result<usize> {
         if !self.socket.is_readable() {
             return Err(ErrorKind::WouldBlock.into());
@@ -179,13 +179,14 @@ impl Session {
         let received = self.records.read_tls(&mut self.socket)?;
         match self.records.process_new_packets() {
             Ok(state) => {
-                // What was not whole and now is has brought clear bytes, or an answer; what is left came in this read.
+                // If an incomplete record or message became complete, it has brought plaintext or an answer; the rest came in
+                // this read.
                 let was_whole = state.plaintext_bytes_to_read() > 0 || self.records.wants_write();
                 self.partial_bytes = if was_whole { received } else { self.partial_bytes + received };
                 self.clear_bytes = state.plaintext_bytes_to_read();
             }
             Err(error) => {
-                // The alert that tells the peer, as far as the socket takes it.
+                // Sends the alert to the peer, as far as the socket takes it.
                 let _ = self.send_pending();
                 return Err(broken(error));
             }
@@ -193,13 +194,13 @@ impl Session {
         Ok(received)
     }
 
-    /// Encrypts and sends as much as the socket takes and [`PENDING_BYTES_MAX`] allows; gives the number of clear bytes.
+    /// Encrypts and sends as much as the socket takes and [`PENDING_BYTES_MAX`] allows; returns the number of plaintext bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all_that_fits(bytes.len(), |records, taken| records.writer().write(&bytes[taken..]))
     }
 
     pub(crate) fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        // One piece at a time, where a piece was taken in part, else all of them in one.
+        // All pieces in one call; after a part of them was taken, one piece at a time.
         let all = pieces.iter().map(|piece| piece.len()).sum();
         self.write_all_that_fits(all, |records, taken| {
             let mut before = taken;
@@ -231,7 +232,7 @@ impl Session {
         if taken == 0 && all > 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(taken) }
     }
 
-    /// Sends records that wait. `false`: the socket takes no more.
+    /// Sends waiting records. `false`: the socket takes no more.
     pub(crate) fn send_pending(&mut self) -> io::Result<bool> {
         while self.records.wants_write() {
             if !self.socket.is_writable() {
@@ -249,7 +250,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Tells the peer that nothing more will come: a close_notify, and the end of the socket's write side behind it.
+    /// Ends the output: a close_notify, then the end of the socket's write side.
     pub(crate) fn end_output(&mut self) -> io::Result<()> {
         if self.end == End::No {
             self.records.send_close_notify();

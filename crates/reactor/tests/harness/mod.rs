@@ -1,4 +1,4 @@
-//! A server on a free port of loopback for the tests, with protocols made by a closure.
+//! A server on a free loopback port for the tests, with protocols made by a closure.
 #![allow(dead_code, clippy::unwrap_used)] // each test binary uses its part
 
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 type Make = dyn Fn(ConnectionId, &Loop) -> Option<Box<dyn Protocol>> + Send + Sync;
 
-/// A factory out of a closure.
+/// A factory made of a closure.
 pub(crate) struct Making(Arc<Make>);
 
 impl Making {
@@ -43,7 +43,7 @@ impl Accept for Making {
     }
 }
 
-/// Sends back what it gets, and finishes when the peer does.
+/// Echoes its input, and finishes when the peer does.
 pub(crate) struct Echo;
 
 impl Protocol for Echo {
@@ -78,7 +78,7 @@ impl Protocol for Lines {
     }
 }
 
-/// What a [`FileSender`] says behind each range.
+/// The bytes that a [`FileSender`] sends after each range.
 pub(crate) const FILE_TAIL: &[u8] = b" tail\n";
 
 /// Answers each byte with a range of a file between some bytes.
@@ -123,7 +123,7 @@ pub(crate) fn loops(loops: usize) -> Settings {
     Settings { loops, ..Settings::default() }
 }
 
-/// The same with bounds of the connections' own.
+/// The same with limits of the connections' own.
 pub(crate) fn with(loops_count: usize, traffic: Traffic) -> Settings {
     Settings { traffic, ..loops(loops_count) }
 }
@@ -172,7 +172,7 @@ pub(crate) fn exchange(stream: &mut TcpStream, request: &[u8], reply: &[u8]) {
     assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(reply));
 }
 
-/// Ends the write side and gives all that comes until the peer ends.
+/// Ends the write side and returns everything received until the peer ends.
 #[track_caller]
 pub(crate) fn rest_after_half_close(stream: &mut TcpStream) -> Vec<u8> {
     stream.shutdown(Shutdown::Write).unwrap();
@@ -186,7 +186,7 @@ pub(crate) fn rest(stream: &mut TcpStream) -> Vec<u8> {
     all
 }
 
-/// Waits until `condition` holds; a test that waits for ever is a failed one.
+/// Waits until `condition` holds; a test that waits too long fails.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -1,7 +1,7 @@
-//! What this process may have and has, for tests that count connections and their memory.
+//! Limits and memory of this process, for tests that count connections and their memory.
 #![allow(unsafe_code)] // getrlimit and setrlimit.
 
-/// Lifts the soft limit of descriptors to the hard one and gives it.
+/// Raises the soft limit of descriptors to the hard one and returns it.
 pub(crate) fn descriptors_max() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls get a live local.
