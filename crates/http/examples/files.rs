@@ -1,5 +1,5 @@
-//! A folder, and the ways in which bytes leave: `cargo run --release -p http --example files -- FOLDER [ADDRESS]`, then
-//! `curl localhost:8080/index.html`. For measuring beside one another:
+//! Serves a folder, and replies by each way in which bytes are sent: `cargo run --release -p http --example files -- FOLDER
+//! [ADDRESS]`, then `curl localhost:8080/index.html`. For measurements side by side:
 //!
 //! | path | a reply of N bytes |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | `/_/parts/N` | three parts: N bytes of static memory between two short ones |
 //! | `/_/joined/N` | the same, joined beforehand and copied |
 //!
-//! N is 64 MB at most. A file in the folder that was not read lately is a cold one: `vmtouch -e FILE` makes it so.
+//! N is at most 64 MB. To evict a file from the page cache: `vmtouch -e FILE`.
 
 use std::fs::File;
 use std::io::Write;
@@ -26,7 +26,7 @@ struct Folder {
     file: Arc<File>,
 }
 
-/// The files, and what was asked for last: made once for many requests.
+/// The files, and the last requested body: made once for many requests.
 struct Local {
     cache: FileCache,
     shared: Arc<[u8]>,

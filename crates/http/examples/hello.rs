@@ -1,5 +1,5 @@
-//! A reply at once, a late one from a thread, and a stream: `cargo run -p http --example hello`, then
-//! `curl localhost:8080/`, `curl localhost:8080/late` and `curl localhost:8080/stream`.
+//! An immediate reply, a late one from a thread, and a stream: `cargo run -p http --example hello`, then `curl localhost:8080/`,
+//! `curl localhost:8080/late` and `curl localhost:8080/stream`.
 
 use std::{sync::Arc, thread, time::Duration};
 

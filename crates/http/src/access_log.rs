@@ -1,13 +1,12 @@
-//! Access log: one line for each reply, through a queue that never blocks. Off unless set.
+//! Access log: one line for each reply, through a queue that never blocks. Off by default.
 //!
 //! ```text
 //! 2026-11-23T22:03:41.784898Z 127.0.0.1:40312 "GET /users/7?x=1 HTTP/1.1" 200 183 42us
 //! ```
 //!
-//! When the reply was made (RFC 3339, UTC), peer (or, where a trusted proxy forwarded the request, the client's address without a
-//! port), request line, status, bytes of the reply (of a stream: of its head), and the
-//! time from parsing to the reply's place in the write queue. A quotation mark or a control byte cannot occur in a target that
-//! was let in, except `"`, which is written as `%22`.
+//! Time of the reply (RFC 3339, UTC), peer (or, if a trusted proxy forwarded the request, the client's address without a port),
+//! request line, status, bytes of the reply (of a stream: of its head), and the time from parsing to the reply's place in the
+//! write queue. A `"` in the target is written as `%22`; control bytes cannot occur there.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -21,17 +20,17 @@ use crate::queued_writer::QueuedWriter;
 use crate::request::Request;
 use crate::status::Status;
 
-/// Where the lines go.
+/// Destination of the lines.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     writer: QueuedWriter,
 }
 
-/// What a line needs of the request, kept until its reply.
+/// The part of a request that its line needs, kept until the reply.
 #[derive(Debug)]
 pub(crate) struct Entry {
     peer: SocketAddr,
-    /// Whom a trusted proxy forwarded it for.
+    /// The client for which a trusted proxy forwarded the request.
     client: Option<IpAddr>,
     method: Method,
     target: String,

@@ -1,6 +1,6 @@
-//! Open connections, in all and by address, over all loops.
+//! Number of open connections, in total and by address, over all loops.
 //!
-//! Asked once for each connection, never for a request, so a lock is cheap enough here.
+//! Used once for each connection, never for a request, so a lock is cheap enough.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// Admits a connection, unless that would go past a limit. The connection counts until the admission is dropped.
+    /// Admits a connection unless a limit is reached. The connection counts until the admission is dropped.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, limits: &Limits) -> Option<Admission> {
         let mut open = self.lock();
         if open.all >= limits.connections_max {
@@ -41,7 +41,7 @@ impl Addresses {
     }
 }
 
-/// The right of one connection to be open.
+/// Permission of one connection to be open.
 #[derive(Debug)]
 pub(crate) struct Admission {
     addresses: Arc<Addresses>,

@@ -1,15 +1,15 @@
-//! Chunked bodies, decoded by us: bounded sizes and extensions, strict CR LF, bounded trailers.
+//! Decoder of chunked bodies: bounded sizes and extensions, strict CR LF, bounded trailers.
 //!
 //! ```text
 //! body    = *( size [ extensions ] CRLF data CRLF ) "0" [ extensions ] CRLF *( trailer-line CRLF ) CRLF
 //! ```
 //!
-//! Extensions and trailers are checked, counted and forgotten. Servers that skipped extensions up to a bare LF, or
-//! without a bound, were smuggled through and kept busy; here both end in 400.
+//! Extensions and trailers are checked, counted and dropped. Servers that skipped extensions up to a bare LF, or without a bound,
+//! were open to request smuggling and to denial of service; here both are answered with 400.
 
 use crate::refusal::Refusal;
 
-/// Digits of a chunk size; more is an overflow or a trick, also when they are zeros.
+/// Digits of a chunk size. More digits, even zeros, are an error.
 const SIZE_DIGITS_MAX: u32 = 16;
 /// Bytes of extensions in one whole body.
 const EXTENSION_BYTES_MAX: usize = 4 << 10;
@@ -51,8 +51,8 @@ impl Chunked {
         self.state == State::Done
     }
 
-    /// Decodes what has come, appends data to `body` (at most `body_bytes_max` in all), and tells how many bytes of
-    /// `input` it used up: all, or those up to the body's end.
+    /// Decodes `input`, appends data to `body` (at most `body_bytes_max` in all), and returns how many bytes of `input` were
+    /// used: all, or those up to the body's end.
     pub(crate) fn decode(&mut self, input: &[u8], body: &mut Vec<u8>, body_bytes_max: usize) -> Result<usize, Refusal> {
         let mut at = 0;
         loop {
@@ -70,7 +70,7 @@ impl Chunked {
         }
     }
 
-    /// Reads what stands before data, and tells how many bytes that was: all, or those up to the data or the body's end.
+    /// Skips bytes before chunk data and returns their number: all, or those up to the data or the body's end.
     pub(crate) fn skip_to_data(&mut self, input: &[u8]) -> Result<usize, Refusal> {
         let mut at = 0;
         while at < input.len() && !matches!(self.state, State::Data | State::Done) {
@@ -80,7 +80,7 @@ impl Chunked {
         Ok(at)
     }
 
-    /// What of this input is data of the chunk in hand.
+    /// The front of this input that is data of the current chunk.
     pub(crate) fn data<'i>(&self, input: &'i [u8]) -> &'i [u8] {
         if self.state != State::Data {
             return &[];
@@ -88,7 +88,7 @@ impl Chunked {
         &input[..self.size.min(input.len() as u64) as usize]
     }
 
-    /// So many bytes of data were taken.
+    /// Marks bytes of data as taken.
     pub(crate) fn took(&mut self, bytes: usize) {
         self.size = self.size.saturating_sub(bytes as u64);
         if self.size == 0 && self.state == State::Data {
@@ -126,7 +126,7 @@ impl Chunked {
             None => match byte {
                 b'\r' => Ok(State::SizeLineFeed),
                 b';' => self.extension(true),
-                // RFC 9110 section 5.6.3 obliges us to take blanks here, but only where an extension follows.
+                // RFC 9110 section 5.6.3 requires blanks here to be accepted, but only before an extension.
                 b' ' | b'\t' => self.extension(false),
                 _ => Err(Refusal::ChunkSize),
             },

@@ -1,8 +1,8 @@
-//! Composes reply heads: bytes from parts that are mostly made beforehand, without formatting machinery.
+//! Composes reply heads from prepared parts, without formatting machinery.
 //!
-//! The reply that matters most, 200 with `application/json`, has its whole head ready in one piece, for each number of
-//! digits of its length; they are made again when the second changes. Such a head is one copy, straight into the
-//! connection's write queue, and the digits put into their place.
+//! For the most frequent reply, 200 with `application/json`, the whole head is prepared, for each number of digits of its length,
+//! and prepared again when the second changes. Such a head is one copy into the connection's write queue, and the digits are put
+//! in place.
 
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,10 +11,10 @@ use httpdate::HttpDate;
 
 use crate::status::Status;
 
-/// The content type with a head made beforehand.
+/// The content type whose heads are prepared.
 pub(crate) const JSON: &str = "application/json";
 const NS_PER_SECOND: u64 = 1_000_000_000;
-/// Most digits of a length for which a head is made beforehand; longer bodies cost more than their heads.
+/// Most digits of a length for which a head is prepared; longer bodies cost much more than their heads.
 const READY_DIGITS_MAX: usize = 6;
 /// Most bytes of the fields that a service adds to one reply.
 const FIELDS_BYTES_MAX: usize = 16 << 10;
@@ -24,21 +24,21 @@ const NUMBERED_TAG_BYTES_MAX: usize = 30;
 const AFTER_DIGITS: &[u8] = b"\r\n\r\n";
 const BLANK_LINE: &[u8] = b"\r\n";
 
-/// What the request decides about its reply's form.
+/// How the request determines the form of its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) http10: bool,
-    /// The connection goes on after this reply.
+    /// The connection stays open after this reply.
     pub(crate) persistent: bool,
-    /// The request was HEAD: the head tells the body's length, the body stays away.
+    /// The request was HEAD: the head has the body's length, and the body is not sent.
     pub(crate) head_only: bool,
 }
 
-/// How the reply's end is told.
+/// How the end of the reply is signalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     Known(u64),
-    /// Known, and only `copied` bytes of the body stand behind the head.
+    /// Known, and only `copied` bytes of the body are copied after the head.
     Spliced {
         bytes: u64,
         copied: usize,
@@ -48,7 +48,7 @@ pub(crate) enum Length {
 }
 
 impl Length {
-    /// The body's length, and how many of its bytes stand behind the head, where the length is known.
+    /// The body's length, and how many of its bytes are copied after the head, if the length is known.
     #[inline]
     fn known(self) -> Option<(u64, usize)> {
         match self {
@@ -65,7 +65,7 @@ pub(crate) struct Composer {
     with_date: bool,
     /// `Date: ...` with its line end; empty without Date.
     date_line: Vec<u8>,
-    /// The usual reply's whole heads, whose lengths have one zero, two zeros, and so on.
+    /// The prepared heads of the most frequent reply; their lengths have one zero, two zeros, and so on.
     json_heads: [Vec<u8>; READY_DIGITS_MAX],
     next_second_ns: u64,
 }
@@ -78,7 +78,7 @@ impl Composer {
         composer
     }
 
-    /// Makes Date again if its second is over on the loop's clock.
+    /// Updates Date if its second is over on the loop's clock.
     #[inline]
     pub(crate) fn tick(&mut self, now_ns: u64) {
         if self.with_date && now_ns >= self.next_second_ns {
@@ -106,8 +106,8 @@ impl Composer {
         }
     }
 
-    /// Appends a reply's head. `fields` are whole lines, which stand behind the length in a head that is ready; `content_type` may be
-    /// empty. Room for the body is made too.
+    /// Appends a reply's head. `fields` are whole lines; in a prepared head they follow the length. `content_type` may be empty.
+    /// Reserves room for the body too.
     #[inline]
     pub(crate) fn head(
         &self,
@@ -154,7 +154,7 @@ impl Composer {
         append_content_type(out, content_type);
         out.extend_from_slice(fields);
         match length {
-            // RFC 9110 section 8.6: no length with 204, and with 304 only that of the body that was not sent.
+            // RFC 9110 section 8.6: no length with 204, and with 304 only the length of the body that was not sent.
             _ if !has_body(status) => {}
             Length::Known(bytes) | Length::Spliced { bytes, .. } => {
                 let mut digits = itoa::Buffer::new();
@@ -172,13 +172,13 @@ impl Composer {
     }
 }
 
-/// How many decimal digits a number has.
+/// Number of decimal digits.
 #[inline]
 fn digits_of(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// Puts a number over the zeros at the end of `out`.
+/// Overwrites the zeros at the end of `out` with a number.
 #[inline]
 fn put_digits(out: &mut [u8], mut number: u64) {
     for digit in out.iter_mut().rev() {
@@ -195,7 +195,7 @@ pub(crate) fn has_body(status: Status) -> bool {
     !matches!(status.0, 204 | 304)
 }
 
-/// The status as it is sent: a number that is none becomes 500.
+/// The status that is sent: an invalid number becomes 500.
 pub(crate) fn checked(status: Status) -> Status {
     if (200..=599).contains(&status.0) { status } else { Status(500) }
 }
@@ -211,7 +211,7 @@ fn append_status_line(out: &mut Vec<u8>, status: Status) {
     append_all(out, &[b"HTTP/1.1 ", digits.format(status.0).as_bytes(), b" ", reason(status).as_bytes(), b"\r\n"]);
 }
 
-/// The words that go with a status (RFC 9110 section 15); empty where there are none.
+/// The reason phrase of a status (RFC 9110 section 15); empty if there is none.
 pub(crate) fn reason(status: Status) -> &'static str {
     match status.0 {
         200 => "OK",
@@ -254,8 +254,8 @@ pub(crate) fn reason(status: Status) -> &'static str {
     }
 }
 
-/// Appends a header field of the application's as a line, unless it would break the head or contradict what the
-/// server says itself; then `false`, and nothing is appended.
+/// Appends a header field of the application as a line. Returns `false`, and appends nothing, if the field would break the head
+/// or contradict the server's own fields.
 pub(crate) fn append_field(fields: &mut Vec<u8>, name: &str, value: &str) -> bool {
     const OURS: [&str; 5] = ["content-length", "transfer-encoding", "connection", "date", "content-type"];
     let fits = fields.len() + name.len() + value.len() + 4 <= FIELDS_BYTES_MAX;
@@ -269,7 +269,7 @@ pub(crate) fn append_field(fields: &mut Vec<u8>, name: &str, value: &str) -> boo
     true
 }
 
-/// Appends lines that were checked by [`append_field`] before; at the bound of all fields `false`, and nothing is appended.
+/// Appends lines that [`append_field`] has checked. Returns `false`, and appends nothing, if all fields would exceed their limit.
 #[inline]
 pub(crate) fn append_lines(fields: &mut Vec<u8>, lines: &[u8]) -> bool {
     let fits = fields.len() + lines.len() <= FIELDS_BYTES_MAX;
@@ -279,7 +279,8 @@ pub(crate) fn append_lines(fields: &mut Vec<u8>, lines: &[u8]) -> bool {
     fits
 }
 
-/// Appends the line of an entity tag that is a number in quotes. At the bound of all fields it is left out, as others are.
+/// Appends the line of an entity tag that is a number in quotes. Beyond the limit of all fields it is left out, as other fields
+/// are.
 #[inline]
 pub(crate) fn append_numbered_tag(fields: &mut Vec<u8>, number: u64) {
     if fields.len() + NUMBERED_TAG_BYTES_MAX <= FIELDS_BYTES_MAX {
@@ -330,7 +331,7 @@ mod tests {
             let (fast, slow) = (String::from_utf8(fast).unwrap(), String::from_utf8(slow).unwrap());
             assert_eq!(fast, slow);
             assert!(fast.contains("\r\nDate: ") && fast.contains(&format!("Content-Length: {bytes}\r\n")));
-            // With fields the lines are the same, in another order.
+            // With fields the lines are the same in another order.
             let (mut fast, mut slow) = (b"before".to_vec(), b"before".to_vec());
             composer.head(&mut fast, PLAIN, Status(200), JSON, b"ETag: \"7\"\r\nA: b\r\n", Length::Known(bytes));
             composer.any_head(&mut slow, PLAIN, Status(200), JSON, b"ETag: \"7\"\r\nA: b\r\n", Length::Known(bytes));

@@ -1,4 +1,4 @@
-//! One connection: turns bytes into calls of the service, and answers into bytes, in order.
+//! One connection: turns bytes into calls of the service, and replies into bytes, in order.
 //!
 //! ```text
 //!  input, message, writable ─► turn ─► read requests until starved, blocked, full or out of budget
@@ -8,11 +8,11 @@
 //!
 //! A turn stops reading when
 //! - the bytes hold no whole request (starved),
-//! - a request that reads stands behind one that may change something and is unanswered (blocked),
-//! - the ring is full, a stream is on its way, a body that is taken in pieces has no room, the write queue is congested, or the last
-//!   request was read (full).
+//! - a request that reads is behind an unanswered one that may change something (blocked),
+//! - the ring is full, a stream is being sent, the sink of a body in pieces has no room, the write queue is congested, or the
+//!   last request was read (full).
 //!
-//! What is not read stays in the read buffer, whose bound is the reactor's; so the peer feels it.
+//! Unread bytes stay in the read buffer, which the reactor bounds, so the peer gets back-pressure.
 
 mod unread_body;
 
@@ -43,11 +43,11 @@ use crate::visible::Target;
 use crate::worker::Worker;
 use unread_body::UnreadBody;
 
-/// Bytes left unread while the connection may not go on, above which the socket is not read either.
+/// Unread bytes above which the socket is not read while the connection may not continue.
 const UNREAD_BYTES_MAX: usize = 64 << 10;
-/// Requests of a connection that are looked at ahead.
+/// Requests of a connection that the look-ahead covers.
 const FORESEEN_MAX: usize = 16;
-/// Pulls of a stream in one turn; a source of 64 KB pieces fills the write queue well before.
+/// Pulls of a stream in one turn; a source of 64 KB pieces fills the write queue long before.
 const PULLS_PER_TURN: usize = 16;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -61,7 +61,7 @@ enum Stop {
     Spent,
 }
 
-/// What one step of a turn did.
+/// Result of one step of a turn.
 enum Progress {
     Served,
     Moved,
@@ -76,12 +76,12 @@ pub(crate) struct Connection<S: Service> {
     reader: RequestReader,
     ring: Ring,
     clock: DeadlineClock,
-    /// The service has to answer a write before the next request may be read.
+    /// The service must answer a write before the next request is read.
     blocked: bool,
-    /// No more requests are read: the client said so, or could not be understood.
+    /// No more requests are read: the client asked for a close, or its bytes were rejected.
     last: bool,
     draining: bool,
-    /// `100 Continue` waits for the replies before it.
+    /// A `100 Continue` waits for the replies before it.
     continue_due: bool,
     paused: bool,
     finished: bool,
@@ -156,7 +156,7 @@ impl<S: Service> Connection<S> {
     fn is_full(&self) -> bool {
         let limits = &self.worker().settings.limits;
         let room = self.ring.len() < limits.pipelined_max && self.ring.held_bytes() <= limits.held_bytes_max;
-        // What is taken in pieces belongs to the last request that was read.
+        // A body taken in pieces belongs to the last request that was read.
         (!room || self.ring.ends_reading()) && !self.reader.is_in_pieces()
     }
 
@@ -237,7 +237,7 @@ impl<S: Service> Connection<S> {
         if consumed > 0 { Progress::Moved } else { Progress::Stopped(Stop::Starved) }
     }
 
-    /// The reader is ready for the next request.
+    /// Prepares the reader for the next request.
     #[inline]
     fn end_request(&mut self, io: &mut Io<'_>) {
         if let Some(gathering) = self.reader.done() {
@@ -265,7 +265,7 @@ impl<S: Service> Connection<S> {
         self.worker().metrics.bytes_out.add(bytes as u64);
     }
 
-    /// Writes what the ring's front allows.
+    /// Writes replies from the ring's front as far as possible.
     fn flush(&mut self, io: &mut Io<'_>) {
         while !io.congested() {
             let Some(slot) = self.ring.front_mut() else { return };
@@ -277,7 +277,7 @@ impl<S: Service> Connection<S> {
             {
                 let worker = &self.shared.worker;
                 let (framing, length) = StreamFraming::of(length, slot.shape.http10);
-                // Nobody knows but by the connection's end where such a body ends.
+                // The end of such a body is signalled only by the connection's end.
                 slot.shape.persistent &= framing != StreamFraming::UntilClose;
                 self.last |= framing == StreamFraming::UntilClose;
                 let (shape, status) = (slot.shape, checked(answer.status));
@@ -305,7 +305,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Pops the front slot, whose turn it is, and appends what it holds.
+    /// Pops the front slot, whose reply is due, and appends its reply.
     fn write_front(&mut self, io: &mut Io<'_>) {
         let Some(slot) = self.ring.pop() else { return };
         let worker = &self.shared.worker;
@@ -357,7 +357,7 @@ impl<S: Service> Connection<S> {
             if io.input_ended() && begun {
                 self.refuse(io, Refusal::Cut);
             }
-            // On a draining loop a fresh connection still has a moment for its first request: see `drain`.
+            // On a draining loop a new connection still has a short time for its first request: see `drain`.
             self.last |= io.input_ended() || self.draining && !begun && self.clock.wait() != Wait::First;
         }
         if self.last && self.ring.is_empty() {
@@ -368,7 +368,7 @@ impl<S: Service> Connection<S> {
     }
 
     fn say_continue(&mut self, io: &mut Io<'_>) {
-        // A body that is taken in pieces has its reply's place already.
+        // The reply of a body in pieces has its slot already.
         let is_next = self.ring.len() == usize::from(self.reader.is_in_pieces());
         if self.continue_due && is_next {
             self.continue_due = false;
@@ -379,10 +379,10 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Stops reading the socket while much is unread and may not be served yet.
+    /// Stops reading the socket while many bytes are unread and may not be served yet.
     fn hold_input(&mut self, io: &mut Io<'_>, stop: Stop) {
         let may_not_go_on = matches!(stop, Stop::Blocked | Stop::Full) && !io.congested();
-        // A socket that is not read does not tell that its client has ended.
+        // A socket that is not read does not report that its client has ended.
         let is_done = self.last && !self.ring.is_watched();
         let hold = is_done || may_not_go_on && io.input().len() > UNREAD_BYTES_MAX;
         if hold != self.paused {
@@ -412,14 +412,14 @@ impl<S: Service> Connection<S> {
         if wait == Wait::Body {
             io.gather(self.reader.gathered_bytes(), self.clock.since_ns());
         } else if self.reader.is_in_pieces() {
-            // That these bytes are not taken is not the client's fault.
+            // The sink has no room: that is not the client's delay.
             io.gather(self.reader.gathered_bytes(), now_ns);
         }
         let due_ns = self.due_ns();
         self.arm(io, due_ns, now_ns);
     }
 
-    /// When something is over that the connection waits for.
+    /// When the connection's current wait ends.
     #[inline]
     fn due_ns(&mut self) -> u64 {
         let until_ns =
@@ -436,13 +436,13 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// The client's time is over.
+    /// The client has exceeded its deadline.
     fn overdue(&mut self, io: &mut Io<'_>) {
         self.worker().metrics.timed_out.add(1);
         self.give_up(io);
     }
 
-    /// Waits for the client no longer.
+    /// Stops waiting for the client.
     fn give_up(&mut self, io: &mut Io<'_>) {
         match self.clock.wait() {
             Wait::Head => self.refuse(io, Refusal::HeadDeadline),
@@ -452,7 +452,7 @@ impl<S: Service> Connection<S> {
         self.end_turn(io, Stop::Full);
     }
 
-    /// Others wait for its place: it goes, if it has waited for its client long enough.
+    /// Other clients wait for a connection slot: this connection is closed if it has waited for its client long enough.
     fn leave(&mut self, io: &mut Io<'_>) {
         let (worker, deadlines) = (&self.shared.worker, &self.shared.worker.settings.deadlines);
         if io.unsent() > 0 {
@@ -528,7 +528,7 @@ impl<S: Service> Protocol for Connection<S> {
             Ok(answer) => {
                 let is_news = self.ring.answer(message.tag, answer);
                 if is_news && self.reader.pieces().is_some_and(|pieces| pieces.sequence == Some(message.tag)) {
-                    // Answered before it came whole: where the next request begins, nobody will know.
+                    // Answered before the body was complete: the start of the next request cannot be known.
                     self.reader.end_pieces();
                     io.gather(0, 0);
                     self.end_behind(Some(message.tag), true);
@@ -547,10 +547,10 @@ impl<S: Service> Protocol for Connection<S> {
         }
         self.worker().tick();
         self.blocked &= self.ring.has_unanswered_write();
-        // Before the next request is read: with an empty ring its reply goes straight to the wire.
+        // Before the next request is read: with an empty ring its reply goes straight to the write queue.
         self.flush(io);
         if io.has_to_wait() {
-            // A batch of answers would else run as many requests, however dear.
+            // A batch of answers would otherwise run as many requests at once, however expensive.
             return self.end_turn(io, Stop::Spent);
         }
         self.turn(io);
@@ -566,7 +566,7 @@ impl<S: Service> Protocol for Connection<S> {
         }
         let due_ns = self.due_ns();
         let deadlines = &self.shared.worker.settings.deadlines;
-        // A client that is still taking its reply is not idle; the reactor sees to it that it takes it.
+        // A client that is still receiving its reply is not idle; the reactor checks its pace.
         let taking = io.unsent() > 0 && !matches!(self.clock.wait(), Wait::Head | Wait::Body);
         if now_ns >= due_ns && !taking {
             return self.overdue(io);
@@ -582,14 +582,14 @@ impl<S: Service> Protocol for Connection<S> {
         if begun {
             let until_ns = self.drain_until_ns();
             if let Some(pieces) = self.reader.pieces() {
-                // It may be of any length, and has its time to end; then its client is told what was taken.
+                // The body may have any length. It gets its time to end; after that the client is answered.
                 pieces.until_ns = until_ns;
                 self.arm(io, until_ns, now_ns);
             }
             return;
         }
         if self.clock.wait() == Wait::First {
-            // Accepted just now, maybe with its request on the way: closing would lose a reply.
+            // Accepted just now, perhaps with its request in flight: closing would lose a reply.
             let deadlines = &self.shared.worker.settings.deadlines;
             self.clock.shorten(now_ns, deadlines.drain_grace, deadlines);
             return self.note_wait(io, Stop::Starved, false);
@@ -601,7 +601,7 @@ impl<S: Service> Protocol for Connection<S> {
         self.turn(io);
     }
 
-    /// Where the client is still to be told something it is told so; a client that does not take what it has is not.
+    /// Closes the connection with an error reply if the client can still get one, otherwise without.
     fn hoards(&mut self, part: Part, io: &mut Io<'_>) {
         self.worker().tick();
         if part == Part::Arriving && self.reader.in_body() {
@@ -631,8 +631,8 @@ impl<S: Service> Drop for Connection<S> {
     }
 }
 
-/// Appends a stream's head and as many pieces as the write queue takes. Gives what the last pull said, and the bytes
-/// appended.
+/// Appends a stream's head and as many pieces as the write queue takes. Returns the result of the last pull, and the number of
+/// bytes appended.
 fn pump(head: &mut Vec<u8>, stream: &mut Stream, io: &mut Io<'_>) -> (More, usize) {
     let before = io.output().len();
     io.output().append(head);
@@ -652,7 +652,7 @@ fn compose_answer_head(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer:
     worker.composer.borrow().head(out, shape, checked(answer.status), content_type, &answer.fields, length);
 }
 
-/// Appends a late reply; gives the pieces that go between its bytes.
+/// Appends a late reply; returns the pieces that go between its bytes.
 fn compose_answer(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &mut Answer) -> Option<Box<Splices>> {
     let (status, copied) = (checked(answer.status), answer.body.len());
     let apart = answer.pieces.as_ref().map_or(0, |pieces| part::bytes_of(pieces));
@@ -678,7 +678,7 @@ mod tests {
         fn call(&self, (): &mut (), _: &Request<'_>, _: crate::Reply<'_>) {}
     }
 
-    /// An idle connection may cost 2 KB of process memory, the reactor's part included.
+    /// An idle connection may cost 2 KB of process memory, including the reactor's part.
     #[test]
     fn a_connection_is_small() {
         assert!(size_of::<Connection<Nothing>>() <= 320, "{} bytes", size_of::<Connection<Nothing>>());

@@ -1,18 +1,20 @@
-//! The connections of one loop, for when no more may be open: who keeps a place and asks for nothing goes then.
+//! The connections of one loop, for the moment when no more may be open: then connections without a request in progress are
+//! closed.
 //!
-//! To find who has waited longest would cost every request a step in some order. So nobody is ordered: a hand goes around, and
-//! asks some connections at a time to go ([`Leave`]). Each knows itself whether it is waited for (`deadline.rs`), so that those
-//! at work pay for nothing but a place in a table.
+//! Keeping connections in the order of their waiting time would cost every request a step. So there is no order: a clock hand
+//! goes around, and asks some connections at a time to leave ([`Leave`]). Each connection knows whether it waits for its client
+//! (`deadline.rs`), so busy connections pay only for a place in a table.
 
 use reactor::ConnectionId;
 
-/// Connections that are asked at a time: who waits for a place has the first that goes, and there is a next time soon.
+/// Connections that are asked at a time. The first of them that leaves makes room for the one that waits, and the next pass comes
+/// soon.
 const ASKED_AT_ONCE: usize = 256;
 
-/// Said to a connection that is to go, if it has waited for its client long enough.
+/// Message to a connection: leave, if you have waited for your client long enough.
 pub(crate) struct Leave;
 
-/// See the module's text. Bound: one entry for each place of the loop's slab.
+/// See the module's documentation. Bound: one entry for each slot of the loop's slab.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
     /// By slot.
@@ -35,7 +37,7 @@ impl Crowd {
         }
     }
 
-    /// The next ones to ask.
+    /// The next connections to ask.
     pub(crate) fn next(&mut self) -> Vec<ConnectionId> {
         let slots = self.members.len();
         let (before, behind) = self.members.split_at(self.hand.min(slots));
@@ -72,7 +74,7 @@ mod tests {
         for slot in (0..1000).filter(|slot| slot % 3 == 0) {
             crowd.leave(id(slot, 1));
             crowd.enter(id(slot, 2));
-            // The one that was there before has gone already.
+            // The previous connection in that slot has gone already.
             crowd.leave(id(slot, 1));
         }
         crowd.leave(id(500, 1));
@@ -83,7 +85,7 @@ mod tests {
             assert!(asked.len() <= ASKED_AT_ONCE);
             seen.extend(asked);
         }
-        // Around, and a little further.
+        // All around, and a little further.
         assert_eq!(seen.len(), 4 * ASKED_AT_ONCE);
         let once = &seen[..999];
         let expected = (0..1000).filter(|slot| *slot != 500).map(|slot| id(slot, 1 + u32::from(slot % 3 == 0)));

@@ -1,21 +1,21 @@
 //! Deadlines of one connection on its one timer.
 //!
-//! Moving a timer for each request would cost more than the request's parsing. So the timer is only ever moved nearer:
-//! a turn notes what the connection waits for and since when, and the timer, when it runs out, looks whether that is
-//! overdue or arms itself for what is left.
+//! Moving a timer for each request would cost more than the request's parsing. So the timer is only ever moved to an earlier
+//! moment: a turn records what the connection waits for and since when. When the timer expires, it checks whether that wait is
+//! overdue, or arms itself for the remaining time.
 //!
-//! A body has its time and a least rate: each byte gives back the time that it may take at that rate, and never more than what
-//! has passed. So one byte now and then does not begin the time anew, and what came fast before is no credit for a pause.
-//! How fast a client takes its replies is the reactor's to see.
+//! A body has a time limit and a minimum rate: each byte makes up for the time that it may take at that rate, never for more than
+//! has passed. So an occasional byte does not restart the time, and a fast start is no credit for a pause. The pace at which a
+//! client receives its replies is checked by the reactor.
 
 use std::time::Duration;
 
 use crate::limits::Deadlines;
 
-/// A body that arrives may pause for longer than a head: the request has shown what it is.
+/// An arriving body may pause longer than a head: the request is already known.
 const BODY_TIMES: u32 = 4;
 
-/// What a connection waits for from its client.
+/// What the connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// The first byte, since accept.
@@ -35,9 +35,9 @@ pub(crate) enum Wait {
 pub(crate) struct DeadlineClock {
     wait: Wait,
     since_ns: u64,
-    /// When the timer will run out; `u64::MAX` while it is not set.
+    /// When the timer will expire; `u64::MAX` while it is not set.
     armed_ns: u64,
-    /// Bytes of the body that had come when we last looked.
+    /// Bytes of the body at the last check.
     body_bytes: usize,
 }
 
@@ -50,21 +50,21 @@ impl DeadlineClock {
         self.wait
     }
 
-    /// A request was answered or handed over: whatever comes next begins now.
+    /// A request was answered or handed over: the next wait begins now.
     #[inline]
     pub(crate) fn begin_again(&mut self) {
         self.wait = Wait::Nothing;
     }
 
-    /// Since when, but for the time that a body's bytes have earned, the connection waits.
+    /// Since when the connection waits, minus the time that a body's bytes made up for.
     pub(crate) fn since_ns(&self) -> u64 {
         self.since_ns
     }
 
-    /// Notes at the end of a turn what the connection waits for. `body_bytes` have come so far.
+    /// Records at the end of a turn what the connection waits for. `body_bytes` have arrived so far.
     #[inline]
     pub(crate) fn note(&mut self, wait: Wait, body_bytes: usize, deadlines: &Deadlines, now_ns: u64) {
-        // The head that begins on a fresh connection has its time from accept on.
+        // The time for the first head of a new connection counts from accept.
         if wait != self.wait && !(self.wait == Wait::First && wait == Wait::Head) {
             self.since_ns = now_ns;
         } else if wait == Wait::Body {
@@ -75,7 +75,7 @@ impl DeadlineClock {
         (self.wait, self.body_bytes) = (wait, body_bytes);
     }
 
-    /// When the client's time is over.
+    /// When the client's deadline is.
     pub(crate) fn due_ns(&self, deadlines: &Deadlines) -> u64 {
         let allowed = match self.wait {
             Wait::First | Wait::Head => deadlines.head,
@@ -86,7 +86,7 @@ impl DeadlineClock {
         self.since_ns.saturating_add(nanoseconds(allowed))
     }
 
-    /// When a client has waited long enough with its place, where others wait for one.
+    /// Until when a client may keep its connection if others wait for one.
     pub(crate) fn leave_ns(&self, deadlines: &Deadlines) -> u64 {
         let allowed = match self.wait {
             Wait::First | Wait::Head | Wait::Idle => deadlines.crowded,
@@ -96,19 +96,19 @@ impl DeadlineClock {
         self.since_ns.saturating_add(nanoseconds(allowed))
     }
 
-    /// The wait begins now: so far the client was busy with taking its reply. Gives the new due time.
+    /// The wait begins now: until now the client was receiving its reply. Returns the new deadline.
     pub(crate) fn restart(&mut self, now_ns: u64, deadlines: &Deadlines) -> u64 {
         self.since_ns = now_ns;
         self.due_ns(deadlines)
     }
 
-    /// Shortens what is left of the wait to `left` from now.
+    /// Shortens the rest of the wait to `left` from now.
     pub(crate) fn shorten(&mut self, now_ns: u64, left: Duration, deadlines: &Deadlines) {
         let since_ns = now_ns.saturating_add(nanoseconds(left)).saturating_sub(nanoseconds(deadlines.head));
         self.since_ns = self.since_ns.min(since_ns);
     }
 
-    /// The time until which to set the timer, if it has to be moved nearer.
+    /// The delay to set the timer to, if it must fire earlier.
     #[inline]
     pub(crate) fn arm(&mut self, due_ns: u64, now_ns: u64) -> Option<Duration> {
         if due_ns >= self.armed_ns {
@@ -118,7 +118,7 @@ impl DeadlineClock {
         Some(Duration::from_nanos(due_ns.saturating_sub(now_ns)))
     }
 
-    /// The timer ran out.
+    /// The timer expired.
     pub(crate) fn ran_out(&mut self) {
         self.armed_ns = u64::MAX;
     }
@@ -177,13 +177,13 @@ mod tests {
         assert_eq!(clock.due(), 21);
         clock.waits(Wait::Body, 500, 11);
         assert_eq!(clock.due(), 26);
-        // One byte gives what a byte may take.
+        // One byte makes up for the time of one byte.
         clock.waits(Wait::Body, 501, 12);
         assert_eq!(clock.due(), 26);
-        // However much has come, there is never more than the whole time left.
+        // However many bytes arrive, there is never more time left than the whole limit.
         clock.waits(Wait::Body, 1_000_000, 13);
         assert_eq!(clock.due(), 33);
-        // The next body begins anew.
+        // The next body starts from zero.
         clock.begin_again();
         clock.waits(Wait::Body, 7, 100);
         assert_eq!(clock.due(), 120);

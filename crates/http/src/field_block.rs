@@ -1,9 +1,10 @@
-//! Header fields that go with many replies: checked once, then copied in one piece.
+//! Header fields shared by many replies: checked once, then copied in one piece.
 
 use crate::composer::append_field;
 use std::fmt;
 
-/// Header fields that were checked: [`crate::Reply::fields`] adds them all by one copy. At most 16 KB, as the fields of a reply.
+/// Header fields that were checked: [`crate::Reply::fields`] adds them all with one copy. At most 16 KB, the limit for the fields
+/// of a reply.
 ///
 /// ```
 /// let block = http::FieldBlock::new([("X-Content-Type-Options", "nosniff")]).unwrap();
@@ -18,8 +19,8 @@ pub struct FieldBlock {
     lines: Box<[u8]>,
 }
 
-/// A header field that no reply may have: it would break the head, contradict what the server says itself
-/// (`Content-Length`, `Content-Type`, `Connection`, …), or pass the bound of all fields.
+/// A header field that cannot be added: it would break the head, contradict the server's own fields (`Content-Length`,
+/// `Content-Type`, `Connection`, …), or exceed the limit of all fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldFault {
     /// The field's name.
@@ -40,7 +41,7 @@ impl fmt::Display for FieldFault {
 impl std::error::Error for FieldFault {}
 
 impl FieldBlock {
-    /// The fields in this order, names and values; or the first that cannot be one.
+    /// A block of these fields, names and values, in this order; or the first that cannot be added.
     pub fn new<'f>(fields: impl IntoIterator<Item = (&'f str, &'f str)>) -> Result<FieldBlock, FieldFault> {
         let mut lines = Vec::new();
         for (name, value) in fields {

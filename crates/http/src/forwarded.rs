@@ -1,22 +1,22 @@
-//! For whom a request was forwarded: the client's address by `X-Forwarded-For`, or by `Forwarded` (RFC 7239).
+//! The client for which a request was forwarded: its address by `X-Forwarded-For`, or by `Forwarded` (RFC 7239).
 //!
-//! Every proxy appends the address that it was asked from, so a list grows to the right and its left end is whatever
-//! the client wrote. It is read from the right: the client is the last hop that is no trusted proxy.
+//! Every proxy appends the address of its peer, so a list grows to the right, and its left end is whatever the client wrote. The
+//! list is read from the right: the client is the last hop that is not a trusted proxy.
 //!
 //! ```text
 //!  X-Forwarded-For: 1.2.3.4, 203.0.113.9, 10.0.0.7        peer 10.0.0.8
 //!                   `forged' `  client  ' `trusted'       `trusted'
 //! ```
 //!
-//! - A peer that is not trusted is the client, whatever its request says.
-//! - A hop that is malformed, `unknown` or obfuscated (`_x`) ends the walk: the client is the last address before it,
-//!   that of a trusted proxy.
+//! - A peer that is not trusted is the client, whatever its request contains.
+//! - A hop that is malformed, `unknown` or obfuscated (`_x`) ends the walk: the client is the last address before it, that of a
+//!   trusted proxy.
 //! - If every hop is trusted, the client is the first one.
-//! - Where a request has both fields, `X-Forwarded-For` counts alone. Nearly all proxies write it, and pass a `Forwarded`
-//!   of the client on unread; to believe that one would let every client choose its address. So a proxy that writes
-//!   `Forwarded` has to remove the client's `X-Forwarded-For`.
+//! - If a request has both fields, only `X-Forwarded-For` counts. Nearly all proxies write it, and pass on a `Forwarded` field of
+//!   the client unread; trusting that one would let every client choose its address. So a proxy that writes `Forwarded` must
+//!   remove the client's `X-Forwarded-For`.
 //!
-//! Nothing is allocated. A list is read for [`HOPS_MAX`] hops.
+//! Nothing is allocated. At most [`HOPS_MAX`] hops of a list are read.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -54,11 +54,10 @@ pub(crate) fn client<'h>(
     client
 }
 
-/// The elements of a list from its right end, without blanks around them; empty ones are left out (RFC 9110, section
-/// 5.6.1). A comma inside of a quoted string separates nothing.
+/// The elements of a list from its right end, without blanks around them; empty ones are left out (RFC 9110, section 5.6.1). A
+/// comma inside a quoted string does not separate.
 ///
-/// Quotation marks are paired from the right too: what the last proxy wrote is cut as it wrote it, whatever stands to
-/// its left.
+/// Quotation marks are paired from the right too: the last proxy's part is split as the proxy wrote it, whatever precedes it.
 struct FromRight<'l> {
     rest: Option<&'l [u8]>,
 }
@@ -91,12 +90,12 @@ fn last_comma(list: &[u8]) -> Option<usize> {
     })
 }
 
-/// Whether what follows is escaped: an odd number of backslashes stands before it.
+/// Whether the following byte is escaped: an odd number of backslashes stands before it.
 fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }
 
-/// The address of an element of X-Forwarded-For: as such, or with a port, or in brackets.
+/// The address of an element of X-Forwarded-For: plain, with a port, or in brackets.
 fn usual_address(element: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(element).ok()?;
     match text.parse::<IpAddr>() {
@@ -105,7 +104,7 @@ fn usual_address(element: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The address behind `for=` of an element of Forwarded.
+/// The address in `for=` of an element of Forwarded.
 fn standard_address(element: &[u8]) -> Option<IpAddr> {
     let (mut rest, mut node) = (behind_semicolons(element), None);
     while !rest.is_empty() {
@@ -129,7 +128,7 @@ fn behind_semicolons(text: &[u8]) -> &[u8] {
     &text[end..]
 }
 
-/// Name, value without its quotation marks (escapes as they stand: no address has one), and what is behind.
+/// Name, value without its quotation marks (escapes stay: no address has one), and the rest.
 fn pair(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let name_bytes = text.iter().position(|&byte| !is_token(byte)).filter(|&bytes| bytes > 0)?;
     let (name, rest) = text.split_at(name_bytes);
@@ -191,13 +190,13 @@ mod tests {
         client(peer, fields.iter().map(|(name, value)| (*name, value.as_bytes())), &proxies()).to_string()
     }
 
-    /// What a trusted proxy's X-Forwarded-For makes the client.
+    /// The client according to a trusted proxy's X-Forwarded-For.
     #[track_caller]
     fn check_usual(list: &str, expected: &str) {
         assert_eq!(client_of("10.0.0.1:7", &[("x-forwarded-for", list)]), expected, "{list}");
     }
 
-    /// The same of Forwarded.
+    /// The same for Forwarded.
     #[track_caller]
     fn check_standard(list: &str, expected: &str) {
         assert_eq!(client_of("10.0.0.1:7", &[("forwarded", list)]), expected, "{list}");
@@ -353,7 +352,7 @@ mod tests {
             prop_assert_eq!(client_of(&format!("{peer}:7"), &fields), plain(peer, &lines));
         }
 
-        /// The two fields say the same.
+        /// Both fields give the same client.
         #[test]
         fn both_fields_mean_the_same(hops in prop::collection::vec(prop::sample::select(vec!["10.0.0.2", "[fd00::2]", "192.0.2.1", "[2001:db8::1]:8", "unknown"]), 0..6)) {
             let standard: Vec<_> = hops.iter().map(|hop| format!("proto=http;for=\"{hop}\"")).collect();

@@ -1,14 +1,14 @@
-//! Door for fuzzing: the parsers that otherwise stand behind a connection, as functions of bytes. Not part of the API.
+//! Entry points for fuzzing: the parsers behind a connection, as functions of bytes. Not part of the API.
 
 use crate::chunked::Chunked;
 use crate::limits::Limits;
 use crate::plain;
 use crate::reader::{RequestReader, Step};
 
-/// What came out of a connection's bytes.
+/// Result of parsing a connection's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// A request, all of it.
+    /// A complete request.
     Request {
         /// Method's name.
         method: &'static str,
@@ -21,13 +21,13 @@ pub enum Seen {
         /// Whether another request may follow.
         persistent: bool,
     },
-    /// The client was told to go on.
+    /// The client was sent `100 Continue`.
     Continue,
     /// Refused with this status; nothing follows.
     Refused(u16),
 }
 
-/// Reads a connection's bytes in reads of the given sizes, again and again. Ends where the bytes end, or at a refusal.
+/// Parses a connection's bytes in reads of the given sizes, repeated. Ends at the end of the bytes, or at a refusal.
 ///
 /// Each size is at least 1.
 pub fn read_requests(stream: &[u8], reads: &[usize], limits: &Limits) -> Vec<Seen> {
@@ -47,7 +47,7 @@ pub fn read_requests(stream: &[u8], reads: &[usize], limits: &Limits) -> Vec<See
                 seen.push(Seen::Refused(refusal.status_and_detail().0.0));
                 return seen;
             }
-            // Nobody takes pieces.
+            // No service takes pieces here.
             Step::InPieces { .. } | Step::Offered { .. } => return seen,
             Step::More { consumed: 0, .. } if end == stream.len() => return seen,
             Step::More { consumed: 0, .. } => {
@@ -63,8 +63,8 @@ pub fn read_requests(stream: &[u8], reads: &[usize], limits: &Limits) -> Vec<See
     }
 }
 
-/// A chunked body in pieces of one size: the body and the bytes used up, `None` where it is not whole, or the status of
-/// the refusal.
+/// Decodes a chunked body in pieces of one size. Returns the body and the number of bytes used, `None` if it is incomplete, or
+/// the status of the refusal.
 pub fn decode_chunks(input: &[u8], piece: usize, body_bytes_max: usize) -> Result<Option<(Vec<u8>, usize)>, u16> {
     let (mut chunked, mut body, mut used) = (Chunked::new(), Vec::new(), 0);
     for part in input.chunks(piece.max(1)) {

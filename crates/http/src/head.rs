@@ -1,10 +1,10 @@
-//! A request head: request line and fields, and what they say about framing and persistence.
+//! A request head: request line and fields, and their meaning for framing and persistence.
 //!
-//! [`parse`] takes a whole head that passed the strict scan. httparse cuts it into slices; this file decides what they
-//! mean, by RFC 9112 and on the strict side: whatever two servers could read in two ways is refused. Most heads are
-//! plain and do not come here: see `plain`, which shares what fields mean.
+//! [`parse`] takes a whole head that passed the strict scan. httparse splits it into slices; this file interprets them by RFC
+//! 9112, strictly: a head that two servers could interpret in two ways is rejected. Most heads are plain and do not come here:
+//! see `plain`, which uses the same interpretation of fields.
 //!
-//! Only nine fields concern us. They are found in one pass, by length and first byte before any comparison.
+//! Only nine fields matter. They are found in one pass, by length and first byte before any comparison.
 
 use std::mem::MaybeUninit;
 
@@ -15,13 +15,13 @@ use crate::limits::{FIELDS_MAX, Limits};
 use crate::method::Method;
 use crate::refusal::Refusal;
 
-/// Field lines that were checked. They are cut into names and values only where somebody asks: few requests are asked
-/// for a field, and slices of all would have to be kept for each.
+/// Field lines that were checked. They are split into names and values only on demand: few services ask for a field, and slices
+/// of all fields would have to be kept for each request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldLines<'i>(&'i [u8]);
 
 impl<'i> FieldLines<'i> {
-    /// Whole lines, each with its CR LF, each a name, a colon, and a value.
+    /// `lines` are whole lines, each a name, a colon, a value, and CR LF.
     #[inline]
     pub(crate) fn checked(lines: &'i [u8]) -> Self {
         FieldLines(lines)
@@ -36,8 +36,8 @@ impl<'i> FieldLines<'i> {
         })
     }
 
-    /// Values of the fields of one name (ASCII case folded), in their order. A line is compared only where its colon
-    /// stands where this name's would.
+    /// Values of the fields of one name (ASCII case folded), in their order. A line is compared only if its colon is where this
+    /// name's would be.
     #[inline]
     pub(crate) fn named(self, name: &str) -> impl Iterator<Item = &'i [u8]> {
         self.lines().filter_map(move |line| {
@@ -57,10 +57,10 @@ impl<'i> FieldLines<'i> {
     }
 }
 
-/// How the body's end is known.
+/// How the body's end is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// By its length; zero where the head says nothing.
+    /// By its length; zero if the head has none.
     Length(u64),
     /// By the last chunk.
     Chunked,
@@ -72,28 +72,27 @@ pub(crate) struct Head<'i> {
     pub(crate) method: Method,
     pub(crate) path: &'i str,
     pub(crate) query: &'i str,
-    /// Of a target in absolute form; empty where it has none.
+    /// Authority of a target in absolute form; otherwise empty.
     pub(crate) authority: &'i str,
     pub(crate) fields: FieldLines<'i>,
     pub(crate) http10: bool,
-    /// Whether the client wants to send more on this connection.
+    /// Whether the client may send more on this connection.
     pub(crate) persistent: bool,
     pub(crate) framing: Framing,
-    /// The client waits for a word before it sends the body.
+    /// The client waits for `100 Continue` before it sends the body.
     pub(crate) expects_continue: bool,
-    /// An Accept field names something that is neither anything nor JSON.
+    /// An Accept field names a media type other than JSON or a wildcard.
     pub(crate) names_media: bool,
-    /// If-Match or If-None-Match is there.
+    /// The head has If-Match or If-None-Match.
     pub(crate) is_conditional: bool,
-    /// Origin is there.
+    /// The head has Origin.
     pub(crate) has_origin: bool,
 }
 
-/// Parses a head that [`crate::scan::HeadScan`] found whole. Out of line, so that the plain way does not pay for its
-/// stack.
+/// Parses a head that [`crate::scan::HeadScan`] found complete. Not inlined, so that the fast path does not pay for its stack.
 #[inline(never)]
 pub(crate) fn parse<'i>(bytes: &'i [u8], limits: &Limits) -> Result<Head<'i>, Refusal> {
-    // Room for the slices of the fields: never initialised whole.
+    // Room for the slices of the fields: never fully initialised.
     let mut fields = [const { MaybeUninit::<Header<'i>>::uninit() }; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut []);
     let room = &mut fields[..limits.fields_max.min(FIELDS_MAX)];
@@ -129,7 +128,7 @@ pub(crate) fn parse<'i>(bytes: &'i [u8], limits: &Limits) -> Result<Head<'i>, Re
     })
 }
 
-/// What stands between the request line and the blank line of a whole head.
+/// The field lines of a whole head: between the request line and the blank line.
 fn field_lines(bytes: &[u8]) -> &[u8] {
     let line_bytes = memchr::memchr(b'\n', bytes).map_or(0, |at| at + 1);
     bytes.get(line_bytes..bytes.len() - 2).unwrap_or_default()
@@ -140,12 +139,12 @@ fn refusal_of(error: httparse::Error, bytes: &[u8]) -> Refusal {
         httparse::Error::TooManyHeaders => Refusal::TooManyFields,
         httparse::Error::HeaderName | httparse::Error::HeaderValue => Refusal::FieldLine,
         httparse::Error::Version if names_other_version(bytes) => Refusal::Version,
-        // httparse says NewLine for garbage after the version as well as for a field without a name.
+        // httparse returns NewLine for garbage after the version as well as for a field without a name.
         _ => Refusal::RequestLine,
     }
 }
 
-/// Whether the request line is well formed but for a version that we do not speak.
+/// Whether the request line is well-formed except for an unsupported version.
 fn names_other_version(bytes: &[u8]) -> bool {
     let line = bytes.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let mut words = line.split(|&byte| byte == b' ');
@@ -164,7 +163,7 @@ struct Parts<'i> {
 #[inline]
 fn split_target(target: &str, method: Method) -> Result<Parts<'_>, Refusal> {
     let bytes = target.as_bytes();
-    // One pass without early exit, so that the compiler can use vectors. httparse takes any byte over 0x7f.
+    // One pass without early exit, so that the compiler can vectorise it. httparse accepts any byte over 0x7f.
     let odd = bytes.iter().fold(false, |odd, &byte| odd | !(0x21..=0x7e).contains(&byte) | (byte == b'#'));
     if odd {
         return Err(Refusal::Target);
@@ -188,7 +187,7 @@ fn split_query(target: &str) -> (&str, &str) {
     }
 }
 
-/// RFC 9112 section 3.2.2: a server must take the absolute form, and its authority counts more than Host.
+/// RFC 9112 section 3.2.2: a server must accept the absolute form, and its authority takes precedence over Host.
 fn split_absolute(target: &str) -> Result<Parts<'_>, Refusal> {
     let rest = ["http://", "https://"].iter().find_map(|scheme| {
         let (head, rest) = target.split_at_checked(scheme.len())?;
@@ -204,7 +203,7 @@ fn split_absolute(target: &str) -> Result<Parts<'_>, Refusal> {
     Ok(Parts { authority, path: if path.is_empty() { "/" } else { path }, query })
 }
 
-/// What the fields that concern us say.
+/// Meaning of the fields that matter.
 #[derive(Default)]
 pub(crate) struct Meaning<'i> {
     host: Option<&'i [u8]>,
@@ -228,7 +227,7 @@ impl<'i> Meaning<'i> {
         Ok(meaning)
     }
 
-    /// Notes what one field says.
+    /// Interprets one field.
     #[inline]
     pub(crate) fn add(&mut self, name: &[u8], value: &'i [u8]) -> Result<(), Refusal> {
         match (name.len(), name.first().map_or(0, |byte| byte | 0x20)) {
@@ -254,14 +253,14 @@ impl<'i> Meaning<'i> {
         Ok(())
     }
 
-    /// Notes the value of Host, whose bytes have all passed [`is_host_byte`].
+    /// Records the value of Host; all its bytes have passed [`is_host_byte`].
     #[inline]
     pub(crate) fn add_checked_host(&mut self, value: &'i [u8]) -> Result<(), Refusal> {
         self.host_is_checked = true;
         set_once(&mut self.host, value, Refusal::HostRepeated)
     }
 
-    /// Whether the client asks for the connection to be closed.
+    /// Whether the client asked to close the connection.
     #[inline]
     pub(crate) fn closes(&self) -> bool {
         self.close
@@ -277,7 +276,7 @@ impl<'i> Meaning<'i> {
     #[inline]
     pub(crate) fn check_host(&self, http10: bool) -> Result<(), Refusal> {
         match self.host {
-            // RFC 9112 section 3.2: an empty value is what a client sends whose target has no authority.
+            // RFC 9112 section 3.2: a client whose target has no authority sends an empty value.
             Some(host) if self.host_is_checked || is_host(host) => Ok(()),
             Some(_) => Err(Refusal::HostValue),
             None if http10 => Ok(()),
@@ -299,7 +298,7 @@ impl<'i> Meaning<'i> {
     #[inline]
     pub(crate) fn expects_continue(&self, http10: bool) -> Result<bool, Refusal> {
         match self.expect {
-            // RFC 9110 section 10.1.1: in an HTTP/1.0 request the expectation is to be ignored.
+            // RFC 9110 section 10.1.1: in an HTTP/1.0 request the expectation must be ignored.
             None => Ok(false),
             Some(_) if http10 => Ok(false),
             Some(value) if value.trim_ascii().eq_ignore_ascii_case(b"100-continue") => Ok(true),
@@ -309,7 +308,8 @@ impl<'i> Meaning<'i> {
 }
 
 fn set_once<'i>(place: &mut Option<&'i [u8]>, value: &'i [u8], repeated: Refusal) -> Result<(), Refusal> {
-    // RFC 9112 section 6.3 would allow equal lengths to be merged; a peer that does not is reason enough to refuse.
+    // RFC 9112 section 6.3 would allow equal lengths to be merged; another server on the path may not merge them, so this is
+    // rejected.
     if place.replace(value).is_some() { Err(repeated) } else { Ok(()) }
 }
 
@@ -324,7 +324,7 @@ fn parse_length(value: &[u8]) -> Result<u64, Refusal> {
     })
 }
 
-/// The one coding we know is `chunked`, alone. One other token is a coding that we do not know: 501.
+/// The only supported coding is `chunked`, alone. One other token is an unknown coding: 501.
 fn check_coding(value: &[u8]) -> Result<(), Refusal> {
     let coding = value.trim_ascii();
     if coding.eq_ignore_ascii_case(b"chunked") {
@@ -336,7 +336,7 @@ fn check_coding(value: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// Bytes of `uri-host [":" port]` (RFC 3986 section 3.2.2) but for escapes' digits, which are not checked further.
+/// Bytes of `uri-host [":" port]` (RFC 3986 section 3.2.2); the digits of escapes are not checked further.
 const HOST_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;

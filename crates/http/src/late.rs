@@ -1,4 +1,4 @@
-//! Replies that come later, from any thread.
+//! Late replies: sent after the call, from any thread.
 
 use reactor::{ConnectionId, Loop, Message, Piece};
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use crate::part::{self, Part, Splices};
 use crate::presence::Presence;
 use crate::status::Status;
 
-/// Which reply of which connection.
+/// Names one reply of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     pub(crate) connection: ConnectionId,
@@ -19,28 +19,28 @@ pub(crate) struct Ticket {
     pub(crate) client: IpAddr,
 }
 
-/// What a late reply says: the payload of its message.
+/// A late reply: the payload of its message.
 pub(crate) struct Answer {
     pub(crate) status: Status,
-    /// The content type is JSON; else it stands in `fields`.
+    /// The content type is JSON; another one is in `fields`.
     pub(crate) json: bool,
     pub(crate) fields: Vec<u8>,
     pub(crate) body: Vec<u8>,
     /// Pieces that go between the body's bytes.
     pub(crate) pieces: Option<Box<Splices>>,
-    /// A body that is pulled instead, and its length where it is known.
+    /// A pulled body instead, with its length if that is known.
     pub(crate) source: Option<(Option<u64>, Box<dyn BodySource + Send>)>,
     /// Dropped when the body has been copied into the write queue, or the connection is gone.
     pub(crate) _charge: Option<Box<dyn Send>>,
 }
 
-/// The payload of a message that has a stream pulled again, or a body offered again.
+/// Payload of a message after which a stream is pulled again, or a body is offered again.
 pub(crate) struct Nudged;
 
-/// The payload of a message that ends a connection.
+/// Payload of a message that ends a connection.
 pub(crate) struct CutOff;
 
-/// Ends the connection of a reply whose client holds memory for nothing, from any thread. Once the reply has left, it does nothing.
+/// Ends the connection of a reply whose client holds memory without progress, from any thread. No effect once the reply has left.
 #[derive(Clone)]
 pub struct Cutter {
     lp: Loop,
@@ -52,13 +52,13 @@ impl Cutter {
         Cutter { lp, ticket }
     }
 
-    /// Travels through the loop's mailbox.
+    /// Sends the request through the loop's mailbox.
     pub fn send(&self) {
         let message = Message { tag: self.ticket.sequence, payload: Box::new(CutOff) };
         self.lp.send(self.ticket.connection, message);
     }
 
-    /// What counts as the client's address where shares are counted: of an IPv6 address its /64.
+    /// The client's address for counting shares: of an IPv6 address its /64.
     pub fn host(&self) -> IpAddr {
         reactor::host(self.ticket.client)
     }
@@ -70,7 +70,8 @@ impl std::fmt::Debug for Cutter {
     }
 }
 
-/// Has a stream that waits pulled again, or a body that was not taken offered again. To send it once more than needed, or to a connection that is gone, does nothing.
+/// Makes a waiting stream be pulled again, or a rejected part of a body be offered again. One that is superfluous, or sent to a
+/// connection that is gone, has no effect.
 #[derive(Clone)]
 pub struct Nudge {
     lp: Loop,
@@ -78,7 +79,8 @@ pub struct Nudge {
 }
 
 impl Nudge {
-    /// Travels through the loop's mailbox. Its sender is bounded: one for each time that the stream said it waits.
+    /// Sends the request through the loop's mailbox. The number of calls is bounded: one for each time that the stream returned
+    /// [`crate::More::Wait`].
     pub fn send(&self) {
         let message = Message { tag: self.ticket.sequence, payload: Box::new(Nudged) };
         self.lp.send(self.ticket.connection, message);
@@ -91,7 +93,7 @@ impl std::fmt::Debug for Nudge {
     }
 }
 
-/// A reply that is answered later, from any thread; owns all it needs. Dropped unanswered, it answers 500.
+/// A reply that is sent later, from any thread; it owns its data. If it is dropped without an answer, the answer is 500.
 pub struct LateReply {
     lp: Loop,
     ticket: Ticket,
@@ -105,7 +107,7 @@ impl LateReply {
         LateReply { lp, ticket, fields, answered: false, presence }
     }
 
-    /// Whether its client is still there, if it was asked for as one that is watched.
+    /// Whether its client is still there, if the reply was taken as a watched one.
     pub fn presence(&self) -> Presence {
         self.presence.clone()
     }
@@ -126,18 +128,18 @@ impl LateReply {
         self
     }
 
-    /// Adds an `ETag` field whose tag is a number in quotes, as [`crate::Reply::numbered_tag`].
+    /// Adds an `ETag` field with a number in quotes, as [`crate::Reply::numbered_tag`].
     pub fn numbered_tag(&mut self, number: u64) -> &mut Self {
         append_numbered_tag(&mut self.fields, number);
         self
     }
 
-    /// Answers. The bytes travel through the loop's mailbox.
+    /// Sends the reply. The bytes pass through the loop's mailbox.
     pub fn send(self, status: Status, content_type: &str, body: Vec<u8>) {
         self.say(status, content_type, body, None, None);
     }
 
-    /// Answers with a body given in parts, as [`crate::Reply::send_parts`]: small and borrowed ones are copied now.
+    /// Sends a body given in parts, as [`crate::Reply::send_parts`]: small and borrowed ones are copied now.
     pub fn send_parts<'p, I>(mut self, status: Status, content_type: &str, parts: I)
     where
         I: IntoIterator<Item = Part<'p>, IntoIter: Clone>,
@@ -150,34 +152,35 @@ impl LateReply {
         self.post(Answer { pieces, ..answer });
     }
 
-    /// Answers with a body that is not copied, as [`crate::Reply::send_piece`].
+    /// Sends a body without a copy, as [`crate::Reply::send_piece`].
     pub fn send_piece(mut self, status: Status, content_type: &str, body: Piece) {
         let answer = self.answer(status, content_type, Vec::new());
         self.post(Answer { pieces: Some(Box::new(vec![(0, body)])), ..answer });
     }
 
-    /// The same as [`LateReply::send`], with something that lives as long as the body waits: what counts its bytes, say.
+    /// The same as [`LateReply::send`], with a value that is dropped when the body no longer waits: one that counts its bytes,
+    /// say.
     pub fn send_charged(self, status: Status, content_type: &str, body: Vec<u8>, charge: Box<dyn Send>) {
         self.say(status, content_type, body, None, Some(charge));
     }
 
-    /// Answers with a stream of known length: `source` travels to the loop and is pulled there, as by `Reply::stream`.
+    /// Sends a stream of known length: `source` moves to the loop and is pulled there, as by `Reply::stream`.
     pub fn stream(self, status: Status, content_type: &str, length: u64, source: Box<dyn BodySource + Send>) {
         self.say(status, content_type, Vec::new(), Some((Some(length), source)), None);
     }
 
-    /// The same where nobody knows how long it gets: chunked, or to HTTP/1.0 until the connection is closed.
+    /// The same with unknown length: chunked, or for HTTP/1.0 until the connection is closed.
     pub fn stream_open(self, status: Status, content_type: &str, source: Box<dyn BodySource + Send>) {
         self.say(status, content_type, Vec::new(), Some((None, source)), None);
     }
 
-    /// What ends this reply's connection.
+    /// A handle that ends this reply's connection.
     pub fn cutter(&self) -> Cutter {
         Cutter::new(self.lp.clone(), self.ticket)
     }
 
-    /// What has this reply's stream pulled again after [`crate::More::Wait`], or its request's body offered again that a
-    /// [`crate::BodySink`] had no room for, from any thread.
+    /// A handle for any thread that makes this reply's stream be pulled again after [`crate::More::Wait`], or the part of its
+    /// request's body be offered again for which a [`crate::BodySink`] had no room.
     pub fn nudge(&self) -> Nudge {
         Nudge { lp: self.lp.clone(), ticket: self.ticket }
     }

@@ -1,7 +1,7 @@
-//! Latencies and statuses of replies, by series: the service numbers its series, and says which of them a request counts under.
+//! Latencies and statuses of replies, by series: the service numbers its series, and assigns each request to one.
 //!
-//! Each loop has counters of its own, made at the first reply of a series there: counting touches no memory that another loop
-//! writes. Whoever reads adds them up.
+//! Each loop has counters of its own, created at its first reply of a series: counting touches no memory that another loop
+//! writes. Readers sum them up.
 
 use crate::method::Method;
 use crate::metrics::Counter;
@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Most series. A request of a number beyond them counts under [`Series::OTHER`].
+/// Number of series. A request with a higher number counts under [`Series::OTHER`].
 pub const SERIES_MAX: usize = 256;
-/// Upper bounds of the buckets, in nanoseconds and as text in seconds. One more bucket has all that took longer.
+/// Upper bounds of the buckets, in nanoseconds and as text in seconds. One more bucket counts longer times.
 pub const BUCKETS: [(u64, &str); 17] = [
     (50_000, "0.00005"),
     (100_000, "0.0001"),
@@ -31,10 +31,10 @@ pub const BUCKETS: [(u64, &str); 17] = [
     (5_000_000_000, "5"),
     (10_000_000_000, "10"),
 ];
-/// Bytes that a series takes on each loop.
+/// Bytes of a series on each loop.
 pub const SERIES_BYTES: usize = size_of::<SeriesCounters>();
 
-/// Statuses that one series counts apart on one loop: the first ones that occur. Later ones are counted together.
+/// Statuses that one series counts separately on one loop: the first ones that occur. Others are counted together.
 const STATUSES_MAX: usize = 8;
 
 /// The number of a series.
@@ -42,16 +42,16 @@ const STATUSES_MAX: usize = 8;
 pub struct Series(pub u16);
 
 impl Series {
-    /// What a request counts under where the service names no series.
+    /// The series of requests for which the service names none.
     pub const OTHER: Series = Series(0);
 }
 
-/// What is known of a request for its series, until its reply.
+/// Data of a request that is needed to count its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Measure {
-    /// When the turn of the loop began in which the request was read.
+    /// Begin of the loop's turn in which the request was read.
     pub(crate) began_ns: u64,
-    /// None of a request that was refused before it was read.
+    /// `None` for a request that was rejected before it was read.
     pub(crate) method: Option<Method>,
     pub(crate) series: Series,
 }
@@ -68,7 +68,7 @@ struct SeriesCounters {
     other_statuses: Counter,
 }
 
-/// How often a status was sent. The status is 0 until there is one.
+/// Number of replies with a status. The status is 0 while unused.
 #[derive(Debug, Default)]
 struct StatusCounter {
     status: AtomicU16,
@@ -78,7 +78,7 @@ struct StatusCounter {
 /// The counters of a series, summed over all loops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesTotal {
-    /// Which one.
+    /// The series.
     pub series: Series,
     /// Replies by their latency, each in one bucket.
     pub buckets: [u64; BUCKETS.len() + 1],
@@ -86,7 +86,7 @@ pub struct SeriesTotal {
     pub nanoseconds: u64,
     /// Replies by their status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Replies of further statuses.
+    /// Replies with statuses beyond those.
     pub other_statuses: u64,
 }
 
@@ -97,7 +97,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts replies that took so long each. Called by the loop alone.
+    /// Counts replies with one latency. Called only by the loop.
     #[inline]
     pub(crate) fn count(&self, series: Series, status: u16, took_ns: u64, replies: u64) {
         let place = usize::from(series.0);
@@ -106,7 +106,7 @@ impl Latencies {
         counters.get_or_init(Box::default).count(status, took_ns, replies);
     }
 
-    /// Sums the counters of several loops: of those series that have counted anything.
+    /// Sums the counters of several loops, for each series that has counted a reply.
     pub(crate) fn total<'l>(loops: impl IntoIterator<Item = &'l Latencies>) -> Vec<SeriesTotal> {
         let mut totals = BTreeMap::<usize, SeriesTotal>::new();
         for latencies in loops {

@@ -5,18 +5,18 @@
 //!
 //! | subject | file |
 //! |---|---|
-//! | what an application sees | `service`, `method`, `request`, `reply`, `part`, `status`, `body`, `late` |
-//! | bytes to requests, without I/O | `plain` (the usual head), `scan` (blank line), `head` (fields, framing), `chunked`, `pieces` (a body that its service takes as it comes), `reader` (all) |
+//! | interface of an application | `service`, `method`, `request`, `reply`, `part`, `status`, `body`, `late` |
+//! | bytes to requests, without I/O | `plain` (the usual head), `scan` (blank line), `head` (fields, framing), `chunked`, `pieces` (a body that its service takes in pieces), `reader` (all) |
 //! | replies to bytes | `composer`, `field_block`, `stream` |
 //! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
-//! | what a loop's connections share | `worker`, with the service `shared`; `crowd` (who goes when there are too many) |
-//! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics`, `latency`, `slow` |
+//! | state shared by a loop's connections | `worker`, with the service `shared`; `crowd` (closing of connections when there are too many) |
+//! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics`, `latency`, `uncounted`, `slow` |
 //! | for fuzzing alone | `fuzzing` |
 //! | for applications | `query`, `cookies`, `forms`, `forwarded` (client behind proxies), `router`, `files` (static files), `queued_writer`, `access_log` |
 //!
-//! What holds everywhere: replies leave in the order of the requests; a request that two servers could read in two
-//! ways is refused and its connection closed; no byte from a client is a panic; every buffer has a limit in
-//! [`Limits`] or a named constant beside it.
+//! What holds everywhere: replies leave in the order of the requests; a request that two servers could interpret in two ways is
+//! rejected and its connection closed; no byte from a client causes a panic; every buffer has a limit in [`Limits`] or a named
+//! constant beside it.
 
 mod access_log;
 mod addresses;

@@ -1,12 +1,12 @@
-//! Limits, deadlines and switches of a server, with their defaults.
+//! Limits and deadlines of a server, with their defaults.
 
 use std::time::Duration;
 
-/// Most header fields that any setting can allow: their slices live on the stack of the call.
+/// Upper bound of `fields_max`: the slices of the fields live on the stack.
 pub(crate) const FIELDS_MAX: usize = 128;
 
-/// What a server gives a client at most, and how it answers when that is not enough. What all clients together may hold is the
-/// reactor's to bound (`held_bytes_max`, `arriving_bytes_max` of its settings).
+/// Limits of a client, and the status of a reply when one is exceeded. What all clients together may hold is limited by the
+/// reactor (`held_bytes_max`, `arriving_bytes_max` of its settings).
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes of a request head, from the method to the blank line: 431. The reactor's read buffer must hold as many.
@@ -17,9 +17,9 @@ pub struct Limits {
     pub fields_max: usize,
     /// Bytes of a request body after its chunks are joined: 413.
     pub body_bytes_max: usize,
-    /// Unanswered requests of one connection; past it the connection is not read until a reply has left.
+    /// Unanswered requests of one connection; at the limit the connection is not read until a reply has left.
     pub pipelined_max: usize,
-    /// Bytes of replies that wait behind an unanswered request of their connection; past it no more requests are read.
+    /// Bytes of replies that wait behind an unanswered request of their connection; above it no more requests are read.
     pub held_bytes_max: usize,
     /// Open connections from one address, over all loops; more are closed at once.
     pub connections_per_address_max: usize,
@@ -42,24 +42,25 @@ impl Default for Limits {
     }
 }
 
-/// How long a client may take to ask; how long to take what it is answered is the reactor's `send_behind_max`. All count on the loop's coarse clock, so they are exact to a few hundredths of a second.
+/// How long a client may take to send a request. The time for receiving the reply is limited by the reactor's `send_behind_max`.
+/// All deadlines use the loop's coarse clock, so they are exact to a few hundredths of a second.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
-    /// From accept, or from the first byte of a later request, to the end of its head: 408, or a silent close where no
-    /// byte had come.
+    /// From accept, or from the first byte of a later request, to the end of its head: 408, or a close without reply if no byte
+    /// has arrived.
     pub head: Duration,
-    /// How long a body may be behind its least rate, from the end of its head on: 408. So a pause may be as long, and a body that
-    /// arrives at the rate gets the time it needs.
+    /// How long a body may be behind its minimum rate, from the end of its head on: 408. A pause may be as long as that, and a
+    /// body that arrives at the rate has all the time it needs.
     pub body: Duration,
-    /// The least rate of a body, in bytes a second: each byte gives back the time that it may take at this rate.
+    /// The minimum rate of a body, in bytes a second: each byte makes up for the time that it may take at this rate.
     pub body_rate_min: u64,
-    /// From the last reply to the first byte of the next request: a silent close.
+    /// From the last reply to the first byte of the next request: a close without reply.
     pub idle: Duration,
-    /// Where no more connections may be open and somebody waits for one: how long a client may have one for which it has not begun
-    /// a request, or not ended a head, or how long it may be behind the least rate of taking its replies; four times as long for a body
+    /// When no more connections may be open and others wait: how long a client may keep its connection without beginning a
+    /// request, without completing a head, or while behind the minimum rate of receiving its reply; four times as long for a body
     /// behind its rate. Then as above.
     pub crowded: Duration,
-    /// What a fresh connection still has for its first request after the server began to drain.
+    /// Time for the first request of a new connection after the server began to drain.
     pub drain_grace: Duration,
 }
 

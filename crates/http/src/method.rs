@@ -1,6 +1,6 @@
-//! Request methods, and how a request stands to those before it.
+//! Request methods, and the order of a request relative to those before it.
 
-/// A request method. Others than these are answered 501 before a service sees them.
+/// A request method. Other methods are answered with 501 before the service is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Method {
@@ -45,20 +45,21 @@ impl Method {
         }
     }
 
-    /// Whether the method promises to change nothing (RFC 9110 section 9.2.1).
+    /// Whether the method is safe: it must change nothing (RFC 9110 section 9.2.1).
     pub fn is_safe(self) -> bool {
         matches!(self, Method::Get | Method::Head | Method::Options)
     }
 }
 
-/// How a request stands to the unanswered ones before it on its connection.
+/// Order of a request relative to the unanswered requests before it on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Waits until every earlier request of the connection that may change something is answered.
     Read,
-    /// Is handed to the service at once, unless one stands alone; replies still leave in the order of the requests.
+    /// Is passed to the service at once, unless an earlier one is [`Order::Alone`]; replies still leave in the order of the
+    /// requests.
     Write,
-    /// May change something, and not in its turn among other writes: waits as a read does, and every later request that may
-    /// change something waits for it.
+    /// May change something, but not in sequence with other writes: waits as a read does, and every later request that may change
+    /// something waits for it.
     Alone,
 }

@@ -1,7 +1,7 @@
 //! Counters of one loop, and their sum.
 //!
-//! Each loop writes its own, alone; anyone may read. So counting is a plain load and store, without the locked
-//! instruction that a shared counter would cost each request.
+//! Each loop writes only its own; any thread may read them. So counting is a plain load and store, without the locked instruction
+//! that a shared counter would cost each request.
 
 use crate::latency::Latencies;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,11 +73,11 @@ pub struct MetricsTotal {
     pub open: u64,
     /// Connections closed at once because of a limit.
     pub turned_away: u64,
-    /// Connections ended by a deadline, or behind the least rate of taking.
+    /// Connections ended by a deadline, or because they were behind the minimum rate of receiving.
     pub timed_out: u64,
-    /// Connections ended for others that waited for a place.
+    /// Connections closed because others waited for a slot.
     pub made_room: u64,
-    /// Connections ended because they held most of a part of the memory that was short.
+    /// Connections closed because they held most of a part of the memory that was short.
     pub hoarders: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Parts of a reply's body that leave together without being joined.
+//! Parts of a reply's body that are sent together without being joined.
 
 use std::sync::Arc;
 
 use reactor::Piece;
 
-/// Bytes from which on a part is not copied into the write queue. Below it the copy is cheaper than one slice more for the
-/// kernel and the count of references.
+/// Size from which on a part is not copied into the write queue. Below it a copy is cheaper than one more slice for the kernel
+/// and a reference count.
 pub const UNCOPIED_BYTES_MIN: usize = 8 << 10;
 
 /// One part of a body: see [`crate::Reply::send_parts`].
@@ -13,9 +13,9 @@ pub const UNCOPIED_BYTES_MIN: usize = 8 << 10;
 pub enum Part<'p> {
     /// Copied into the write queue.
     Copied(&'p [u8]),
-    /// Never freed: not copied where it has [`UNCOPIED_BYTES_MIN`] bytes.
+    /// Never freed: not copied if it has at least [`UNCOPIED_BYTES_MIN`] bytes.
     Static(&'static [u8]),
-    /// Shared: not copied where it has [`UNCOPIED_BYTES_MIN`] bytes; then it is kept until it was sent.
+    /// Shared: not copied if it has at least [`UNCOPIED_BYTES_MIN`] bytes; then it is kept until it was sent.
     Shared(&'p Arc<[u8]>),
 }
 
@@ -32,7 +32,7 @@ impl<'p> Part<'p> {
         }
     }
 
-    /// What it is where it is not copied.
+    /// The piece, if the part is not copied.
     fn piece(&self) -> Option<Piece> {
         match self {
             _ if self.bytes().len() < UNCOPIED_BYTES_MIN => None,
@@ -47,7 +47,7 @@ impl<'p> Part<'p> {
     }
 }
 
-/// How many bytes there are in all, and how many of them are copied.
+/// Total number of bytes, and number of copied bytes.
 pub(crate) fn measure<'p>(parts: impl Iterator<Item = Part<'p>>) -> (u64, usize) {
     parts.fold((0, 0), |(all, copied), part| {
         let bytes = part.bytes().len();
@@ -55,7 +55,7 @@ pub(crate) fn measure<'p>(parts: impl Iterator<Item = Part<'p>>) -> (u64, usize)
     })
 }
 
-/// Appends the parts to `out`, but for those that are not copied.
+/// Appends the copied parts to `out`, and the others to `pieces`.
 pub(crate) fn append<'p>(parts: impl Iterator<Item = Part<'p>>, out: &mut Vec<u8>, pieces: &mut Splices) {
     for part in parts {
         match part.piece() {

@@ -1,13 +1,13 @@
-//! A request's body that its service takes in pieces, as they arrive: nothing of it is gathered here.
+//! A request's body that its service takes in pieces, as they arrive, without gathering.
 //!
-//! What the sink does not take stays in the connection's input, whose bound is the reactor's: so the client feels it.
+//! Bytes that the sink does not take stay in the connection's input, which the reactor bounds, so the client gets back-pressure.
 
 use crate::body::BodySink;
 use crate::chunked::Chunked;
 use crate::head::Framing;
 use crate::refusal::Refusal;
 
-/// Where a body is after a piece of it was offered.
+/// State of a body after a piece of it was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
     /// The client has to send more.
@@ -18,19 +18,19 @@ pub(crate) enum Offered {
     Whole,
 }
 
-/// A body on its way to its sink.
+/// A body that is being passed to its sink.
 pub(crate) struct Pieces {
     sink: Box<dyn BodySink>,
     chunked: Option<Chunked>,
-    /// Bytes that a body of known length still lacks.
+    /// Missing bytes of a body of known length.
     missing: u64,
     /// Bytes of body that were taken.
     taken: usize,
-    /// The reply to its request, where that is not sent already.
+    /// The reply to its request, if it has not been sent.
     pub(crate) sequence: Option<u64>,
-    /// The connection goes on behind it.
+    /// The connection stays open after it.
     pub(crate) persistent: bool,
-    /// Until when it may go on coming to a server that is being stopped.
+    /// Until when it may go on arriving at a server that drains.
     pub(crate) until_ns: u64,
 }
 
@@ -55,7 +55,7 @@ impl Pieces {
         self.sink
     }
 
-    /// Offers what has come, and tells how many bytes of it are used up.
+    /// Offers input to the sink, and returns how many bytes of it were used.
     pub(crate) fn offer(&mut self, input: &[u8]) -> Result<(usize, Offered), Refusal> {
         let Pieces { sink, chunked, missing, taken, .. } = self;
         let mut give = |piece: &[u8]| {
@@ -91,7 +91,7 @@ fn offered(is_whole: bool, has_no_room: bool) -> Offered {
     }
 }
 
-/// Drops a body whose request was answered without it, so that the connection can go on.
+/// Drops a body whose request was answered without it, so that the connection can continue.
 pub(crate) struct Dropped;
 
 impl BodySink for Dropped {
@@ -114,7 +114,7 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    /// Takes so many bytes at a time.
+    /// Takes at most this many bytes at a time.
     struct Part(usize, Rc<RefCell<Vec<u8>>>);
 
     impl BodySink for Part {
@@ -132,7 +132,7 @@ mod tests {
         fn end(self: Box<Self>, _: Result<(), BodyFault>) {}
     }
 
-    /// The body that a sink is given of this wire, and the bytes that are used up; `None` where it is not whole.
+    /// The body that the sink gets from these bytes, and how many of them are used; `None` if it is incomplete.
     fn read(wire: &[u8], framing: Framing, (reads, room): (usize, usize)) -> Result<Option<(Vec<u8>, usize)>, Refusal> {
         let taken = Rc::new(RefCell::new(Vec::new()));
         let mut pieces = Pieces::new(framing, Box::new(Part(room, Rc::clone(&taken))), None, true);

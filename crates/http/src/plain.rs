@@ -1,4 +1,4 @@
-//! Plain heads: what nearly every request looks like, read in one pass.
+//! Fast path for plain heads, the form of nearly every request, read in one pass.
 //!
 //! ```text
 //!  GET /users/7?a=b HTTP/1.1\r\n      GET or POST, origin form, HTTP/1.1, one blank between the words
@@ -6,15 +6,15 @@
 //!  \r\n
 //! ```
 //!
-//! A plain head needs neither the strict scan nor httparse: this pass alone checks all that they check, eight bytes at a
-//! time where it can. Everything else (not whole yet, unusual, wrong) is `None` and goes the long way, which also finds
-//! the right refusal. So this file may be narrow, but never wide: what it takes, the long way takes with the same
-//! meaning (the property test below).
+//! A plain head needs neither the strict scan nor httparse: this pass checks all that they check, eight bytes at a time where
+//! possible. Everything else (incomplete, unusual, wrong) is `None` and takes the slow path, which also finds the right refusal.
+//! So this file may accept less than the slow path, never more: what it accepts, the slow path accepts with the same meaning (the
+//! property test below).
 //!
-//! A loop's clients mostly send the same fields again and again. So the last field lines are remembered ([`Seen`]), and
-//! equal bytes get the meaning that was found before: one comparison instead of a walk.
+//! A loop's clients mostly send the same fields again and again. So the last field lines are cached ([`Seen`]), and equal bytes
+//! get the cached meaning: one comparison instead of a parse.
 //!
-//! It is tried once for a head, at its first look, so a head that comes in pieces is not scanned anew at each.
+//! The fast path is tried once for a head, at its first read, so a head that arrives in pieces is not scanned again at each.
 
 use crate::chunked::is_token;
 use crate::head::{FieldLines, Framing, Head, Meaning, is_host_byte};
@@ -22,13 +22,13 @@ use crate::limits::Limits;
 use crate::method::Method;
 use crate::visible::{Bytes, Target};
 
-/// Bytes of field lines that are remembered at most: a browser's fit.
+/// Limit of cached field lines: enough for those of a browser.
 const SEEN_BYTES_MAX: usize = 1024;
-/// Of so many heads with other fields one is remembered, so that clients who take turns do not cost a copy each.
+/// Of this many heads with other fields, one replaces the cached lines, so that clients that alternate do not cost a copy each.
 const MISSES_PER_CHANGE: u32 = 16;
 const VERSION: &[u8; 11] = b" HTTP/1.1\r\n";
 
-/// The field lines of an earlier plain head without a body, on this loop, and what they mean.
+/// The field lines of an earlier plain head without a body, on this loop, and their meaning.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// With the blank line; empty: none yet.
@@ -56,8 +56,8 @@ impl Seen {
     }
 }
 
-/// The target of a GET that is all of the input, as far as that is told without a look at its fields: they are as long as
-/// those that are remembered. For who only wants to know early what will be asked for.
+/// The target of a GET that seems to be the whole input: its fields are not read, only their length equals that of the cached
+/// ones. For look-ahead only.
 #[inline]
 pub(crate) fn only_target<'i>(input: &'i [u8], seen: &Seen) -> Option<Target<'i>> {
     let [b'G', b'E', b'T', b' ', b'/', ..] = input else { return None };
@@ -66,7 +66,7 @@ pub(crate) fn only_target<'i>(input: &'i [u8], seen: &Seen) -> Option<Target<'i>
     (is_all && !seen.lines.is_empty()).then_some(target)
 }
 
-/// Reads the plain head at the input's front, and tells its length. `limits` are the same at each call with one `seen`.
+/// Reads the plain head at the input's front, and returns it with its length. `limits` are the same at each call with one `seen`.
 #[inline]
 pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits, seen: &mut Seen) -> Option<(Head<'i>, usize)> {
     let (method, target_at) = match input {
@@ -115,7 +115,7 @@ pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits, seen: &mut Seen) -> Opt
     Some((head, head_bytes))
 }
 
-/// Reads field lines up to the blank line, and tells where that is.
+/// Reads field lines up to the blank line, and returns its position.
 #[inline(never)]
 fn read_fields<'i>(bytes: Bytes<'i>, mut at: usize, limits: &Limits) -> Option<(Meaning<'i>, usize)> {
     let mut meaning = Meaning::default();
@@ -141,7 +141,7 @@ fn read_fields<'i>(bytes: Bytes<'i>, mut at: usize, limits: &Limits) -> Option<(
     None
 }
 
-/// Reads the field line at `at`, and tells its length without its end.
+/// Reads the field line at `at`, and returns its length without its line end.
 #[inline]
 fn read_field<'i>(bytes: Bytes<'i>, at: usize, line: &'i [u8], meaning: &mut Meaning<'i>) -> Option<usize> {
     let name_bytes = line.iter().position(|&byte| !is_token(byte))?;
@@ -174,7 +174,7 @@ mod tests {
     fn short(input: &[u8], limits: &Limits) -> Option<String> {
         let mut seen = Seen::default();
         let first = read(input, limits, &mut seen).map(|(head, head_bytes)| describe(&head, head_bytes));
-        // The second time its fields may be remembered.
+        // The second time its fields may be cached.
         let second = read(input, limits, &mut seen).map(|(head, head_bytes)| describe(&head, head_bytes));
         assert_eq!(first, second);
         first

@@ -1,25 +1,25 @@
-//! Whether the client of a late reply is still there: for work that nobody may want any more.
+//! Whether the client of a late reply is still there: for work that may no longer be needed.
 //!
-//! A client that has ended its half of the connection may still read (RFC 9112, section 9.6), or may have closed its socket:
-//! to this side the two look alike until something is sent. So both are told, and whoever works for the reply decides.
+//! A client that has ended its half of the connection may still read (RFC 9112, section 9.6), or may have closed its socket: the
+//! server cannot distinguish the two until it sends. So both states are reported, and the code that works for the reply decides.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What is known of a client.
+/// Known state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
     /// It may send more.
     Here,
-    /// It sends no more; whether it reads nobody knows.
+    /// It sends no more; whether it still reads is unknown.
     Ended,
-    /// Its connection is no more.
+    /// Its connection is closed.
     Gone,
 }
 
 const CLIENTS: [Client; 3] = [Client::Here, Client::Ended, Client::Gone];
 
-/// Tells what is known of a reply's client, from any thread. Of a reply that is not watched the client is always there.
+/// The known state of a reply's client, for any thread. The client of a reply that is not watched is always [`Client::Here`].
 #[derive(Clone, Debug, Default)]
 pub struct Presence(Arc<Known>);
 
@@ -30,28 +30,28 @@ struct Known {
 }
 
 impl Presence {
-    /// What is known now.
+    /// The state known now.
     pub fn client(&self) -> Client {
-        // Nothing else is read by what it says.
+        // No other memory is read because of this value.
         CLIENTS[usize::from(self.0.client.load(Ordering::Relaxed)).min(CLIENTS.len() - 1)]
     }
 
-    /// Notes what the work for the reply was, for the log of slow requests. The first note stays.
+    /// Records the work done for the reply, for the log of slow requests. The first note stays.
     pub fn note_work(&self, work: impl Into<Box<str>>) {
         let _ = self.0.work.set(work.into());
     }
 
-    /// Notes what has become of the client; nothing comes back.
+    /// Records the client's state; it never goes back.
     fn note(&self, client: Client) {
         self.0.client.fetch_max(client as u8, Ordering::Relaxed);
     }
 }
 
-/// A slot's end of it: dropped with the slot.
+/// The slot's side: dropped with the slot.
 pub(crate) struct Watched(pub(crate) Presence);
 
 impl Watched {
-    /// What is noted of the work for the reply.
+    /// The recorded work for the reply.
     pub(crate) fn work(&self) -> Option<&str> {
         self.0.0.work.get().map(AsRef::as_ref)
     }

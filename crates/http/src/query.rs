@@ -1,15 +1,15 @@
 //! Query strings and forms: pairs as sent, and their decoding.
 //!
-//! Both are `application/x-www-form-urlencoded`: `name=value` joined by `&`, a `+` is a blank, `%41` is a byte. Cutting
-//! and decoding are two steps, so that a caller decodes only what it looks at, and can tell a value that is badly
-//! escaped from one that is absent. Where nothing is escaped nothing is copied.
+//! Both are `application/x-www-form-urlencoded`: `name=value` joined by `&`, a `+` is a blank, `%41` is a byte. Splitting and
+//! decoding are two steps, so that a caller decodes only the values that it needs, and can distinguish a badly escaped value from
+//! a missing one. Text without escapes is not copied.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use memchr::{memchr, memchr2};
 
-/// Why a piece of a query cannot be decoded.
+/// Why a part of a query cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// A `%` without two hexadecimal digits after it.
@@ -63,8 +63,8 @@ impl<'q> Iterator for Pairs<'q> {
     }
 }
 
-/// Decodes a name or value of a query or form: escapes, and `+` as a blank. `scratch` is used only where something is
-/// escaped; what it held before is lost.
+/// Decodes a name or value of a query or form: escapes, and `+` as a blank. `scratch` is used only if something is escaped; its
+/// old content is lost.
 #[inline]
 pub fn decode<'a>(raw: &'a str, scratch: &'a mut Vec<u8>) -> Result<&'a str, DecodeError> {
     match memchr2(b'%', b'+', raw.as_bytes()) {
@@ -73,7 +73,7 @@ pub fn decode<'a>(raw: &'a str, scratch: &'a mut Vec<u8>) -> Result<&'a str, Dec
     }
 }
 
-/// The same for a caller that keeps the text: it is copied only where something is escaped.
+/// The same for a caller that keeps the text: it is copied only if something is escaped.
 #[inline]
 pub fn decode_cow(raw: &str) -> Result<Cow<'_, str>, DecodeError> {
     let Some(first) = memchr2(b'%', b'+', raw.as_bytes()) else { return Ok(Cow::Borrowed(raw)) };
@@ -82,7 +82,7 @@ pub fn decode_cow(raw: &str) -> Result<Cow<'_, str>, DecodeError> {
     String::from_utf8(decoded).map(Cow::Owned).map_err(|_| DecodeError::NotUtf8)
 }
 
-/// Decodes a segment of a path: escapes alone, for `+` is an ordinary byte there.
+/// Decodes a segment of a path: escapes only, since `+` is an ordinary byte there.
 #[inline]
 pub fn decode_path<'a>(raw: &'a str, scratch: &'a mut Vec<u8>) -> Result<&'a str, DecodeError> {
     match memchr(b'%', raw.as_bytes()) {
@@ -97,7 +97,7 @@ fn unescape<'a>(raw: &[u8], first: usize, plus: bool, scratch: &'a mut Vec<u8>) 
     std::str::from_utf8(scratch).map_err(|_| DecodeError::NotUtf8)
 }
 
-/// Appends the bytes that `raw` means; before `first` nothing is escaped.
+/// Appends the decoded bytes of `raw`; before `first` nothing is escaped.
 fn append_unescaped(raw: &[u8], first: usize, plus: bool, decoded: &mut Vec<u8>) -> Result<(), DecodeError> {
     decoded.extend_from_slice(&raw[..first]);
     let mut rest = &raw[first..];

@@ -1,8 +1,8 @@
 //! A writer that never blocks: lines go through a bounded queue to a thread of their own.
 //!
-//! A loop that waited for a full pipe or a slow disk would hold up every connection it has. So a line that finds the
-//! queue full is dropped and counted, and the thread says how many were lost before the next line it writes. Nor does the
-//! end of the program wait for a sink that takes nothing: after [`END_WAIT`] the lines that still wait are given up.
+//! A loop that waited for a full pipe or a slow disk would hold up all its connections. So if the queue is full, a line is
+//! dropped and counted, and the thread reports the number of lost lines before the next line it writes. The end of the program
+//! does not wait for a blocked sink either: after [`END_WAIT`] the remaining lines are given up.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,30 +11,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Lines that wait at most.
+/// Limit of queued lines.
 const LINES_MAX: usize = 4096;
-/// Bytes of all lines that wait.
+/// Limit of the bytes of queued lines.
 const QUEUED_BYTES_MAX: usize = 1 << 20;
-/// Bytes of one line; the rest is cut off.
+/// Limit of one line; the rest is cut off.
 const LINE_BYTES_MAX: usize = 8 << 10;
-/// How long the thread holds lines back before it flushes the sink while no more come.
+/// Time without new lines after which the thread flushes the sink.
 const FLUSH_AFTER: Duration = Duration::from_millis(200);
-/// Bytes gathered before they are given to the sink.
+/// Bytes gathered before they are written to the sink.
 const BATCH_BYTES: usize = 64 << 10;
 /// How long the end of the program waits for the sink.
 const END_WAIT: Duration = Duration::from_secs(1);
-/// Between two looks at a queue that is full, or a thread that has not ended.
+/// Interval between two attempts at a full queue, or checks for the thread's end.
 const LOOK: Duration = Duration::from_millis(2);
 
 enum Item {
     Line(Vec<u8>),
-    /// Give all to the sink, then say so.
+    /// Write everything to the sink, then report.
     Flush(SyncSender<()>),
     Stop,
 }
 
-/// A handle that any thread may write through. Each `write` is one line. `move || writer.clone()` is a `MakeWriter`
-/// of tracing-subscriber.
+/// A handle for writing from any thread. Each `write` is one line. `move || writer.clone()` is a `MakeWriter` of
+/// tracing-subscriber.
 #[derive(Clone, Debug)]
 pub struct QueuedWriter {
     queue: SyncSender<Item>,
@@ -42,8 +42,8 @@ pub struct QueuedWriter {
     dropped: Arc<AtomicU64>,
 }
 
-/// The thread behind a [`QueuedWriter`]. Dropped, it writes what is queued and ends; where the sink takes nothing for a
-/// second, it is left behind.
+/// The thread behind a [`QueuedWriter`]. When it is dropped, it writes the queue and ends; if the sink blocks for a second, the
+/// thread is abandoned.
 #[derive(Debug)]
 pub struct QueuedWriterThread {
     queue: SyncSender<Item>,
@@ -69,7 +69,8 @@ impl QueuedWriter {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until the lines queued so far are with the sink, or `most` is over. For a thread that is about to end the process.
+    /// Waits until the lines queued so far have been written to the sink, at most for `most`. For a thread that is about to end
+    /// the process.
     pub fn flush_within(&self, most: Duration) -> bool {
         let until = Instant::now() + most;
         let (written, is_written) = sync_channel(1);
@@ -120,7 +121,7 @@ impl Drop for QueuedWriterThread {
     }
 }
 
-/// Queues an item, waiting for a place as long as there is time.
+/// Queues an item, waiting for a place until the given time.
 fn send_until(queue: &SyncSender<Item>, mut item: Item, until: Instant) -> bool {
     loop {
         match queue.try_send(item) {
@@ -149,12 +150,12 @@ fn write_lines(mut sink: impl Write, lines: &Receiver<Item>, queued_bytes: &Atom
             batch.extend_from_slice(line);
         }
         if batch.len() >= BATCH_BYTES || !matches!(item, Ok(Item::Line(_))) {
-            // There is nobody left to tell of a log that cannot be written.
+            // A log that cannot be written has no other place for its errors.
             let _ = sink.write_all(&batch).and_then(|()| sink.flush());
             batch.clear();
         }
         if let Ok(Item::Flush(written)) = &item {
-            // Nobody may wait for it any more.
+            // The caller may have stopped waiting.
             let _ = written.try_send(());
         }
         if matches!(item, Ok(Item::Stop) | Err(RecvTimeoutError::Disconnected)) {
@@ -226,12 +227,12 @@ mod tests {
         let (written, out) = channel();
         let (writer, thread) = QueuedWriter::start(Gate(permits, written)).unwrap();
         let line = vec![b'x'; 1000];
-        // The sink is shut: a batch and a full queue fit, then lines are dropped. None of these calls may block.
+        // The sink is blocked: a batch and a full queue fit, then lines are dropped. None of these calls may block.
         while writer.dropped() == 0 {
             writer.write_line(line.clone());
         }
         drop(permit);
-        // Once the thread has made room, a line gets in again.
+        // Once the thread has made room, a line fits again.
         let _first = out.recv().unwrap();
         writer.write_line(b"last\n".to_vec());
         while writer.dropped() > 1 && !out.recv().unwrap().contains("dropped") {

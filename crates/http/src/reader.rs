@@ -1,14 +1,14 @@
-//! Request reader: a connection's bytes in, whole requests out, without any I/O.
+//! Request reader: turns a connection's bytes into whole requests, without any I/O.
 //!
-//! Each call of [`RequestReader::next`] looks at all bytes that were received and not consumed. A request whose body
-//! came with its head is handed out as slices of them. One whose body is still on its way (or chunked) is gathered:
-//! its head is copied, its body is decoded as it arrives, so a large body never has to fit the read buffer.
+//! Each call of [`RequestReader::next`] reads all bytes that were received and not consumed. A request whose body came with its
+//! head is returned as slices of them. If the body is still arriving (or chunked), the request is gathered: its head is copied,
+//! and its body is decoded as it arrives, so a large body never has to fit the read buffer.
 //!
 //! Invariants:
-//! - `next` is repeatable: a request that is not consumed and not [`RequestReader::done`] is handed out again.
-//! - No byte is scanned anew at each read, however the stream is cut: the scan resumes, and the plain way is tried at
-//!   the first look alone.
-//! - Memory grows with what has arrived, never with what a head announces.
+//! - `next` is repeatable: a request that is neither consumed nor [`RequestReader::done`] is returned again.
+//! - No byte is scanned again at each read, however the stream is cut: the scan resumes, and the fast path is tried only at the
+//!   first read.
+//! - Memory grows with the bytes that have arrived, never with the length that a head announces.
 
 use crate::chunked::Chunked;
 use crate::head::{self, Framing, Head};
@@ -18,40 +18,39 @@ use crate::plain::{self, Seen};
 use crate::refusal::Refusal;
 use crate::scan::HeadScan;
 
-/// Empty lines that are skipped before a request (RFC 9112 section 2.2 asks for one at least; the contest's clients
-/// send one after each POST).
+/// Empty lines skipped before a request (RFC 9112 section 2.2 requires at least one; some load testers send one after each POST).
 const BLANK_LINES_MAX: u8 = 8;
-/// What a request line may hold besides its target: the longest method, two blanks, the version.
+/// Bytes of a request line besides its target: the longest method, two blanks, the version.
 const LINE_BESIDES_TARGET: usize = 32;
-/// Buffers over this size are not kept for the next gathered body.
+/// Buffers over this size are not reused for the next gathered body.
 const KEPT_BYTES_MAX: usize = 16 << 10;
 
-/// What the bytes so far amount to.
+/// Meaning of the bytes so far.
 pub(crate) enum Step<'i> {
     /// No whole request yet. Drop `consumed` bytes of the input.
     More {
         consumed: usize,
-        /// The head asked for `100 Continue`, and this is the one time to say it.
+        /// The head asked for `100 Continue`, and it must be sent now.
         say_continue: bool,
     },
-    /// A request. Drop `consumed` bytes of the input and call [`RequestReader::done`] once it was served.
+    /// A request. Drop `consumed` bytes of the input and call [`RequestReader::done`] after it was served.
     Request { head: Head<'i>, body: &'i [u8], consumed: usize },
-    /// A head whose body is to be taken in pieces. Drop `head_bytes` of the input once the request was served, and call
+    /// A head whose body is taken in pieces. Drop `head_bytes` of the input after the request was served, and call
     /// [`RequestReader::begin_pieces`].
     InPieces { head: Head<'i>, head_bytes: usize },
-    /// A body that is taken in pieces was offered what came. Drop `consumed` bytes of the input.
+    /// A body in pieces was offered the input. Drop `consumed` bytes of the input.
     Offered { consumed: usize, offered: Offered },
-    /// Nothing after this can be trusted.
+    /// No later byte can be interpreted.
     Refused(Refusal),
 }
 
-/// A request whose body is on its way. Kept and used again by its loop.
+/// A request whose body is arriving. Reused by its loop.
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
     head: Vec<u8>,
     body: Vec<u8>,
     chunked: Option<Chunked>,
-    /// Bytes that a body of known length still lacks.
+    /// Missing bytes of a body of known length.
     missing: usize,
 }
 
@@ -70,7 +69,7 @@ impl Gathering {
         self.missing == 0 && self.chunked.as_ref().is_none_or(Chunked::is_done)
     }
 
-    /// Takes what belongs to the body, and tells how many bytes that was.
+    /// Takes the bytes that belong to the body, and returns their number.
     fn take(&mut self, input: &[u8], limits: &Limits) -> Result<usize, Refusal> {
         if let Some(chunked) = &mut self.chunked {
             make_room(&mut self.body, input.len(), limits.body_bytes_max);
@@ -84,20 +83,19 @@ impl Gathering {
         Ok(take)
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory.
     fn bytes(&self) -> usize {
         self.head.capacity() + self.body.capacity()
     }
 
-    /// Whether it is small enough to be kept for the next body.
+    /// Whether it is small enough to be reused for the next body.
     pub(crate) fn is_worth_keeping(&self) -> bool {
         self.bytes() <= KEPT_BYTES_MAX
     }
 }
 
-/// Makes room for more bytes of a body: twice as much as before, as a `Vec` does by itself, but never more than `bytes_max`:
-/// the body's length, or that of the largest body where it is not known. So a bound on gathered bytes need not allow for
-/// twice that.
+/// Makes room for more bytes of a body: doubles the capacity as a `Vec` does, but never beyond `bytes_max`: the body's length, or
+/// the limit of a body if its length is unknown. So a bound on gathered bytes need not allow for twice the amount.
 fn make_room(body: &mut Vec<u8>, bytes: usize, bytes_max: usize) {
     let needed = (body.len() + bytes).min(bytes_max);
     if needed > body.capacity() {
@@ -114,7 +112,7 @@ pub(crate) struct RequestReader {
     blank_lines: u8,
 }
 
-/// The body that is on its way.
+/// The body that is arriving.
 #[derive(Default)]
 enum Arriving {
     #[default]
@@ -124,8 +122,8 @@ enum Arriving {
 }
 
 impl RequestReader {
-    /// Looks at the bytes received and not consumed. `seen` is what the loop remembers of plain heads; `in_pieces` says of a head whether its body is
-    /// taken in pieces, `spare` gives room for a body that has to be gathered.
+    /// Reads the bytes received and not consumed. `seen` is the loop's cache of plain heads; `in_pieces` decides from a head
+    /// whether its body is taken in pieces; `spare` provides a buffer for a body that must be gathered.
     #[inline]
     pub(crate) fn next<'i>(
         &'i mut self,
@@ -155,7 +153,7 @@ impl RequestReader {
             _ if in_pieces(&head) => Step::InPieces { head, head_bytes },
             Framing::Length(length) if length > limits.body_bytes_max as u64 => Step::Refused(Refusal::BodyTooLarge),
             framing => {
-                // RFC 9110 section 10.1.1: no word is needed where the body has begun to come by itself.
+                // RFC 9110 section 10.1.1: no `100 Continue` is needed if the body has begun to arrive.
                 let say_continue = head.expects_continue && body.is_empty();
                 let mut gathering = spare();
                 gathering.begin(head_part, framing);
@@ -165,7 +163,7 @@ impl RequestReader {
         }
     }
 
-    /// A head that is not plain, and its length; `Err`: there is none yet, or never will be.
+    /// A head that is not plain, and its length; `Err`: it is incomplete or rejected.
     #[inline(never)]
     fn any_head<'i>(&mut self, input: &'i [u8], limits: &Limits) -> Result<(Head<'i>, usize), Step<'i>> {
         if input.starts_with(b"\r\n") {
@@ -181,7 +179,7 @@ impl RequestReader {
         }
     }
 
-    /// The request handed out last was served, or refused: the next one begins.
+    /// The last returned request was served or rejected: the next one begins.
     #[inline]
     pub(crate) fn done(&mut self) -> Option<Box<Gathering>> {
         self.scan = HeadScan::default();
@@ -192,7 +190,7 @@ impl RequestReader {
         }
     }
 
-    /// The request whose head was handed out last was served: its body is taken in pieces from now on.
+    /// The request whose head was returned last was served: its body is taken in pieces from now on.
     pub(crate) fn begin_pieces(&mut self, pieces: Pieces) {
         self.done();
         self.arriving = Arriving::InPieces(Box::new(pieces));
@@ -206,7 +204,7 @@ impl RequestReader {
         }
     }
 
-    /// The same, which is over.
+    /// Ends the body that is taken in pieces, and returns it.
     pub(crate) fn end_pieces(&mut self) -> Option<Pieces> {
         match std::mem::take(&mut self.arriving) {
             Arriving::InPieces(pieces) => Some(*pieces),
@@ -217,19 +215,19 @@ impl RequestReader {
         }
     }
 
-    /// Whether such a body is on its way.
+    /// Whether a body in pieces is arriving.
     #[inline]
     pub(crate) fn is_in_pieces(&self) -> bool {
         matches!(self.arriving, Arriving::InPieces(_))
     }
 
-    /// Whether a body is on its way.
+    /// Whether a body is arriving.
     #[inline]
     pub(crate) fn in_body(&self) -> bool {
         !matches!(self.arriving, Arriving::Nothing)
     }
 
-    /// Bytes of body that have come so far, chunk sizes apart.
+    /// Bytes of the body that have arrived, without chunk sizes.
     pub(crate) fn body_bytes(&self) -> usize {
         match &self.arriving {
             Arriving::Nothing => 0,
@@ -238,7 +236,7 @@ impl RequestReader {
         }
     }
 
-    /// Bytes of memory held for a body on its way.
+    /// Bytes of memory held for an arriving body.
     pub(crate) fn gathered_bytes(&self) -> usize {
         match &self.arriving {
             Arriving::Nothing => 0,
@@ -253,7 +251,7 @@ impl RequestReader {
         if self.blank_lines > BLANK_LINES_MAX {
             return Step::Refused(Refusal::BlankLines);
         }
-        // The scan may have stopped at the CR of the first of them.
+        // The scan may have stopped at the CR of the first line.
         self.scan = HeadScan::default();
         Step::More { consumed: lines * 2, say_continue: false }
     }
@@ -272,7 +270,7 @@ impl RequestReader {
         line_bytes > limits.target_bytes_max + LINE_BESIDES_TARGET
     }
 
-    /// Goes on with a body.
+    /// Continues a body.
     fn go_on<'i>(&'i mut self, input: &[u8], limits: &Limits) -> Step<'i> {
         let gathering = match &mut self.arriving {
             Arriving::Nothing => return Step::More { consumed: 0, say_continue: false },
@@ -304,7 +302,7 @@ mod tests {
         Limits { head_bytes_max: 256, target_bytes_max: 64, body_bytes_max: 1000, ..Limits::default() }
     }
 
-    /// Feeds a stream in reads of the given sizes (again and again), and lists what came out.
+    /// Feeds a stream in reads of the given sizes, repeated, and lists the results.
     fn read_all(stream: &[u8], reads: &[usize]) -> Vec<String> {
         let (mut reader, mut seen) = (RequestReader::default(), Vec::new());
         let (mut start, mut end) = (0, 0);

@@ -1,14 +1,14 @@
-//! Why a request is refused before any service sees it: one table of reasons, statuses and words.
+//! Reasons to reject a request before the service is called: one table of reasons, statuses and texts.
 //!
-//! Every refusal closes the connection: after a request that could be read in two ways nobody knows where the next one
-//! begins.
+//! Every refusal closes the connection: after a request that could be interpreted in two ways, the start of the next one is
+//! unknown.
 
 use crate::body::BodyFault;
 use crate::limits::Limits;
 use crate::status::Status;
 use std::borrow::Cow;
 
-/// A reason to refuse a request.
+/// A reason to reject a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     BareCarriageReturn,
@@ -47,7 +47,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The status, and what is wrong in words for the client's developer.
+    /// The status, and a description for the client's developer.
     pub(crate) fn status_and_detail(self) -> (Status, &'static str) {
         use Refusal::*;
         let (status, detail) = match self {
@@ -92,12 +92,12 @@ impl Refusal {
         (Status(status), detail)
     }
 
-    /// What it is to somebody who takes a body in pieces.
+    /// The same for a sink of a body in pieces.
     pub(crate) fn fault(self, limits: &Limits) -> BodyFault {
         BodyFault { status: self.status_and_detail().0, detail: self.detail(limits) }
     }
 
-    /// The detail with the limit that was met, and the name of its setting.
+    /// The description with the limit that was exceeded, and the name of its setting.
     pub(crate) fn detail(self, limits: &Limits) -> Cow<'static, str> {
         let (number, of) = match self {
             Refusal::BodyTooLarge => (limits.body_bytes_max, "bytes, of `[server] body_bytes_max`"),

@@ -1,4 +1,4 @@
-//! The duty to answer one request.
+//! The reply to one request, from the service's side.
 
 use std::sync::Arc;
 
@@ -15,26 +15,26 @@ use crate::status::Status;
 use crate::stream::{Stream, StreamFraming};
 use crate::worker::Worker;
 
-/// What became of a reply during the service's call.
+/// State of a reply after the service's call.
 pub(crate) enum Outcome {
-    /// Nothing was said: the server answers 500.
+    /// No answer: the server answers 500.
     Unanswered,
     Sent(Status),
-    /// The same, and the worker has pieces that go between the bytes.
+    /// Sent, and the worker has pieces that go between the bytes.
     Spliced(Status),
     /// The head was composed; the body is pulled.
     Stream(Status, Box<Stream>),
     Later,
-    /// The same with somebody who wants to know whether the client stays.
+    /// Later, and the service watches whether the client stays.
     Watched(Watched),
-    /// The same, and the request's body is taken in pieces.
+    /// Later and watched, and the request's body is taken in pieces.
     InPieces(Watched, Box<dyn BodySink>),
 }
 
-/// The duty to answer one request. Dropped unanswered, it answers 500.
+/// The obligation to answer one request. If it is dropped without an answer, the answer is 500.
 pub struct Reply<'r> {
     pub(crate) worker: &'r Worker,
-    /// The connection's write queue; or, behind an unanswered request, a buffer that waits for its turn.
+    /// The connection's write queue; or, if an earlier request is unanswered, a buffer that waits in the ring.
     pub(crate) out: &'r mut Vec<u8>,
     pub(crate) shape: &'r mut Shape,
     pub(crate) ticket: Ticket,
@@ -42,9 +42,9 @@ pub struct Reply<'r> {
 }
 
 impl Reply<'_> {
-    /// Adds a header field to the reply (before `send` or `stream`). A field that would break the head (CR, LF, NUL
-    /// and the like), or contradict what the server says itself (`Content-Length`, `Content-Type`, `Connection`, ...),
-    /// is left out and counted.
+    /// Adds a header field to the reply (before `send` or `stream`). A field that would break the head (CR, LF, NUL and the
+    /// like), or contradict the server's own fields (`Content-Length`, `Content-Type`, `Connection`, ...), is left out and
+    /// counted.
     pub fn header(&mut self, name: &str, value: &str) -> &mut Self {
         if !append_field(&mut self.worker.fields.borrow_mut(), name, value) {
             self.worker.metrics.fields_left_out.add(1);
@@ -52,13 +52,13 @@ impl Reply<'_> {
         self
     }
 
-    /// Adds whole lines of header fields, which are known to be right.
+    /// Adds whole lines of header fields that are known to be valid.
     pub(crate) fn lines(&mut self, lines: &[u8]) -> &mut Self {
         self.worker.fields.borrow_mut().extend_from_slice(lines);
         self
     }
 
-    /// Adds header fields that were checked before, by one copy. Where they do not fit they are left out and counted.
+    /// Adds header fields that were checked before, with one copy. If they do not fit, they are left out and counted.
     #[inline]
     pub fn fields(&mut self, block: &FieldBlock) -> &mut Self {
         if !append_lines(&mut self.worker.fields.borrow_mut(), block.lines()) {
@@ -67,15 +67,15 @@ impl Reply<'_> {
         self
     }
 
-    /// Adds an `ETag` field whose tag is a number in quotes (RFC 9110, section 8.8.3). Every document that is sent has one, so nothing is
-    /// checked or formatted that needs neither.
+    /// Adds an `ETag` field with a number in quotes (RFC 9110, section 8.8.3). Every document has one, so unnecessary checks and
+    /// formatting are avoided.
     #[inline]
     pub fn numbered_tag(&mut self, number: u64) -> &mut Self {
         append_numbered_tag(&mut self.worker.fields.borrow_mut(), number);
         self
     }
 
-    /// Counts the request under this series; without it under [`Series::OTHER`].
+    /// Counts the request under this series; otherwise it counts under [`Series::OTHER`].
     #[inline]
     pub fn count_under(&mut self, series: Series) -> &mut Self {
         self.worker.series.set(series);
@@ -88,7 +88,7 @@ impl Reply<'_> {
         self
     }
 
-    /// Answers with a body given in one piece, copied once into the connection's write queue.
+    /// Sends a body given in one piece, copied once into the connection's write queue.
     #[inline]
     pub fn send(mut self, status: Status, content_type: &str, body: &[u8]) {
         let status = checked(status);
@@ -99,8 +99,8 @@ impl Reply<'_> {
         *self.outcome = Outcome::Sent(status);
     }
 
-    /// Answers with status 200, a numbered tag and a body that is known to be right only once it is copied: `holds` is asked behind
-    /// the copy. Where it says no, nothing was said, and the reply comes back.
+    /// Sends status 200, a numbered tag and a body that may turn out to be invalid after it was copied: `holds` is called after
+    /// the copy. If it fails, nothing is sent, and the reply is returned.
     #[inline]
     pub fn send_tagged<E>(
         mut self,
@@ -128,7 +128,7 @@ impl Reply<'_> {
         }
     }
 
-    /// Answers with a body given in pieces, without joining them first.
+    /// Sends a body given in pieces, without joining them first.
     pub fn send_pieces(mut self, status: Status, content_type: &str, pieces: &[&[u8]]) {
         let status = checked(status);
         let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
@@ -141,8 +141,8 @@ impl Reply<'_> {
         *self.outcome = Outcome::Sent(status);
     }
 
-    /// Answers with a body given in parts that leave together with the head in one write: small ones are copied into the write
-    /// queue, large ones that live long enough are not ([`Part`]).
+    /// Sends a body given in parts that leave together with the head in one write: small parts are copied into the write queue,
+    /// large ones that live long enough are not ([`Part`]).
     pub fn send_parts<'p, I>(mut self, status: Status, content_type: &str, parts: I)
     where
         I: IntoIterator<Item = Part<'p>, IntoIter: Clone>,
@@ -160,12 +160,12 @@ impl Reply<'_> {
         }
     }
 
-    /// Answers with a body that is not copied: a large reply that is always the same.
+    /// Sends a body without a copy: a large reply that is always the same.
     pub fn send_shared(self, status: Status, content_type: &str, body: Arc<[u8]>) {
         self.send_piece(status, content_type, Piece::Shared(body));
     }
 
-    /// Answers with a body that is not copied: memory, or a range of a file.
+    /// Sends a body without a copy: memory, or a range of a file.
     pub fn send_piece(mut self, status: Status, content_type: &str, body: Piece) {
         let status = checked(status);
         self.compose_head(status, content_type, Length::Spliced { bytes: body.len() as u64, copied: 0 });
@@ -177,25 +177,26 @@ impl Reply<'_> {
         };
     }
 
-    /// What ends this reply's connection, for as long as the reply has not left.
+    /// A handle that ends this reply's connection, until the reply has left.
     pub fn cutter(&self) -> Cutter {
         Cutter::new(self.worker.lp.clone(), self.ticket)
     }
 
-    /// Keeps the reply for later, from any thread. The connection's later replies wait behind it.
+    /// Keeps the reply to be sent later, from any thread. The connection's later replies wait behind it.
     pub fn later(self) -> LateReply {
         *self.outcome = Outcome::Later;
         self.kept(Presence::default())
     }
 
-    /// The same for work that may be long: [`LateReply::presence`] tells whether the client is still there.
+    /// The same for work that may take long: [`LateReply::presence`] reports whether the client is still there.
     pub fn later_watched(self) -> LateReply {
         let presence = Presence::default();
         *self.outcome = Outcome::Watched(Watched(presence.clone()));
         self.kept(presence)
     }
 
-    /// The same for a request that is in pieces ([`crate::Request::is_in_pieces`]): from now on `body` is given them, on the loop's thread.
+    /// The same for a request in pieces ([`crate::Request::is_in_pieces`]): `body` gets the pieces from now on, on the loop's
+    /// thread.
     pub fn later_in_pieces(self, body: Box<dyn BodySink>) -> LateReply {
         let presence = Presence::default();
         *self.outcome = Outcome::InPieces(Watched(presence.clone()), body);
@@ -208,8 +209,8 @@ impl Reply<'_> {
         LateReply::new(self.worker.lp.clone(), self.ticket, fields.clone(), presence)
     }
 
-    /// Answers with a stream: `source` is pulled on the loop's thread whenever the write queue is below its low-water
-    /// mark. Chunked framing unless `length` is known; HTTP/1.0 without length closes at the end.
+    /// Sends a stream: `source` is pulled on the loop's thread whenever the write queue is below its low-water mark. Chunked
+    /// unless `length` is known; without a length an HTTP/1.0 connection closes at the end.
     pub fn stream(mut self, status: Status, content_type: &str, length: Option<u64>, source: Box<dyn BodySource>) {
         let status = checked(status);
         let (framing, length) = StreamFraming::of(length, self.shape.http10);

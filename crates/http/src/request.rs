@@ -1,4 +1,4 @@
-//! A request as the service sees it.
+//! A request, as passed to the service.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,7 +15,7 @@ pub struct Request<'r> {
     /// The body follows in pieces.
     pub(crate) in_pieces: bool,
     pub(crate) peer: SocketAddr,
-    /// Whose word counts for whom it was forwarded.
+    /// Proxies whose forwarding fields are trusted.
     pub(crate) trusted: &'r TrustedProxies,
 }
 
@@ -32,14 +32,14 @@ impl<'r> Request<'r> {
         self.head.path
     }
 
-    /// The query as sent, without `?`; empty where there is none.
+    /// The query as sent, without `?`; empty if there is none.
     #[inline]
     pub fn query(&self) -> &'r str {
         self.head.query
     }
 
-    /// The authority of a target in absolute form, which counts more than Host (RFC 9112, section 3.2.2); empty for a
-    /// target in origin form.
+    /// The authority of a target in absolute form, which takes precedence over Host (RFC 9112, section 3.2.2); empty for a target
+    /// in origin form.
     #[inline]
     pub fn authority(&self) -> &'r str {
         self.head.authority
@@ -61,25 +61,25 @@ impl<'r> Request<'r> {
         self.head.fields.named(name)
     }
 
-    /// Whether an Accept field names something that is neither anything nor JSON: known without a look at the fields.
+    /// Whether an Accept field names a media type other than JSON or a wildcard: known without reading the fields.
     #[inline]
     pub fn names_media(&self) -> bool {
         self.head.names_media
     }
 
-    /// Whether If-Match or If-None-Match is there: known without a look at the fields.
+    /// Whether If-Match or If-None-Match is there: known without reading the fields.
     #[inline]
     pub fn is_conditional(&self) -> bool {
         self.head.is_conditional
     }
 
-    /// Whether Origin is there: known without a look at the fields.
+    /// Whether Origin is there: known without reading the fields.
     #[inline]
     pub fn has_origin(&self) -> bool {
         self.head.has_origin
     }
 
-    /// A request for the same with another query.
+    /// The same request with another query.
     pub fn with_query<'s>(&'s self, query: &'s str) -> Request<'s> {
         Request { head: Head { query, ..self.head }, ..*self }
     }
@@ -101,14 +101,14 @@ impl<'r> Request<'r> {
         self.in_pieces
     }
 
-    /// Peer of the connection: the last proxy, where the request came through any.
+    /// Peer of the connection: the last proxy, if the request came through any.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Address of the client: of the last hop that is no trusted proxy ([`crate::Settings::trusted_proxies`]), by
-    /// `X-Forwarded-For`, or by `Forwarded` where there is none. From a peer that is not trusted: the peer's own.
-    /// Allocates nothing.
+    /// Address of the client: that of the last hop that is not a trusted proxy ([`crate::Settings::trusted_proxies`]), by
+    /// `X-Forwarded-For`, or by `Forwarded` if that is missing. For a peer that is not trusted: the peer's own. Allocates
+    /// nothing.
     #[inline]
     pub fn client(&self) -> IpAddr {
         if self.trusted.is_empty() {

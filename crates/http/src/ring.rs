@@ -1,15 +1,16 @@
-//! The order of a connection's replies: a ring with a slot for each request that cannot be answered on the wire yet.
+//! The order of a connection's replies: a ring with a slot for each request whose reply cannot be sent yet.
 //!
 //! ```text
 //!   front (sequence 7)                                   next sequence: 10
 //!   | POST, waits for its late reply | GET, composed | POST, answered |
 //! ```
 //!
-//! The usual request never gets here: with an empty ring its reply goes straight into the write queue. Only what waits,
-//! or stands behind something that waits, has a slot.
+//! The usual request has no slot: if the ring is empty, its reply goes straight into the write queue. Only replies that wait, or
+//! are behind one that waits, have slots.
 //!
-//! Invariants: slot `i` has sequence `first + i`; `writes_unanswered` counts the slots that wait for a request that may
-//! change something; `watched` those whose client is watched; `held_bytes` is the sum over the slots; a slot whose reply ends the connection is the last.
+//! Invariants: slot `i` has sequence `first + i`; `writes_unanswered` counts the slots that wait for a request that may change
+//! something; `watched` those whose client is watched; `held_bytes` is the sum over the slots; a slot whose reply ends the
+//! connection is the last.
 
 use std::collections::VecDeque;
 
@@ -23,37 +24,36 @@ use crate::presence::Watched;
 use crate::status::Status;
 use crate::stream::Stream;
 
-/// What a slot holds.
+/// Content of a slot.
 pub(crate) enum Held {
-    /// Nothing yet: the service keeps a late reply.
+    /// Nothing yet: the service has a late reply.
     Nothing,
-    /// A late reply that has come and waits for those before it.
+    /// A late reply that was sent and waits for those before it.
     Answer(Box<Answer>),
     /// A composed reply.
     Bytes(Status, Vec<u8>),
     /// A composed reply, and pieces that go between its bytes.
     Spliced(Status, Vec<u8>, Box<Splices>),
-    /// A composed head (empty once sent), and a body that is pulled.
+    /// A composed head (empty once sent), and a pulled body.
     Stream(Status, Vec<u8>, Box<Stream>),
 }
 
-/// One request that is not answered on the wire yet.
+/// One request whose reply has not left.
 pub(crate) struct Slot {
     pub(crate) shape: Shape,
     pub(crate) order: Order,
     pub(crate) held: Held,
     pub(crate) measure: Measure,
     pub(crate) log: Option<Box<Entry>>,
-    /// Somebody wants to know whether the client stays, until the reply has left.
+    /// The service watches whether the client stays, until the reply has left.
     pub(crate) watched: Option<Watched>,
 }
 
-/// What a slot takes beside its reply's bytes: itself, an answer's or a stream's box, its small fields.
+/// Memory of a slot beside its reply's bytes: itself, an answer's or a stream's box, its small fields.
 const SLOT_BYTES: usize = 320;
 const _: () = assert!(size_of::<Slot>() + size_of::<Answer>() + 100 < SLOT_BYTES);
 
-/// Slots in the order of their requests. Bound: `Limits::pipelined_max`, kept by the connection, and one more for a
-/// refusal.
+/// Slots in the order of their requests. Bound: `Limits::pipelined_max`, enforced by the connection, and one more for a refusal.
 #[derive(Default)]
 pub(crate) struct Ring {
     slots: VecDeque<Slot>,
@@ -92,24 +92,24 @@ impl Ring {
         self.alone_unanswered > 0
     }
 
-    /// Whether a stream is on its way, or waits for its turn.
+    /// Whether a stream is being sent, or waits for its turn.
     pub(crate) fn has_stream(&self) -> bool {
         self.streams > 0
     }
 
-    /// Whether no request may be read behind those that are here: a stream is on its way, or a reply to HTTP/1.0 may yet be one, which
-    /// ends with the connection where its length is not known.
+    /// Whether no further request may be read: a stream is being sent, or a reply to HTTP/1.0 may become one, which ends with the
+    /// connection if its length is unknown.
     #[inline]
     pub(crate) fn ends_reading(&self) -> bool {
         self.streams + self.http10 > 0
     }
 
-    /// Whether somebody wants to know whether the client stays.
+    /// Whether a service watches the client.
     pub(crate) fn is_watched(&self) -> bool {
         self.watched > 0
     }
 
-    /// The client sends no more.
+    /// Records that the client sends no more.
     pub(crate) fn client_ended(&self) {
         self.slots.iter().filter_map(|slot| slot.watched.as_ref()).for_each(Watched::ended);
     }
@@ -119,7 +119,7 @@ impl Ring {
         self.held_bytes
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         if self.slots.is_empty() { 0 } else { self.held_bytes + self.slots.len() * SLOT_BYTES }
     }
@@ -139,7 +139,7 @@ impl Ring {
         (self.first..self.next_sequence()).contains(&sequence)
     }
 
-    /// Puts a late reply into its slot. `false`: there is no such slot that waits.
+    /// Puts a late reply into its slot. `false`: no such slot waits.
     pub(crate) fn answer(&mut self, sequence: u64, answer: Box<Answer>) -> bool {
         let index = sequence.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let Some(slot) = index.and_then(|index| self.slots.get_mut(index)) else { return false };
@@ -153,7 +153,7 @@ impl Ring {
         true
     }
 
-    /// Puts something else into the front slot, which holds an answer.
+    /// Replaces the content of the front slot, which holds an answer.
     pub(crate) fn replace_front(&mut self, held: Held) {
         if let Some(slot) = self.slots.front_mut() {
             self.held_bytes -= slot.held_bytes();
@@ -193,7 +193,7 @@ impl Slot {
         self.order == Order::Alone && matches!(self.held, Held::Nothing)
     }
 
-    /// A stream's head is not counted: it goes out by itself, before the slot does.
+    /// A stream's head is not counted: it is sent by itself, before the slot is popped.
     fn held_bytes(&self) -> usize {
         match &self.held {
             Held::Nothing | Held::Stream(..) => 0,

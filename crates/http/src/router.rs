@@ -1,24 +1,24 @@
-//! Router: which route takes a method and a path.
+//! Router: finds the route of a method and a path.
 //!
-//! There is one matchit tree for each method. So routes match per method by construction: where a fixed route lacks
-//! the method, the request falls through to a route with a parameter that has it. HEAD is taken by GET's routes where
-//! it has none of its own. Only a miss looks into the other trees, to tell 405 from 404 and to answer OPTIONS.
+//! There is one matchit tree for each method, so routes match per method by construction: if a fixed route lacks the method, the
+//! request falls through to a route with a parameter that has it. HEAD uses the routes of GET if it has none of its own. Only a
+//! miss searches the other trees, to distinguish 405 from 404 and to answer OPTIONS.
 //!
-//! Patterns are matchit's: `/users/{id}`, `/files/{*rest}`. They match the path as sent, so an escaped slash never
-//! divides; parameters are decoded by [`Params::get`].
+//! Patterns are matchit's: `/users/{id}`, `/files/{*rest}`. They match the path as sent, so an escaped slash never divides
+//! segments; parameters are decoded by [`Params::get`].
 //!
-//! The usual route ends in its one parameter: `/users/{id}`. matchit finds it in 180 instructions, and as many again go
-//! to its parameters, which it keeps as bytes and checks to be UTF-8 each time they are asked for. So each tree has its
-//! such routes beside it ([`Shortcut`]), and those with fixed text behind the parameter, as `/users/{id}/visits`: what
-//! stands before and behind is compared with theirs. Only a route that no other one of its tree can contend with has a
-//! shortcut, so both ways lead to the same route.
+//! The usual route ends in its one parameter: `/users/{id}`. matchit finds it in 180 instructions and spends as many on its
+//! parameters, which it keeps as bytes and checks to be UTF-8 at each access. So each tree has shortcuts ([`Shortcut`]) for such
+//! routes, and for those with fixed text after the parameter, such as `/users/{id}/visits`: the text before and after the
+//! parameter is compared. Only a route with which no other route of its tree can conflict has a shortcut, so both ways find the
+//! same route.
 
 use std::fmt;
 
 use crate::method::Method;
 use crate::query::{DecodeError, decode_path};
 
-/// Parameters of one pattern. matchit keeps three without allocating; that is all we promise to be fast, not a limit.
+/// Limit of parameters of one pattern. matchit keeps three without allocating.
 const PARAMETERS_MAX: usize = 8;
 
 /// Routes of an application, each with a value of the application's own.
@@ -28,7 +28,7 @@ pub struct Router<T> {
     values: Vec<T>,
 }
 
-/// The routes of one method, as places in the router's values.
+/// The routes of one method, as indices of the router's values.
 #[derive(Clone, Debug, Default)]
 struct Tree {
     all: matchit::Router<usize>,
@@ -36,26 +36,26 @@ struct Tree {
     shortcuts: Vec<Shortcut>,
 }
 
-/// A route of fixed text but for one segment, which is a parameter.
+/// A route of fixed text except for one segment, which is a parameter.
 #[derive(Clone, Debug)]
 struct Shortcut {
     /// With the slash before the parameter.
     prefix: Box<str>,
     name: Box<str>,
-    /// With the slash behind the parameter; empty where that is the last segment.
+    /// With the slash after the parameter; empty if the parameter is the last segment.
     suffix: Box<str>,
     value: usize,
-    /// The prefix's first bytes, and which bits of such a word they are.
+    /// The prefix's first eight bytes as a word, and the mask of the bits that are used.
     head: u64,
     head_mask: u64,
 }
 
-/// The first eight bytes of a text, the first one lowest; zeros behind its end.
+/// The first eight bytes of a text, the first one lowest, padded with zeros.
 #[inline]
 fn head_of(text: &str) -> u64 {
     match text.as_bytes().first_chunk() {
         Some(bytes) => u64::from_le_bytes(*bytes),
-        // A copy of a length that only the run knows would be a call.
+        // A copy of a length known only at run time would be a call.
         None => text.bytes().rev().fold(0, |head, byte| head << 8 | u64::from(byte)),
     }
 }
@@ -77,9 +77,9 @@ impl Shortcut {
         })
     }
 
-    /// Whether another pattern may take a path that this one takes. One with a parameter further to the left does not:
-    /// matchit prefers fixed text. Of those that begin alike every one may that has as many segments, or any number; and
-    /// any that has text beside its parameter: matchit does not come back from such a segment where what follows fails.
+    /// Whether another pattern may match a path that this one matches. A pattern with a parameter further to the left does not:
+    /// matchit prefers fixed text. Among patterns that begin alike, one conflicts if it has as many segments, or any number; or
+    /// if it has text beside its parameter: matchit does not backtrack from such a segment if the rest does not match.
     fn contends_with(&self, pattern: &str) -> bool {
         let slashes = |text: &str| text.bytes().filter(|byte| *byte == b'/').count();
         let Some(rest) = pattern.strip_prefix(&*self.prefix) else { return false };
@@ -94,10 +94,10 @@ impl Shortcut {
         }
     }
 
-    /// What the parameter is in a path, if this route takes it. `head` is the path's.
+    /// The parameter's value in a path, if this route matches. `head` is the path's.
     #[inline]
     fn parameter<'p>(&self, path: &'p str, head: u64) -> Option<&'p str> {
-        // The first bytes and the length are compared first, without a call: they tell most other routes apart.
+        // The first bytes and the length are compared first, without a call: they exclude most other routes.
         let (prefix, suffix) = (&*self.prefix, &*self.suffix);
         if (head ^ self.head) & self.head_mask != 0 || path.len() <= prefix.len() + suffix.len() {
             return None;
@@ -109,24 +109,24 @@ impl Shortcut {
     }
 }
 
-/// What a path and a method lead to.
+/// Result of a lookup by method and path.
 #[derive(Debug)]
 pub enum Lookup<'r, 'p, T> {
     /// A route.
     Found {
         /// The route's value.
         value: &'r T,
-        /// What the path's parameters hold.
+        /// Values of the path's parameters.
         params: Params<'r, 'p>,
     },
     /// No route has this path: 404.
     NotFound,
-    /// Routes have this path, none for this method: 405 with `Allow`.
+    /// Routes match this path, but none with this method: 405 with `Allow`.
     MethodNotAllowed {
         /// The value of `Allow`.
         allow: String,
     },
-    /// An OPTIONS request to a path without a route of its own for it: 204 with `Allow`.
+    /// An OPTIONS request to a path without a route for OPTIONS: 204 with `Allow`.
     Options {
         /// The value of `Allow`.
         allow: String,
@@ -154,7 +154,7 @@ impl<'p> Params<'_, 'p> {
         }
     }
 
-    /// A parameter, decoded; `scratch` is used where something is escaped.
+    /// A parameter, decoded; `scratch` is used if something is escaped.
     pub fn get<'a>(&self, name: &str, scratch: &'a mut Vec<u8>) -> Option<Result<&'a str, DecodeError>>
     where
         'p: 'a,
@@ -222,7 +222,7 @@ impl<T> Router<T> {
         Ok(())
     }
 
-    /// Finds the route of a request. Kept out of line, so that a profile shows its cost under its name.
+    /// Finds the route of a request. Not inlined, so that a profile shows its cost under its name.
     #[inline(never)]
     pub fn find<'r, 'p>(&'r self, method: Method, path: &'p str) -> Lookup<'r, 'p, T> {
         match self.trees[method as usize].find(path) {
@@ -255,7 +255,7 @@ impl<T> Router<T> {
 impl Tree {
     fn add(&mut self, pattern: &str, value: usize) -> Result<(), matchit::InsertError> {
         if let Err(refused) = self.all.insert(pattern, value) {
-            // matchit leaves the beginning of a pattern that it refuses.
+            // matchit leaves the front of a rejected pattern in the tree.
             self.all = matchit::Router::new();
             for (pattern, value) in &self.patterns {
                 self.all.insert(pattern.as_str(), *value)?;
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(shortcuts(&["/{a}/{b}", "/files/{*rest}", "/a{{b/{id}", "/{id}"]), 1);
     }
 
-    /// Routes of few letters, so that they meet.
+    /// Routes of few letters, so that they collide.
     fn patterns() -> impl Strategy<Value = Vec<String>> {
         let segment = prop_oneof![
             Just("a"),

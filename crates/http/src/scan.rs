@@ -1,17 +1,17 @@
-//! Strict scan: finds the blank line that ends a head, and refuses what httparse lets through.
+//! Strict scan: finds the blank line that ends a head, and rejects line ends and bytes that httparse accepts.
 //!
-//! httparse takes a bare LF for a line's end, and so reads a head in another way than a strict peer in front of us;
-//! that difference is what request smuggling is made of. So before it sees a byte, every line must end with CR LF, no
-//! other CR or LF may occur, and no NUL.
+//! httparse accepts a bare LF as a line's end, and so reads a head differently from a strict proxy in front of this server;
+//! request smuggling uses such differences. So before httparse runs, every line must end with CR LF, and there must be no other
+//! CR or LF and no NUL.
 //!
-//! The scan resumes where it stopped: however a head is cut into reads, each of its bytes is looked at once.
-//! Invariant: between calls `at` is the first unseen byte, or a CR whose follower has not come.
+//! The scan resumes where it stopped: however a head is cut into reads, each of its bytes is scanned once. Invariant: between
+//! calls `at` is the first unseen byte, or a CR whose next byte has not arrived.
 
 use memchr::memchr3;
 
 use crate::refusal::Refusal;
 
-/// Where the scan of one head stands. Offsets count from the head's first byte.
+/// State of the scan of one head. Offsets count from the head's first byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeadScan {
     at: usize,
@@ -20,14 +20,13 @@ pub(crate) struct HeadScan {
 }
 
 impl HeadScan {
-    /// Whether nothing of the head has been looked at.
+    /// Whether no byte of the head was scanned.
     #[inline]
     pub(crate) fn is_fresh(&self) -> bool {
         self.at == 0
     }
 
-    /// Length of the head including its blank line, once that has come. Called again after it was found, it finds it
-    /// again.
+    /// Length of the head including its blank line, once that has arrived. A further call returns the same.
     pub(crate) fn scan(&mut self, input: &[u8]) -> Result<Option<usize>, Refusal> {
         while let Some(found) = memchr3(b'\r', b'\n', 0, &input[self.at..]) {
             let at = self.at + found;
@@ -53,7 +52,7 @@ impl HeadScan {
         Ok(None)
     }
 
-    /// Length of the request line with its line end, once that has come.
+    /// Length of the request line with its line end, once that has arrived.
     pub(crate) fn first_line_bytes(&self) -> Option<usize> {
         (self.first_line_bytes > 0).then_some(self.first_line_bytes)
     }

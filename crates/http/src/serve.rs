@@ -1,7 +1,7 @@
-//! The call: one request goes to the service, its outcome to the wire or into the ring.
+//! The call of the service: one request in, its reply to the write queue or into the ring.
 //!
-//! With an empty ring the reply is composed straight into the write queue. Behind an unanswered request it is composed
-//! into a buffer of its own, which waits in the ring.
+//! If the ring is empty, the reply is composed straight into the write queue. Behind an unanswered request it is composed into a
+//! buffer of its own, which waits in the ring.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,22 +21,22 @@ use crate::shared::Shared;
 use crate::status::Status;
 use crate::worker::Worker;
 
-/// What became of a request.
+/// Result of serving a request.
 pub(crate) enum Served {
-    /// It must wait for an earlier one; the service has not seen it.
+    /// It must wait for an earlier request; the service was not called.
     Blocked,
     /// It was served, and its body is taken in pieces.
     InPieces(Box<dyn BodySink>),
     /// It was served.
     Done {
-        /// The connection goes on after it.
+        /// The connection stays open after it.
         persistent: bool,
-        /// The worker has pieces that go between the bytes composed.
+        /// The worker has pieces that go between the composed bytes.
         is_spliced: bool,
     },
 }
 
-/// Hands a request to the service. `out` is the connection's write queue.
+/// Passes a request to the service. `out` is the connection's write queue.
 #[inline]
 pub(crate) fn serve<S: Service>(
     shared: &Shared<S>,
@@ -48,11 +48,11 @@ pub(crate) fn serve<S: Service>(
 ) -> Served {
     let worker = &shared.worker;
     let log = worker.settings.access_log.as_ref().map(|_| {
-        // Allocates, as the line itself will: the price of a log that is on.
+        // Allocates, as the line itself will: the cost of a log that is on.
         Box::new(Entry::new(request))
     });
     worker.fields.borrow_mut().clear();
-    // A panic between a reply's head and its pieces leaves them behind.
+    // A panic between a reply's head and its pieces leaves pieces behind.
     worker.splices.borrow_mut().clear();
     worker.series.set(Series::OTHER);
     let direct = ring.is_empty();
@@ -85,7 +85,8 @@ pub(crate) fn serve<S: Service>(
     place(worker, ring, Slot { shape, order, held: Held::Nothing, measure, log, watched: None }, outcome, buffer)
 }
 
-/// The request's order; `None` if it has to wait. A panic leaves the outcome as it was: unanswered, if nothing was said.
+/// Returns the request's order; `None` if it has to wait. After a panic the outcome stays as it was: unanswered, if no reply was
+/// sent.
 #[inline]
 fn call<S: Service>(shared: &Shared<S>, ring: &Ring, request: &Request<'_>, reply: Reply<'_>) -> Option<Order> {
     let mut order = Order::Write;
@@ -119,13 +120,13 @@ fn call<S: Service>(shared: &Shared<S>, ring: &Ring, request: &Request<'_>, repl
     }
 }
 
-/// `OPTIONS *` asks the server, not a resource (RFC 9110 section 9.3.7).
+/// `OPTIONS *` concerns the server, not a resource (RFC 9110 section 9.3.7).
 fn answer_asterisk(mut reply: Reply<'_>) {
     reply.header("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
     reply.send(Status(204), "", b"");
 }
 
-/// Everything but the usual case: a reply that comes later, in pieces, uncopied, or behind another one.
+/// Handles all but the usual case: a reply that is late, in pieces, not copied, or behind another one.
 fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buffer: Vec<u8>) -> Served {
     let persistent = slot.shape.persistent;
     slot.held = match outcome {
@@ -155,7 +156,7 @@ fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buf
     Served::Done { persistent, is_spliced: false }
 }
 
-/// Answers a refused request; the connection is closed after it. `head_only`: the reply has no content (RFC 9110, section
+/// Answers a rejected request; the connection is closed after it. `head_only`: the reply has no content (RFC 9110, section
 /// 9.3.2).
 pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_only: bool, out: &mut Vec<u8>) {
     let status = refusal.status_and_detail().0;
@@ -174,7 +175,7 @@ pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_on
     }
 }
 
-/// A reply of the server's own, as a problem document (RFC 9457). `detail` needs no escaping: it is ours.
+/// The server's own reply, as a problem document (RFC 9457). `detail` needs no escaping: its texts are constants.
 fn compose_problem(worker: &Worker, out: &mut Vec<u8>, shape: Shape, status: Status, detail: &str) {
     let body = format!("{{\"title\":\"{}\",\"status\":{},\"detail\":\"{detail}\"}}", reason(status), status.0);
     let length = Length::Known(body.len() as u64);

@@ -18,8 +18,8 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::worker::Worker;
 
-/// An HTTP server. Give it to `Reactor::listen`, in an `Arc`, for one address or several; `Service::local` is called
-/// once for each loop and listener.
+/// An HTTP server. Pass it to `Reactor::listen`, in an `Arc`, for one address or several; `Service::local` is called once for
+/// each loop and listener.
 pub struct Server<S: Service> {
     service: Arc<S>,
     settings: Arc<Settings>,
@@ -28,7 +28,7 @@ pub struct Server<S: Service> {
 }
 
 impl<S: Service> Server<S> {
-    /// A server of a service.
+    /// A server for a service.
     pub fn new(service: S, settings: Settings) -> Self {
         Server {
             service: Arc::new(service),
@@ -38,7 +38,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// A server of another service, for a listener of its own: settings, bounds of addresses and counters are shared.
+    /// A server for another service, for a listener of its own: settings, limits by address and counters are shared.
     pub fn beside<T: Service>(&self, service: T) -> Server<T> {
         Server {
             service: Arc::new(service),
@@ -79,7 +79,7 @@ impl<S: Service> Factory for Server<S> {
     }
 }
 
-/// The service's part of what a loop does beside its connections.
+/// The service's hooks in the loop.
 struct Hooks<S: Service>(Rc<Shared<S>>);
 
 impl<S: Service> LoopState for Hooks<S> {

@@ -1,49 +1,49 @@
-//! The application behind the server.
+//! The interface of an application to the server.
 
 use crate::method::{Method, Order};
 use crate::reply::Reply;
 use crate::request::Request;
 use std::os::fd::RawFd;
 
-/// The application. One value for all loops; what a loop needs for itself is in `Local`.
+/// An application. One value for all loops; state of a loop is in `Local`.
 pub trait Service: Send + Sync + 'static {
-    /// Per-loop state: readers, caches, scratch buffers. Never leaves its thread. A panic in [`Service::call`] leaves
-    /// it as it was at that moment, so it must stay usable between any two of its own operations.
+    /// State of one loop: readers, caches, scratch buffers. Never leaves its thread. After a panic in [`Service::call`] it stays
+    /// as it was at that moment, so it must be usable between any two of its own operations.
     type Local: 'static;
-    /// Made once on each loop's thread.
+    /// Called once on each loop's thread.
     fn local(&self, lp: &reactor::Loop) -> Self::Local;
-    /// Order against earlier unanswered requests of the connection; asked before each [`Service::call`], and again after a wait.
-    /// Default: safe methods read, others write.
+    /// Order relative to earlier unanswered requests of the connection; called before each [`Service::call`], and again after a
+    /// wait. Default: safe methods read, others write.
     fn order(&self, _local: &mut Self::Local, request: &Request<'_>) -> Order {
         if request.method().is_safe() { Order::Read } else { Order::Write }
     }
-    /// Whether the service takes this request's body in pieces, of whatever length it is. Asked by the head, where the body has not
-    /// come whole with it or is larger than a body may be; [`Service::call`] is called at once then, [`Request::is_in_pieces`], and either takes
-    /// [`Reply::later_in_pieces`] or answers without the body. A small body may come whole all the same.
+    /// Whether the service takes this request's body in pieces, whatever its length. Called with the head if the body has not
+    /// arrived whole, or is larger than the limit of a body. If it returns `true`, [`Service::call`] is called at once, with
+    /// [`Request::is_in_pieces`], and either calls [`Reply::later_in_pieces`] or answers without the body. A small body may still
+    /// arrive whole.
     fn takes_pieces(&self, _local: &mut Self::Local, _request: &Request<'_>) -> bool {
         false
     }
-    /// A request without a body has arrived, and will be called soon after others: the time to note what it will touch.
-    /// A hint that comes for part of the requests; path and query are as [`Request::path`] and
-    /// [`Request::query`] give them.
+    /// A request without a body has arrived, and will be served soon, after others: record the data that it will need. A hint,
+    /// given for a part of the requests; path and query are as in [`Request::path`] and [`Request::query`].
     fn foresee(&self, _local: &mut Self::Local, _method: Method, _path: &str, _query: &str) {}
-    /// Some requests were foreseen and are called next: the time to fetch what was noted.
+    /// The requests passed to `foresee` are served next: prefetch the recorded data.
     fn prepare(&self, _local: &mut Self::Local) {}
-    /// Answers now through `reply`, or takes `reply.later()` and answers from any thread, or `reply.stream(...)`.
-    /// A panic here answers 500 and takes nothing else down.
+    /// Answers now through `reply`, or keeps `reply.later()` and answers from any thread, or calls `reply.stream(...)`. A panic
+    /// is answered with 500 and affects no other request.
     fn call(&self, local: &mut Self::Local, request: &Request<'_>, reply: Reply<'_>);
-    /// Asked after a call whose order was [`Order::Write`]: whether the request is [`Order::Alone`] after all, for the service has handed
-    /// it on out of its turn.
+    /// Called after a call whose order was [`Order::Write`]: whether the request became [`Order::Alone`], because the service has
+    /// passed it on out of sequence.
     fn became_alone(&self, _local: &mut Self::Local) -> bool {
         false
     }
-    /// A descriptor that becomes readable when something has ended that calls on this loop began, and whose late replies
-    /// wait for it; see [`reactor::LoopState::completions`].
+    /// A descriptor that becomes readable when work started by calls on this loop has ended, for which their late replies wait;
+    /// see [`reactor::LoopState::completions`].
     fn completions(&self, _local: &Self::Local) -> Option<RawFd> {
         None
     }
-    /// That descriptor became readable. Late replies that are answered here leave in the same turn of the loop.
+    /// The descriptor became readable. Late replies sent here leave in the same tick of the loop.
     fn completed(&self, _local: &mut Self::Local) {}
-    /// All calls of a turn of the loop have been made: the time to begin what they asked for, at once.
+    /// All calls of a tick of the loop were made: start the work that they requested.
     fn tick_ended(&self, _local: &mut Self::Local) {}
 }

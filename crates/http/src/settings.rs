@@ -1,24 +1,24 @@
-//! All that is set about a server, in one value.
+//! All settings of a server, in one value.
 
 use crate::access_log::AccessLog;
 use crate::limits::{Deadlines, Limits};
 use crate::slow::SlowLog;
 use crate::trusted_proxies::TrustedProxies;
 
-/// All that is set about a server.
+/// Settings of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// See [`Limits`].
     pub limits: Limits,
     /// See [`Deadlines`].
     pub deadlines: Deadlines,
-    /// Whether replies carry `Date`. RFC 9110 section 6.6.1 wants it of a server that has a clock.
+    /// Whether replies have `Date`. RFC 9110 section 6.6.1 requires it of a server that has a clock.
     pub date: bool,
-    /// Where a line for each request goes; `None`, the default, writes none.
+    /// Destination of the access log's lines; `None`, the default, writes none.
     pub access_log: Option<AccessLog>,
-    /// What is told of slow requests; `None`, the default, tells nothing.
+    /// Called for slow requests; `None` by default.
     pub slow_log: Option<SlowLog>,
-    /// Peers that may say for whom they forward a request ([`crate::Request::client`]); none by default.
+    /// Peers whose forwarding fields are trusted ([`crate::Request::client`]); none by default.
     pub trusted_proxies: TrustedProxies,
 }
 

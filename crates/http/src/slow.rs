@@ -1,4 +1,4 @@
-//! Requests that took long, told to whoever asks for them.
+//! Reports of slow requests.
 
 use crate::latency::Series;
 use crate::method::Method;
@@ -6,33 +6,33 @@ use crate::status::Status;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Called on the loop, behind the reply: it must not wait.
+/// Called on the loop, after the reply: it must not block.
 type Tell = dyn Fn(&SlowRequest<'_>) + Send + Sync;
 
-/// What is told of requests that took long, and from when on they did.
+/// A function that is called for slow requests, and the time from which on a request is slow.
 #[derive(Clone)]
 pub struct SlowLog {
     after: Duration,
     tell: Arc<Tell>,
 }
 
-/// A request that took long.
+/// A slow request.
 #[derive(Clone, Copy, Debug)]
 pub struct SlowRequest<'r> {
-    /// Its method; none of one that was refused before it was read.
+    /// Its method; `None` for a request that was rejected before it was read.
     pub method: Option<Method>,
-    /// What it counts under.
+    /// The series under which it counts.
     pub series: Series,
     /// The status of its reply.
     pub status: Status,
-    /// How long it took.
+    /// Its latency.
     pub took: Duration,
-    /// What [`crate::Presence::note_work`] has noted.
+    /// The work recorded by [`crate::Presence::note_work`].
     pub work: Option<&'r str>,
 }
 
 impl SlowLog {
-    /// Has requests told that take so long or longer.
+    /// Calls `tell` for requests that take at least this time.
     pub fn new(after: Duration, tell: impl Fn(&SlowRequest<'_>) + Send + Sync + 'static) -> SlowLog {
         SlowLog { after, tell: Arc::new(tell) }
     }

@@ -1,11 +1,11 @@
 //! Status codes.
 
-/// A status code, 200 to 599. Another number is a mistake of the service, and is answered as 500.
+/// A status code, 200 to 599. Any other number is a bug of the service, and is sent as 500.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status(pub u16);
 
 impl Status {
-    /// The words that go with it (RFC 9110, section 15); empty where there are none.
+    /// Its reason phrase (RFC 9110, section 15); empty if there is none.
     pub fn reason(self) -> &'static str {
         crate::composer::reason(self)
     }

@@ -1,14 +1,14 @@
 //! A streamed reply: pieces of a source, framed as they are pulled.
 //!
-//! A chunk's size stands before its data but is known after it, so eight digits are reserved and filled in
-//! afterwards (leading zeros are allowed, RFC 9112 section 7.1): the data is not copied once more.
+//! A chunk's size precedes its data but is known only afterwards, so eight digits are reserved and filled in later (leading zeros
+//! are allowed, RFC 9112 section 7.1). This saves a copy of the data.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::body::{BodySource, More};
 use crate::composer::Length;
 
-/// The place of a chunk's size.
+/// Room for a chunk's size.
 const SIZE_PLACE: &[u8; 10] = b"00000000\r\n";
 const LAST_CHUNK: &[u8; 5] = b"0\r\n\r\n";
 
@@ -16,13 +16,13 @@ const LAST_CHUNK: &[u8; 5] = b"0\r\n\r\n";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamFraming {
     Chunked,
-    /// So many bytes are still owed.
+    /// This many bytes are still missing.
     Length(u64),
     UntilClose,
 }
 
 impl StreamFraming {
-    /// How a body of this length is framed, and what its head says of it.
+    /// The framing of a body of this length, and its length for the head.
     pub(crate) fn of(length: Option<u64>, http10: bool) -> (StreamFraming, Length) {
         match length {
             Some(bytes) => (StreamFraming::Length(bytes), Length::Known(bytes)),
@@ -32,7 +32,7 @@ impl StreamFraming {
     }
 }
 
-/// A streamed reply on its way.
+/// A streamed reply that is being sent.
 pub(crate) struct Stream {
     source: Box<dyn BodySource>,
     framing: StreamFraming,
@@ -43,8 +43,7 @@ impl Stream {
         Stream { source, framing }
     }
 
-    /// Appends the next piece with its framing. `More::Broken` leaves `out` in a state that must not be ended
-    /// regularly.
+    /// Appends the next piece with its framing. After `More::Broken` the reply must not be ended regularly.
     pub(crate) fn pull(&mut self, out: &mut Vec<u8>) -> More {
         let start = out.len();
         if self.framing == StreamFraming::Chunked {

@@ -1,17 +1,17 @@
-//! Which peers may say for whom they forward a request: addresses, networks in CIDR notation, Unix sockets.
+//! Peers whose forwarding fields are trusted: addresses, networks in CIDR notation, Unix sockets.
 //!
-//! An IPv4 network is kept as the IPv6 network of its mapped addresses (RFC 4291, section 2.5.5.2), so that one
-//! comparison serves both, and a peer whose IPv4 address comes inside of an IPv6 one is found too.
+//! An IPv4 network is stored as the IPv6 network of its mapped addresses (RFC 4291, section 2.5.5.2), so one comparison serves
+//! both, and a peer whose IPv4 address is inside an IPv6 address matches too.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Entries of a list: each is compared with each hop.
+/// Limit of a list's entries: each is compared with each hop.
 const ENTRIES_MAX: usize = 64;
-/// The entry that stands for every Unix socket.
+/// The entry for all Unix sockets.
 const UNIX: &str = "unix";
 
-/// The proxies whose word counts ([`crate::Request::client`]). Without entries, the default, nobody's does.
+/// The trusted proxies ([`crate::Request::client`]). By default there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     networks: Box<[Network]>,
@@ -19,20 +19,20 @@ pub struct TrustedProxies {
     unix: bool,
 }
 
-/// The addresses that begin with the same bits.
+/// The addresses with a common prefix of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
     bits: u128,
-    /// How many bits count, of 128.
+    /// Length of the prefix, of 128 bits.
     prefix: u32,
 }
 
-/// Why an entry is none.
+/// Why an entry is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyEntryError {
     /// It is neither an address, nor a network, nor `unix`.
     Malformed,
-    /// Its address has bits behind its prefix; the network that it lies in.
+    /// Its address has bits after its prefix; the network that contains it.
     HostBits(String),
     /// There are more than this many.
     TooMany(usize),
@@ -57,7 +57,7 @@ impl TrustedProxies {
     ///
     /// # Errors
     ///
-    /// The place of the first entry that is none, and why. The error's text says what is allowed.
+    /// The index of the first invalid entry, and the fault. The error's text describes valid entries.
     pub fn new<T: AsRef<str>>(entries: &[T]) -> Result<TrustedProxies, (usize, ProxyEntryError)> {
         if entries.len() > ENTRIES_MAX {
             return Err((ENTRIES_MAX, ProxyEntryError::TooMany(ENTRIES_MAX)));
@@ -72,21 +72,21 @@ impl TrustedProxies {
         Ok(TrustedProxies { networks: networks.into(), unix })
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.networks.is_empty() && !self.unix
     }
 
-    /// Whether an address is one of theirs.
+    /// Whether the address belongs to a trusted proxy.
     pub fn contains(&self, address: IpAddr) -> bool {
         let bits = mapped(address);
         self.networks.iter().any(|network| network.has(bits))
     }
 
-    /// Whether the peer of a connection is one of them.
+    /// Whether the peer of a connection is a trusted proxy.
     pub fn contains_peer(&self, peer: SocketAddr) -> bool {
-        // Loopback among the networks does not stand for Unix sockets, whose peers it is the address of here.
+        // A loopback network does not include Unix sockets, although their peers have a loopback address here.
         if peer == reactor::UNIX_PEER { self.unix } else { self.contains(peer.ip()) }
     }
 }
@@ -115,7 +115,7 @@ impl Network {
 
     #[inline]
     fn has(self, bits: u128) -> bool {
-        // A shift by all 128 bits is none.
+        // A shift by all 128 bits is `None`.
         (bits ^ self.bits).checked_shr(128 - self.prefix).unwrap_or(0) == 0
     }
 
@@ -126,7 +126,7 @@ impl Network {
     }
 }
 
-/// Digits alone: `parse` would take a plus sign too.
+/// Digits only: `parse` would accept a plus sign.
 fn parse_prefix(digits: &str) -> Option<u32> {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
     digits.parse().ok().filter(|_| is_number)
@@ -216,7 +216,7 @@ mod tests {
     }
 
     proptest! {
-        /// A network has an address where their bits agree one by one.
+        /// A network contains an address if their bits agree one by one.
         #[test]
         fn a_network_has_what_begins_with_its_bits(bits: u32, other: u32, shared in 0u32..=32, prefix in 0u32..=32) {
             let same = if shared == 32 { bits } else { bits ^ ((other | 1 << 31) >> shared) };

@@ -1,16 +1,16 @@
-//! Replies that are composed while their latency is not counted yet: the clock is read once for several of them.
+//! Replies whose latency is not counted yet: the clock is read once for several of them.
 //!
-//! Reading it for each costs a pipelined GET 3 % of its processor time. Replies of one turn leave together at the turn's end, so a
-//! reading behind them is true for all: the loop's own, which it makes at every fourth request and behind each dear one
-//! ([`reactor::Io::clock_ns`]), or one at the end of the turn.
+//! Reading it for each reply would cost a pipelined GET 3 % of its processor time. Replies of one turn leave together at the
+//! turn's end, so a later reading is right for all of them: the loop's own, made at every fourth request and after each expensive
+//! one ([`reactor::Io::clock_ns`]), or one at the end of the turn.
 
 use crate::latency::Measure;
 use crate::status::Status;
 
-/// Kinds of replies between two readings of the clock; before a further kind the clock is read.
+/// Number of runs between two readings of the clock; before a further run the clock is read.
 const RUNS_MAX: usize = 4;
 
-/// Replies of one status, method and series, one behind the other.
+/// Consecutive replies of one status, method and series.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) status: Status,
@@ -26,7 +26,7 @@ pub(crate) struct Uncounted {
 }
 
 impl Uncounted {
-    /// Adds a reply; `false` where there is no room for its kind.
+    /// Adds a reply. `false`: there is no room for another run.
     #[inline]
     pub(crate) fn add(&mut self, status: Status, measure: Measure) -> bool {
         if let Some(Some(last)) = self.len.checked_sub(1).map(|last| &mut self.runs[last])
@@ -49,7 +49,7 @@ impl Uncounted {
         self.len == 0
     }
 
-    /// Takes all out.
+    /// Takes all runs.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Run> + use<> {
         self.len = 0;
         std::mem::take(&mut self.runs).into_iter().flatten()

@@ -1,22 +1,22 @@
-//! Runs of visible ASCII, found eight bytes at a time, and in targets sixteen where the processor has such registers.
+//! Runs of visible ASCII, found eight bytes at a time, and in targets sixteen if the processor has such registers.
 //!
-//! A request target of visible ASCII is text by construction; asking `str::from_utf8` again would cost as much as the
-//! search. That, and reading sixteen bytes into a register, are the uses of `unsafe` here.
+//! A request target of visible ASCII is text by construction; a check by `str::from_utf8` would cost as much as the search. That,
+//! and reading sixteen bytes into a register, are the uses of `unsafe` here.
 #![allow(unsafe_code)] // text that was just checked to be ASCII is not checked again; vector registers
 
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
 const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
 
-/// Bytes of which there are eight at least, so that a word can be read anywhere.
+/// At least eight bytes, so that a word can be read anywhere.
 #[derive(Clone, Copy)]
 pub(crate) struct Bytes<'i>(&'i [u8]);
 
 /// A target in origin form.
 pub(crate) struct Target<'i> {
     pub(crate) path: &'i str,
-    /// Without its `?`; empty where there is none.
+    /// Without its `?`; empty if there is none.
     pub(crate) query: &'i str,
-    /// Where the target ends.
+    /// End of the target.
     pub(crate) end: usize,
 }
 
@@ -46,7 +46,7 @@ impl<'i> Bytes<'i> {
         }
     }
 
-    /// The first place from `at` on that is not visible ASCII, or one of two marks, or the end.
+    /// The first position from `at` on that is not visible ASCII, or is one of two marks, or is the end.
     #[inline]
     fn visible_end(self, mut at: usize, marks: [u8; 2]) -> usize {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -60,7 +60,7 @@ impl<'i> Bytes<'i> {
         self.end_of(at, |word| not_visible(word) | equal(word, marks[0]) | equal(word, marks[1]))
     }
 
-    /// Where the value that begins at `at` ends: before the first byte that is neither visible ASCII nor a blank.
+    /// End of the value that begins at `at`: the first byte that is neither visible ASCII nor a blank.
     #[inline]
     pub(crate) fn value_end(self, at: usize) -> usize {
         self.end_of(at, |word| below(word, b' ') | equal(word, 0x7f) | word)
@@ -71,13 +71,13 @@ impl<'i> Bytes<'i> {
     fn text(self, from: usize, to: usize) -> &'i str {
         let bytes = self.0.get(from..to).unwrap_or_default();
         debug_assert!(bytes.is_ascii());
-        // SAFETY: called by `target` alone, with bounds between which `end_of` has stopped at no byte that `not_visible`
-        // flags, so every byte is ASCII, and ASCII is UTF-8. (Out of bounds the text is empty.)
+        // SAFETY: called only by `target`, with bounds between which `visible_end` has found only visible ASCII, and ASCII is
+        // UTF-8. (Out of bounds the text is empty.)
         unsafe { std::str::from_utf8_unchecked(bytes) }
     }
 
-    /// The first place from `at` on whose byte is flagged, or the end. `flags` must flag a zero byte, with which the
-    /// last word is filled, and must be exact for the lowest byte that it flags.
+    /// The first position from `at` on whose byte is flagged, or the end. `flags` must flag a zero byte, with which the last word
+    /// is padded, and must be exact for the lowest byte that it flags.
     #[inline]
     fn end_of(self, mut at: usize, flags: impl Fn(u64) -> u64) -> usize {
         loop {
@@ -95,26 +95,26 @@ impl<'i> Bytes<'i> {
         if let Some(Some(bytes)) = self.0.get(at..).map(<[u8]>::first_chunk) {
             return u64::from_le_bytes(*bytes);
         }
-        // The last eight bytes, with those before `at` shifted out: no copy of an unknown small size.
+        // The last eight bytes, shifted by those before `at`: avoids a copy of a small unknown length.
         let missing = (at + 8).saturating_sub(self.0.len());
         let last = self.0.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         if missing < 8 { last >> (missing * 8) } else { 0 }
     }
 }
 
-/// The bytes that are not visible ASCII, or one of two marks, each a bit, the first one lowest.
+/// A bit for each byte that is not visible ASCII or is one of two marks, the first byte lowest.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 fn ends_among(bytes: &[u8; 16], marks: [u8; 2]) -> u32 {
     use std::arch::x86_64::{
         _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
     };
-    // SAFETY: every x86-64 processor has SSE2, to which these belong; the load reads the 16 bytes of `bytes`, whatever
-    // their alignment.
+    // SAFETY: these instructions belong to SSE2, which every x86-64 processor has; the load reads the 16 bytes of `bytes`, with
+    // any alignment.
     unsafe {
         let word = _mm_loadu_si128(bytes.as_ptr().cast());
         let equal = |byte: u8| _mm_cmpeq_epi8(word, _mm_set1_epi8(byte.cast_signed()));
-        // As signed numbers bytes over 0x7f are below all others.
+        // As signed numbers, bytes over 0x7f are below all others.
         let over_blank = _mm_cmpgt_epi8(word, _mm_set1_epi8(0x20));
         let others = _mm_or_si128(equal(0x7f), _mm_or_si128(equal(marks[0]), equal(marks[1])));
         let bits = |flags| _mm_movemask_epi8(flags).cast_unsigned();
@@ -122,8 +122,8 @@ fn ends_among(bytes: &[u8; 16], marks: [u8; 2]) -> u32 {
     }
 }
 
-/// Flags (in their highest bits) bytes under `bound`, which is 0x80 at most. A borrow goes upwards only, so the lowest
-/// flag is exact; that holds for all these functions and for any union of them.
+/// Flags (in their highest bits) bytes under `bound`, which is at most 0x80. A borrow only goes upwards, so the lowest flag is
+/// exact; that holds for all these functions and for any union of them.
 fn below(word: u64, bound: u8) -> u64 {
     word.wrapping_sub(ONES * u64::from(bound)) & !word
 }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The same, a byte at a time.
+    /// The same, one byte at a time.
     fn slow_target(bytes: &[u8], at: usize) -> Option<(&str, &str, usize)> {
         let stop = |from: usize| bytes[from..].iter().position(|byte| !(0x21..=0x7e).contains(byte));
         let end = stop(at).map_or(bytes.len(), |found| at + found);

@@ -1,7 +1,7 @@
-//! What one loop's connections share: the composer, scratch buffers, counters, and the service's own state.
+//! State shared by one loop's connections: the composer, scratch buffers, counters, and the service's own state.
 //!
-//! All of it lives on the loop's thread. The cells are never borrowed across a call into the service, except `local`,
-//! which the service itself is given and through which it cannot come back here.
+//! It lives on the loop's thread. The cells are never borrowed across a call of the service, except `local`, which is passed to
+//! the service and through which it cannot call back.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -24,30 +24,30 @@ use crate::slow::SlowRequest;
 use crate::status::Status;
 use crate::uncounted::{Run, Uncounted};
 
-/// Spare buffers kept of each kind; more are given back to the allocator.
+/// Spare buffers kept of each kind; others are freed.
 const SPARES_MAX: usize = 64;
 /// A buffer over this size is not kept.
 const SPARE_BYTES_MAX: usize = 8 << 10;
 
-/// The part that does not know the service.
+/// The part that is independent of the service.
 pub(crate) struct Worker {
     pub(crate) lp: Loop,
     pub(crate) settings: Arc<Settings>,
-    /// From when on a request is told to be slow.
+    /// Latency from which on a request is slow.
     slow_ns: u64,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) composer: RefCell<Composer>,
-    /// Lines of header fields that the service adds to the reply in hand.
+    /// Lines of header fields that the service adds to the current reply.
     pub(crate) fields: RefCell<Vec<u8>>,
-    /// Pieces of the reply in hand that are not copied.
+    /// Pieces of the current reply that are not copied.
     pub(crate) splices: RefCell<Splices>,
-    /// The series of the request in hand.
+    /// The series of the current request.
     pub(crate) series: Cell<Series>,
-    /// What it remembers of plain heads.
+    /// The cache of plain heads.
     pub(crate) seen: RefCell<Seen>,
     /// The loop's connections.
     pub(crate) crowd: RefCell<Crowd>,
-    /// Replies of the turn in hand whose latency is not counted yet.
+    /// Replies of the current turn whose latency is not counted yet.
     uncounted: RefCell<Uncounted>,
     buffers: RefCell<Vec<Vec<u8>>>,
     #[expect(clippy::vec_box, reason = "a connection holds a pointer; unboxing would move the whole at each change")]
@@ -102,18 +102,18 @@ impl Worker {
         }
     }
 
-    /// Begins to measure a request: it has waited since the loop's turn began.
+    /// Begins to measure a request: it has waited since the loop's tick began.
     #[inline]
     pub(crate) fn measure(&self, method: Option<Method>, series: Series) -> Measure {
         Measure { began_ns: self.lp.now_ns(), method, series }
     }
 
-    /// Counts a reply that was watched, if it was; and tells it, where it is slow.
+    /// Counts one reply, and reports it if it is slow.
     pub(crate) fn count(&self, status: Status, measure: Measure, watched: Option<&Watched>) {
         self.count_run(Run { status, measure, replies: 1 }, self.lp.precise_now_ns(), watched);
     }
 
-    /// Has a reply counted that leaves with this turn: at the next reading of the clock.
+    /// Counts a reply that leaves with this turn, at the next reading of the clock.
     #[inline]
     pub(crate) fn count_with_turn(&self, status: Status, measure: Measure) {
         let has_room = self.uncounted.borrow_mut().add(status, measure);
@@ -123,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// The turn ends, and its replies leave.
+    /// The turn ends: counts its replies.
     #[inline]
     pub(crate) fn count_turn(&self) {
         if !self.uncounted.borrow().is_empty() {
@@ -131,7 +131,7 @@ impl Worker {
         }
     }
 
-    /// The clock was read just now: the replies of the turn so far are counted by it.
+    /// The clock was just read: counts the turn's replies so far.
     pub(crate) fn count_turn_at(&self, clock_ns: u64) {
         let runs = self.uncounted.borrow_mut().take();
         runs.for_each(|run| self.count_run(run, clock_ns, None));
@@ -156,7 +156,7 @@ impl Worker {
         }
     }
 
-    /// Writes the line of a reply in the access log.
+    /// Writes the access log's line of a reply.
     #[inline]
     pub(crate) fn log(&self, status: Status, bytes: usize, log: Option<Box<Entry>>) {
         if let Some(entry) = log

@@ -1,5 +1,5 @@
-//! The abuse suite: odd and hostile bytes on real sockets. Each case is a sentence, the bytes, the statuses that come
-//! back, and what becomes of the connection.
+//! Odd and hostile bytes on real sockets. Each case is a sentence, the bytes, the statuses of the replies, and the end of the
+//! connection.
 
 use std::sync::OnceLock;
 use std::thread;
@@ -7,12 +7,12 @@ use std::thread;
 use crate::harness::TestServer;
 use http::{Limits, Settings};
 
-/// What becomes of the connection.
+/// Expected state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The server closes it.
     Closes,
-    /// It goes on: another request on it is answered.
+    /// It stays open: another request on it is answered.
     Stays,
     /// The client ends its half after the bytes; the server closes.
     AfterHalfClose,
@@ -63,7 +63,7 @@ fn check(name: &str, bytes: &[u8], statuses: &[u16], end: End) {
     }
 }
 
-/// Checks a table, all cases at once: what one connection does must not matter to another.
+/// Checks a table, all cases at once: one connection must not affect another.
 #[track_caller]
 fn check_all(cases: &[(&str, String, &[u16], End)]) {
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! A GET that is answered at once allocates nothing in steady state, from the socket to the socket.
+//! A GET that is answered at once allocates nothing in steady state, from socket to socket.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};

@@ -19,7 +19,7 @@ fn a_half_closed_client_gets_its_late_reply() {
     client.expect_end();
 }
 
-/// Waits until so much is known of a client.
+/// Waits until the client is known to be in this state.
 #[track_caller]
 fn wait_for(presence: &Presence, client: Client) {
     let begun = std::time::Instant::now();
@@ -147,7 +147,7 @@ fn a_drain_answers_what_was_asked_and_ends() {
     let waiting = server.shelf.take("/late/1");
     idle.probe("/a");
     server.begin_drain();
-    // Connections are told in the order in which they came, so now all have been.
+    // Connections are told to drain in the order in which they came, so all have been told now.
     idle.expect_end();
     fresh.send(b"GET /d HTTP/1.1\r\nHost: h\r\n\r\n");
     let answer = fresh.answer();
@@ -236,7 +236,8 @@ fn counters_add_up() {
     assert!(metrics.bytes_in >= request.len() as u64);
 }
 
-/// Replies at once, late, behind a late one, streamed, uncopied and of panics, and refusals: each counts once, under its series.
+/// Replies of every kind: at once, late, behind a late one, streamed, not copied, after panics, and refusals. Each counts once,
+/// under its series.
 #[test]
 fn every_reply_counts_under_its_series_and_status() {
     let server = TestServer::start(Settings::default());

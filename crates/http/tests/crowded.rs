@@ -1,4 +1,4 @@
-//! More clients than connections that may be open: who asks for nothing goes, and who is served stays.
+//! More clients than connections that may be open: idle clients are disconnected, and clients with requests stay.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const PLACES: usize = 3;
 const SHORT: Duration = Duration::from_millis(60);
 const LONG: Duration = Duration::from_secs(60);
 
-/// No deadline passes in a test; where somebody waits for a place a client may wait so long.
+/// No deadline passes in a test except this one: how long a client may keep an idle connection while others wait.
 fn server(crowded: Duration) -> TestServer {
     let deadlines = Deadlines { head: LONG, body: LONG, idle: LONG, crowded, ..Deadlines::default() };
     let loops = reactor::Settings { loops: 1, connections_max: PLACES, ..reactor::Settings::default() };
@@ -28,7 +28,7 @@ fn half_requests_give_their_places_to_whole_ones() {
     let silent = server.connect();
     let mut head = half(&server, "GET / HTTP/1.1\r\nHos");
     let mut body = half(&server, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab");
-    // The ones that come have asked for something, so none of them goes for the next.
+    // Each new client has sent a request, so none of them is disconnected for the next.
     let whole: Vec<Client> = (0..PLACES)
         .map(|number| half(&server, &format!("GET /late-read/{number} HTTP/1.1\r\nHost: h\r\n\r\n")))
         .collect();
@@ -52,7 +52,7 @@ fn who_waits_for_the_server_keeps_its_place() {
     }
     let mut idle: Vec<Client> = (1..PLACES).map(|_| server.connect()).collect();
     idle.iter_mut().for_each(|client| client.probe("/idle"));
-    // The idle ones go for these.
+    // The idle clients are disconnected for these.
     let mut others: Vec<Client> =
         (1..PLACES).map(|_| half(&server, "GET /other HTTP/1.1\r\nHost: h\r\n\r\n")).collect();
     others.iter_mut().for_each(|client| client.expect(200, "GET /other []"));

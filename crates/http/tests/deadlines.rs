@@ -1,4 +1,4 @@
-//! Deadlines: what a client that is too slow gets. The deadlines are short, and no test measures time.
+//! Deadlines: what happens to a client that is too slow. The deadlines are short, and no test measures time.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ fn a_connection_that_waits_for_a_late_reply_is_not_idle() {
 
 #[test]
 fn a_client_that_takes_its_reply_slowly_is_not_idle() {
-    // The write queue takes the whole reply, so that for all but the client the request is over.
+    // The write queue takes the whole reply, so for the server only the client's reading is left.
     let traffic = reactor::Traffic { output_high_water: 64 << 20, ..reactor::Traffic::default() };
     let loops = reactor::Settings { loops: 1, traffic, ..reactor::Settings::default() };
     let deadlines = Deadlines { idle: SHORT, ..Deadlines::default() };
@@ -120,7 +120,7 @@ fn a_client_that_takes_nothing_is_cut() {
     assert!(bytes.len() < 50_000_000);
 }
 
-/// Bytes that a client gets of a large reply which it reads in pieces, with a pause after each.
+/// Bytes that a client receives of a large reply while it reads in pieces, with a pause after each.
 fn read_slowly(server: &TestServer, reply_bytes: usize, piece: usize, pause: Duration) -> usize {
     let mut client = server.connect();
     client.send(format!("GET /large/{reply_bytes} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
@@ -141,11 +141,11 @@ fn a_client_that_takes_a_little_now_and_then_is_cut_and_one_that_takes_enough_is
         let settings = reactor::Settings { loops: 1, traffic, ..reactor::Settings::default() };
         TestServer::start_on(settings, Settings::default())
     };
-    // It takes three megabytes a second of the ten that it has to.
+    // It receives three megabytes a second; the minimum rate is ten.
     let server = start(10 << 20, SHORT * 4);
     let got = read_slowly(&server, 50_000_000, 64 << 10, Duration::from_millis(20));
     assert!(got < 40_000_000 && server.metrics().timed_out == 1, "{got} bytes, {:?}", server.metrics());
-    // And here more than a hundred times what it has to, for longer than it may take nothing.
+    // Here it receives more than a hundred times the minimum, for longer than a client may receive nothing.
     let server = start(10 << 10, Duration::from_millis(800));
     let got = read_slowly(&server, 4_000_000, 64 << 10, Duration::from_millis(20));
     assert!(got >= 4_000_000 && server.metrics().timed_out == 0, "{got} bytes, {:?}", server.metrics());
@@ -155,7 +155,7 @@ fn a_client_that_takes_a_little_now_and_then_is_cut_and_one_that_takes_enough_is
 fn a_body_that_comes_a_byte_now_and_then_is_answered_408() {
     let server = server(|deadlines| (deadlines.body, deadlines.body_rate_min) = (SHORT * 2, 100_000));
     let mut client = server.connect();
-    // What came fast is no credit.
+    // A fast start is no credit.
     client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\n\r\n");
     client.send(&[b'x'; 200_000]);
     client.socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();

@@ -1,4 +1,4 @@
-//! Static files through sockets: what is sent of them, what never is, and what becomes of changes.
+//! Static files through sockets: their replies, files that must never be sent, and the effect of changes.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::harness::{Answer, Client, TestServer};
 use http::{FileCache, FileMiss, Files, Reply, Request, Server, Service, Settings, Status};
 
-/// A folder of its own, removed with the test.
+/// A temporary folder, removed after the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -108,7 +108,7 @@ fn field<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
     fields.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// Asks until the answer is as wanted.
+/// Repeats a request until the answer is as expected.
 #[track_caller]
 fn eventually(server: &FileServer, path: &str, is_right: impl Fn(&Answer) -> bool) -> Answer {
     let begun = Instant::now();
@@ -210,7 +210,7 @@ fn compressed_siblings_go_to_who_accepts_them() {
         ("/assets/b.js", "br", "plain", None),
         ("/assets/c.png", "gzip", "plain", None),
     ] {
-        // The second answer is a remembered one.
+        // The second answer comes from the cache.
         for _ in 0..2 {
             let answer = server.ask(path, &format!("Accept-Encoding: {accepts}\r\n"));
             assert_eq!((answer.body.as_str(), field(&answer, "Content-Encoding")), (body, coding), "{path} {accepts}");
@@ -239,7 +239,7 @@ fn a_folder_is_answered_with_its_index_where_that_is_on() {
     assert_eq!(server.ask("/assets/none/", "").status, 404);
 }
 
-/// Paths below `/assets/` that name no file. The first of a pair is sent as it is.
+/// Paths below `/assets/` that name no file. The first of each pair is sent literally.
 const HOSTILE: [&str; 64] = [
     "../secret",
     "../../etc/passwd",
@@ -412,7 +412,7 @@ fn a_file_that_is_cut_shorter_while_it_is_sent_ends_its_connection() {
     let file = fs::OpenOptions::new().write(true).open(place.public().join("large.txt")).unwrap();
     file.set_len(1000).unwrap();
     let mut rest = Vec::new();
-    // A cut may be seen as an end or as a reset.
+    // The close may be seen as an end or as a reset.
     let _ = std::io::Read::read_to_end(&mut slow.socket, &mut rest);
     assert!(slow.received + (rest.len() as u64) < 40_000_000);
     place.write("a.js", "small");

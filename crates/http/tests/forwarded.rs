@@ -1,4 +1,5 @@
-//! Whom a proxy forwards a request for: believed of trusted peers alone, and counted as the client wherever the request is known.
+//! The client for which a proxy forwards a request: trusted only from listed peers, and used wherever the client's address
+//! counts.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,7 @@ fn server(proxies: &[&str]) -> TestServer {
     TestServer::start(Settings { trusted_proxies, ..Settings::default() })
 }
 
-/// A request with these fields gets this client, and what counts as its address where shares are counted.
+/// Checks the client of a request with these fields, and the address under which it is counted.
 #[track_caller]
 fn check(server: &TestServer, fields: &str, told: &str) {
     let mut client = server.connect();
@@ -56,7 +57,7 @@ fn a_request_whose_body_is_taken_in_pieces_has_its_client_too() {
     client.expect(200, "192.0.2.1 192.0.2.1");
 }
 
-/// Where an access log goes.
+/// Destination of an access log.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 

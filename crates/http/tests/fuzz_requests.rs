@@ -1,4 +1,4 @@
-//! Mutated requests, bodies, queries, cookies and routes against plain readings of the same bytes.
+//! Mutated requests, bodies, queries, cookies and routes, compared with plain parsers of the same bytes.
 
 use crate::fuzz_check::{
     BOUNDARY, check_chunks, check_cookies, check_multipart, check_query, check_routes, check_stream,

@@ -1,4 +1,4 @@
-//! Requests that keep their loop busy: those of one client go behind those of others, and end with it.
+//! Requests that keep their loop busy: those of one client are served after those of others, and stop when it disconnects.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use http::Settings;
 const CLIENTS: usize = 8;
 const REQUESTS: usize = 60;
 
-/// Clients that have asked for more than a second of work, of which some is done.
+/// Clients that have requested more than a second of work, part of which is done.
 fn busy(server: &TestServer) -> Vec<Client> {
     let requests = "GET /slow/2 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(REQUESTS);
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(|client| client.probe("/first"));
     clients.iter_mut().for_each(|client| client.send(requests.as_bytes()));
-    // More than one of them asks for.
+    // More requests have run than one client has sent.
     while server.slow() < REQUESTS + 10 {
         std::thread::yield_now();
     }
@@ -68,7 +68,7 @@ fn dear_requests_behind_late_replies_do_not_run_all_at_once() {
         })
         .collect();
     let lates: Vec<_> = (0..clients.len()).map(|number| server.shelf.take(&format!("/late/{number}"))).collect();
-    // The loop is kept busy, so that the answers come to it together.
+    // The loop is kept busy, so that the answers reach it together.
     let mut busy = server.connect();
     busy.send(b"GET /slow/150 HTTP/1.1\r\nHost: h\r\n\r\n");
     std::thread::sleep(Duration::from_millis(30));
@@ -90,7 +90,7 @@ fn a_flood_over_many_connections_waits_for_itself_and_not_before_other_addresses
     light.probe("/first");
     let mut flood: Vec<Client> = (0..100).map(|_| server.connect_from([127, 0, 1, 1].into())).collect();
     flood.iter_mut().for_each(|client| client.probe("/first"));
-    // Most are there when the loop is done with this one, and the small one comes last.
+    // Most requests have arrived when the loop is done with this one, and the small one comes last.
     let mut busy = server.connect_from([127, 0, 1, 2].into());
     busy.send(b"GET /slow/200 HTTP/1.1\r\nHost: h\r\n\r\n");
     std::thread::sleep(Duration::from_millis(30));

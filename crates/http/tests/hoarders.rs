@@ -1,4 +1,4 @@
-//! Clients that hold memory for nothing: when it is short they pay, and nobody else.
+//! Clients that hold memory without progress: when it is short, only they are disconnected.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn who_does_not_read_is_closed_for_those_who_do() {
     let mut silent: Vec<Client> = (0..40).map(|_| ask(&server, &request)).collect();
     wait_for_first_bytes(&silent);
     for _ in 0..3 {
-        // New ones, small and large, at full speed, while the silent ones ask for more.
+        // New clients, small and large, at full speed, while the silent ones request more.
         server.connect().probe("/small");
         let mut honest = ask(&server, "GET /stream/20000000 HTTP/1.1\r\nHost: h\r\n\r\n");
         assert_eq!(honest.answer().body.len(), 20_000_000);
@@ -43,7 +43,7 @@ fn who_does_not_read_is_closed_for_those_who_do() {
     }
     let (metrics, held) = (server.metrics(), server.held_bytes());
     assert!(metrics.hoarders > 20 && metrics.replies_5xx == 0, "{metrics:?}");
-    // A turn may be under way.
+    // A turn may be running.
     assert!(held <= HELD_BYTES + (256 << 10), "{held} bytes are held");
 }
 
@@ -56,7 +56,7 @@ fn unfinished_bodies_go_for_one_that_comes() {
     };
     let mut hoarders: Vec<Client> = (0..4).map(|_| unfinished(60_000)).collect();
     std::thread::sleep(PAUSE);
-    // Larger than any of them, and than what is left.
+    // Larger than any of them, and than the rest of the memory.
     let mut honest = unfinished(150_000);
     honest.send(b"y");
     assert_eq!(honest.answer().status, 200);
@@ -79,7 +79,7 @@ fn unfinished_heads_go_for_requests_that_end() {
         server.connect().probe("/small");
     }
     assert!(server.held_bytes() <= HELD_BYTES + (256 << 10));
-    // The first ones waited longest.
+    // The first clients waited longest.
     let answer = halves[0].answer();
     assert_eq!(answer.status, 503, "{}", answer.body);
 }

@@ -1,4 +1,4 @@
-//! Bodies that their service takes in pieces: of any length, at its pace, with a clear end however they end.
+//! Bodies that their service takes in pieces: of any length, at its pace, with a defined result however they end.
 
 use std::io::Write;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use http::{Deadlines, Limits, Settings, Status};
 
 const SHORT: Duration = Duration::from_millis(60);
 const LONG: Duration = Duration::from_secs(60);
-/// Bytes that a body may have that is gathered.
+/// Limit of a gathered body.
 const BODY_MAX: usize = 1_000;
 const KEY: &str = "/in-pieces";
 
@@ -59,7 +59,7 @@ fn a_body_may_be_larger_than_any_that_is_gathered() {
     assert_eq!(server.bodies.wait(KEY, |body| body.end.is_some()).text.len(), 3_000_000);
     server.shelf.answer(KEY);
     client.expect(200, KEY);
-    // One that came whole with its head is no larger than a body may be.
+    // A body that came whole with its head is no larger than the limit.
     client.send(b"POST /in-pieces HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nwhole");
     client.expect(200, "POST /in-pieces [whole]");
 }
@@ -72,7 +72,7 @@ fn a_service_without_room_holds_its_client_back_and_does_not_count_the_time_agai
     client.socket.set_write_timeout(Some(SHORT * 3)).unwrap();
     let piece = vec![b'x'; 1 << 20];
     let mut sent = 0;
-    // What nobody takes fills the buffers of both kernels, and then no more is sent.
+    // Untaken bytes fill the buffers of both kernels; then no more is sent.
     while let Ok(bytes) = client.socket.write(&piece) {
         sent += bytes;
         assert!(sent < 50_000_000, "all of it was read");
@@ -91,7 +91,7 @@ fn a_service_without_room_holds_its_client_back_and_does_not_count_the_time_agai
     client.expect(200, "all");
 }
 
-/// What a body's taker is told as its end; what its service says is the reply, and the last one.
+/// The end reported to a body's sink; the reply is sent by its service, and it is the last one.
 #[track_caller]
 fn check_fault(server: &TestServer, mut client: Client, text: &str, status: u16) {
     let body = server.bodies.wait(KEY, |body| body.end.is_some());
@@ -215,7 +215,7 @@ fn what_a_body_holds_counts_as_bodies_that_arrive() {
     let mut client = post(&server, &format!("{CHUNKED}5\r\nhel"));
     server.bodies.wait(KEY, |body| body.text == "hel");
     server.bodies.change(KEY, |body| body.held = 100_001);
-    // Whether it is counted before this byte or behind it is the loop's to say.
+    // The loop may count it before this byte or after it.
     client.send(b"l");
     let fault = server.bodies.wait(KEY, |body| body.end.is_some()).end.unwrap().unwrap_err();
     assert_eq!(fault.status, Status(503));

@@ -1,4 +1,4 @@
-//! Bodies given in parts: joined on the wire, in their place, at once and late.
+//! Bodies given in parts: joined on the wire, in the right order, at once and late.
 
 use crate::harness::{STATIC, TestServer};
 use http::{Settings, UNCOPIED_BYTES_MIN};

@@ -1,4 +1,4 @@
-//! Order: replies leave in the order of the requests, and reads stand behind unanswered writes.
+//! Order: replies leave in the order of the requests, and reads wait for unanswered writes.
 
 use std::thread;
 
@@ -54,7 +54,7 @@ fn writes_are_submitted_without_waiting_and_a_read_waits_for_all_of_them() {
     let (first, second) = (server.shelf.take("/late/1"), server.shelf.take("/late/2"));
     assert!(!server.shelf.has("/late-read/3"), "the read was handed over before the writes were answered");
     second.send(Status(200), "", b"2".to_vec());
-    // The answer to a probe on another connection shows that the loop has seen the message.
+    // The answer to a probe on another connection shows that the loop has read the message.
     server.connect().probe("/other");
     assert!(!server.shelf.has("/late-read/3"));
     first.send(Status(200), "", b"1".to_vec());
@@ -247,7 +247,7 @@ fn many_connections_with_late_replies_from_other_threads_all_get_their_own() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever the mix of requests and however the bytes are cut, the replies are those of the plain sequence.
+    /// Whatever the mix of requests and however the bytes are cut, the replies are those of sequential requests.
     #[test]
     fn any_mix_in_any_cuts_is_answered_in_order(
         kinds in proptest::collection::vec(0usize..6, 1..12),

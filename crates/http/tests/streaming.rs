@@ -50,7 +50,7 @@ fn a_slow_client_holds_a_stream_back_and_gets_all_of_it() {
     );
     assert!(client.read_more());
     let pieces = (MANY >> 16) as u64;
-    // Nobody reads: the source is asked until socket buffers and write queue are full, and then no more.
+    // The client does not read: the source is pulled until socket buffers and write queue are full, and then no more.
     let mut pulls = 0;
     while server.pulls() != pulls {
         pulls = server.pulls();
@@ -83,13 +83,13 @@ fn a_broken_stream_cuts_the_connection_without_a_last_chunk() {
     client.send(b"GET /broken HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut bytes = Vec::new();
     let end = std::io::Read::read_to_end(&mut client.socket, &mut bytes);
-    // A cut may be seen as an end or as a reset, never as patience run out.
+    // The close may be seen as an end or as a reset, never as a timeout.
     assert!(!end.is_err_and(|error| error.kind() != std::io::ErrorKind::ConnectionReset), "the connection was not cut");
     assert!(!bytes.ends_with(b"0\r\n\r\n"), "the body looks complete");
     server.connect().probe("/others-live");
 }
 
-/// Gives what is sent to it, and waits meanwhile; ends when nobody can send any more.
+/// Sends what it receives from a channel, and waits meanwhile; ends when the sender is dropped.
 struct Fed(Receiver<&'static str>);
 
 impl BodySource for Fed {
@@ -113,12 +113,12 @@ fn a_stream_that_has_nothing_waits_until_it_is_nudged_and_delays_nobody() {
         client.send(format!("GET /late-read HTTP/{version}\r\nHost: h\r\n\r\n").as_bytes());
         let late = server.shelf.take("/late-read");
         let nudge = late.nudge();
-        // Before there is a stream it has nothing to do.
+        // Before the stream exists it has no effect.
         nudge.send();
         let (pieces, fed) = channel();
         late.stream_open(Status(200), "text/plain", Box::new(Fed(fed)));
         for piece in ["one ", "two ", "three"] {
-            // The stream waits: others are served, and what comes is sent at once.
+            // The stream waits: others are served, and new data is sent at once.
             server.connect().probe("/meanwhile");
             pieces.send(piece).unwrap();
             nudge.send();
@@ -143,7 +143,7 @@ fn a_late_stream_to_http_1_0_has_nothing_behind_it_whatever_was_asked_meanwhile(
         let keep = "HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
         client.send(format!("{method} {path} {keep}GET /after {keep}POST /late?after {keep}").as_bytes());
         let late = server.shelf.take(path);
-        // Others are served meanwhile, and what is behind it on its connection has been read.
+        // Others are served meanwhile, and the requests behind it on its connection have been read.
         server.connect().probe("/meanwhile");
         let (pieces, fed) = channel();
         pieces.send("all").unwrap();
@@ -155,7 +155,7 @@ fn a_late_stream_to_http_1_0_has_nothing_behind_it_whatever_was_asked_meanwhile(
         client.expect_end();
         assert!(!server.shelf.has("/late?after"), "it was begun, and never answered");
     }
-    // A reply whose length is known goes on.
+    // A reply of known length continues.
     let mut client = server.connect();
     client.send(b"GET /late-read HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /after HTTP/1.0\r\n\r\n");
     server.shelf.answer("/late-read");

@@ -1,5 +1,5 @@
-//! The tests of `http`, one subject a file, in one program: to link one for each took most of the time.
-//! What looks at the whole process stands alone (`Cargo.toml`).
+//! The tests of `http`, one subject a file, in one program: linking one program for each took most of the time. Tests that
+//! measure the whole process stand alone (`Cargo.toml`).
 
 mod fuzz_check;
 mod harness;

@@ -1,5 +1,5 @@
-//! A connection's part in a body that its service takes in pieces ([`crate::pieces`]): the request is served by its head alone, and
-//! its reply comes when the body has ended, whole or not.
+//! Bodies that the service takes in pieces ([`crate::pieces`]), as part of a connection: the request is served with its head
+//! alone, and its reply comes when the body has ended, whole or not.
 
 use std::net::SocketAddr;
 
@@ -22,18 +22,19 @@ use crate::shared::Shared;
 /// A body that stays unread until its request was served.
 pub(super) struct UnreadBody {
     framing: Framing,
-    /// The client waits for a word before it sends it.
+    /// The client sends it only after a `100 Continue`.
     is_waited_for: bool,
-    /// The connection goes on behind it.
+    /// The connection stays open after it.
     persistent: bool,
-    /// The same where nobody takes it.
+    /// The same if the service does not take the body.
     persistent_without: bool,
 }
 
 impl UnreadBody {
     pub(super) fn of(head: &Head<'_>, has_begun: bool, draining: bool, limits: &Limits) -> UnreadBody {
         let is_waited_for = head.expects_continue && !has_begun;
-        // It is read and dropped then. A client that waits for a word may send its body or not, once it has got another.
+        // The body is read and dropped then. A client that waits for `100 Continue` may send its body or not after another
+        // status.
         let may_be_dropped = !is_waited_for
             && match head.framing {
                 Framing::Length(length) => length <= limits.body_bytes_max as u64,
@@ -95,7 +96,7 @@ impl<S: Service> Connection<S> {
         self.take_more(io, head_bytes, body.is_waited_for)
     }
 
-    /// A piece of a body was offered.
+    /// A piece of a body was offered to the sink.
     pub(super) fn after_offering(&mut self, io: &mut Io<'_>, consumed: usize, offered: Offered) -> Progress {
         io.consume(consumed);
         self.worker().metrics.bytes_in.add(consumed as u64);
@@ -109,7 +110,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// The body that is taken in pieces is whole, or nothing more of it is taken: then the connection goes no further either.
+    /// Ends a body in pieces: it is whole, or no more of it is taken; then the connection closes after the reply too.
     pub(super) fn end_pieces(&mut self, io: &mut Io<'_>, end: Result<(), Refusal>) {
         let Some(pieces) = self.reader.end_pieces() else { return };
         io.gather(0, 0);
@@ -121,7 +122,7 @@ impl<S: Service> Connection<S> {
         pieces.into_sink().end(end.map_err(|refusal| refusal.fault(limits)));
     }
 
-    /// Whether the connection ends behind the reply of this sequence, which has no other behind it.
+    /// Ends the connection after the reply of this sequence, if it is the last reply.
     pub(super) fn end_behind(&mut self, sequence: Option<u64>, is_last: bool) {
         self.last |= is_last;
         let next = self.ring.next_sequence();
@@ -133,7 +134,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Until when a body that is taken in pieces may go on coming, now that the server is being stopped.
+    /// Until when a body in pieces may go on arriving at a server that drains.
     pub(super) fn drain_until_ns(&self) -> u64 {
         let worker = self.worker();
         let grace = u64::try_from(worker.settings.deadlines.drain_grace.as_nanos()).unwrap_or(u64::MAX);

@@ -30,7 +30,7 @@ pub fn of_request<'r>(request: &Request<'r>) -> impl Iterator<Item = Cookie<'r>>
     request.fields_named(COOKIE).flat_map(pairs)
 }
 
-/// The value of the first cookie of this name, byte for byte; `None` where there is none.
+/// The value of the first cookie of this name, byte for byte; `None` if there is none.
 ///
 /// ```
 /// # fn handler(request: &http::Request<'_>) {
@@ -78,7 +78,7 @@ impl<'r> Iterator for Cookies<'r> {
     }
 }
 
-/// The cookie that stands between two semicolons.
+/// The cookie between two semicolons.
 fn cookie_of(piece: &[u8]) -> Option<Cookie<'_>> {
     let equals = memchr(b'=', piece)?;
     let (name, value) = (trim(&piece[..equals]), unquote(trim(&piece[equals + 1..])));
@@ -86,12 +86,13 @@ fn cookie_of(piece: &[u8]) -> Option<Cookie<'_>> {
     is_cookie.then_some(Cookie { name: std::str::from_utf8(name).ok()?, value })
 }
 
-/// Whether a value has a byte that no cookie may have. One pass without early exit, so that the compiler can use vectors.
+/// Whether a value has a byte that is not allowed in a cookie. One pass without early exit, so that the compiler can vectorise
+/// it.
 fn has_control(value: &[u8]) -> bool {
     value.iter().fold(false, |found, &byte| found | (byte < b' ') | (byte == 0x7f))
 }
 
-/// Blanks and tabs alone: other white space is a control byte.
+/// Trims blanks and tabs only: other white space is a control byte.
 fn trim(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
         text = rest;

@@ -1,8 +1,7 @@
-//! The `Set-Cookie` field: attributes, name prefixes, and what is refused.
+//! The `Set-Cookie` field: attributes, name prefixes, and the checks.
 //!
-//! A value is refused rather than escaped: an application that stores arbitrary text encodes it first (base64url, say).
-//! What is checked is what user agents check (RFC 6265bis, sections 4.1 and 5.7): a cookie that passes here is not
-//! dropped there.
+//! An invalid value is rejected, not escaped: an application that stores arbitrary text encodes it first (base64url, say). The
+//! checks are those of user agents (RFC 6265bis, sections 4.1 and 5.7): a cookie that passes here is not dropped there.
 
 use std::fmt::{self, Write};
 use std::time::SystemTime;
@@ -16,10 +15,10 @@ pub(crate) const PAIR_BYTES_MAX: usize = 4096;
 /// Most bytes of one attribute's value (RFC 6265bis, section 5.6): user agents ignore a longer attribute.
 const ATTRIBUTE_BYTES_MAX: usize = 1024;
 
-/// From which sites' pages a client sends the cookie.
+/// The sites from whose pages a client sends the cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SameSite {
-    /// From pages of the same site alone.
+    /// Only from pages of the same site.
     Strict,
     /// Also when a user follows a link from another site.
     Lax,
@@ -52,9 +51,9 @@ pub enum CookieFault {
         /// Most of them.
         bytes_max: usize,
     },
-    /// The path or domain has a byte that would end the attribute, or is longer than user agents take.
+    /// The path or domain has a byte that would end the attribute, or is longer than user agents accept.
     Attribute(&'static str),
-    /// The name's prefix asks for attributes that the cookie does not have.
+    /// The name's prefix requires attributes that the cookie does not have.
     Prefix(&'static str),
     /// `SameSite=None` without `Secure`.
     NoneNeedsSecure,
@@ -85,7 +84,8 @@ impl fmt::Display for CookieFault {
 
 impl std::error::Error for CookieFault {}
 
-/// A cookie for a reply. Without attributes it lives until the browser closes, for the path's folder, and scripts read it.
+/// A cookie for a reply. Without attributes it lives until the browser closes, applies to the path's folder, and is visible to
+/// scripts.
 ///
 /// ```
 /// use http::cookies::{SameSite, SetCookie};
@@ -122,17 +122,17 @@ impl<'c> SetCookie<'c> {
         }
     }
 
-    /// Has the client delete the cookie. Path and domain must be those that the cookie was set with.
+    /// Makes the client delete the cookie. Path and domain must be those with which the cookie was set.
     pub fn removal(name: &'c str) -> Self {
         SetCookie::new(name, "").max_age(0).expires(SystemTime::UNIX_EPOCH)
     }
 
-    /// `Path`: the client sends the cookie for this path and what is below it.
+    /// `Path`: the client sends the cookie for this path and paths below it.
     pub fn path(self, path: &'c str) -> Self {
         SetCookie { path: Some(path), ..self }
     }
 
-    /// `Domain`: the client sends the cookie to this host and its subdomains; without it to the replying host alone.
+    /// `Domain`: the client sends the cookie to this host and its subdomains; without it only to the replying host.
     pub fn domain(self, domain: &'c str) -> Self {
         SetCookie { domain: Some(domain), ..self }
     }
@@ -152,12 +152,12 @@ impl<'c> SetCookie<'c> {
         SetCookie { http_only: true, ..self }
     }
 
-    /// `Secure`: the client sends the cookie over TLS alone (browsers also to localhost).
+    /// `Secure`: the client sends the cookie over TLS only (browsers also to localhost).
     pub fn secure(self) -> Self {
         SetCookie { secure: true, ..self }
     }
 
-    /// `SameSite`. Without it browsers take [`SameSite::Lax`] or treat the cookie as they always did.
+    /// `SameSite`. Without it browsers assume [`SameSite::Lax`], or send the cookie from any site as they used to.
     pub fn same_site(self, same_site: SameSite) -> Self {
         SetCookie { same_site: Some(same_site), ..self }
     }
@@ -169,7 +169,7 @@ impl<'c> SetCookie<'c> {
         Ok(field)
     }
 
-    /// The same, behind what `field` holds. Refused, it leaves `field` as it was.
+    /// The same, appended to `field`. On an error `field` is unchanged.
     pub fn append_to(&self, field: &mut String) -> Result<(), CookieFault> {
         self.check()?;
         self.write(field).unwrap_or_else(|fmt::Error| unreachable!("writing to a String cannot fail"));
@@ -201,7 +201,7 @@ impl<'c> SetCookie<'c> {
         Ok(())
     }
 
-    /// What [`SetCookie::field`] checks, without writing.
+    /// Checks as [`SetCookie::field`] does, without writing.
     pub fn check(&self) -> Result<(), CookieFault> {
         if self.name.is_empty() || !self.name.bytes().all(is_token) {
             return Err(CookieFault::Name);
@@ -239,7 +239,7 @@ impl<'c> SetCookie<'c> {
 fn check_attribute(name: &'static str, value: Option<&str>) -> Result<(), CookieFault> {
     let fits = |value: &str| {
         let is_clean = value.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b';');
-        // Blanks at the ends would be trimmed, an empty value would mean the default: neither is what was meant.
+        // Blanks at the ends would be trimmed, and an empty value would mean the default: neither is intended.
         is_clean && !value.is_empty() && value.trim() == value && value.len() <= ATTRIBUTE_BYTES_MAX
     };
     if value.is_none_or(fits) { Ok(()) } else { Err(CookieFault::Attribute(name)) }

@@ -1,20 +1,20 @@
-//! What a loop remembers of files, so that the usual request costs no system call but the write.
+//! A loop's cache of files, so that the usual request costs no system call but the write.
 //!
 //! ```text
-//!  folder ─► name ─► plain  ─► state seen last, until when that counts ─► representation
-//!                    brotli ─► ...                                        in memory up to 64 KB,
-//!                    gzip   ─► ...                                        else an open file
+//!  folder ─► name ─► plain  ─► last state, valid until ─► representation
+//!                    brotli ─► ...                        in memory up to 64 KB,
+//!                    gzip   ─► ...                        else an open file
 //! ```
 //!
-//! What was looked up counts for a second. Then the name is resolved again and compared: a file that is the same stays, another
-//! one is read anew. The folder's own path is resolved again in the same way. Names that lead to nothing are not remembered, so a
-//! client that invents names fills nothing.
+//! The result of a lookup is valid for a second. Then the name is resolved again and compared: an unchanged file stays, a changed
+//! one is read again. The folder's own path is resolved again in the same way. Names without a file are not cached, so a client
+//! that invents names fills nothing.
 //!
-//! Bounds, for each loop: bytes in memory ([`FileCache::new`]), [`OPEN_FILES_MAX`], and [`NAMES_MAX`]. Beyond one of them the name
-//! goes that was not asked for for the longest time.
+//! Bounds, for each loop: bytes in memory ([`FileCache::new`]), [`OPEN_FILES_MAX`], and [`NAMES_MAX`]. Beyond one of them the
+//! least recently used name is evicted.
 //!
-//! What is being sent is held until it was sent, also after its name went: it is pinned, and counts. Where pinned files fill the
-//! memory further ones are sent from open files; where [`SENT_FILES_MAX`] of these are pinned requests are refused.
+//! A file that is being sent is held until it was sent, even if its name was evicted: it is pinned, and counts. If pinned files
+//! fill the memory, further files are sent from open files; if [`SENT_FILES_MAX`] open files are pinned, requests are rejected.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -29,22 +29,22 @@ use super::media::Media;
 use super::representation::{Content, Pin, Representation, modified_of, tag_of};
 use super::{FileMiss, Options};
 
-/// The largest file that is kept in memory, in bytes; a larger one is kept open.
+/// The largest file kept in memory, in bytes; a larger one is kept open.
 pub const FILE_BYTES_IN_MEMORY_MAX: usize = 64 << 10;
 /// Files that a loop keeps open.
 pub const OPEN_FILES_MAX: usize = 64;
-/// Files that a loop keeps open beyond these since they are being sent.
+/// Further files that a loop keeps open because they are being sent.
 const SENT_FILES_MAX: usize = 1024;
-/// Names that a loop remembers.
+/// Names that a loop caches.
 const NAMES_MAX: usize = 1024;
-/// How long what was looked up counts.
+/// How long a lookup is valid.
 const COUNTS_FOR_NS: u64 = 1_000_000_000;
-/// How often a file is read again that changes while it is read.
+/// How many times a file is read if it changes while it is read.
 const READS_MAX: usize = 3;
 /// Bytes of a large file that the kernel is asked to read ahead when it is opened.
 const READ_AHEAD_BYTES: u64 = 1 << 20;
 
-/// What a loop remembers of the files of all [`super::Files`] that it serves.
+/// A loop's cache of the files of all [`super::Files`] that it serves.
 pub struct FileCache {
     lp: Loop,
     bytes_max: usize,
@@ -52,13 +52,13 @@ pub struct FileCache {
     held: Held,
     pins: Vec<Pin>,
     pinned: Held,
-    /// Raised with each use.
+    /// Use counter, raised with each lookup.
     uses: u64,
-    /// For names that differ from their paths.
+    /// Buffer for names that differ from their paths.
     text: String,
 }
 
-/// What counts against the bounds.
+/// Amounts that count against the bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
     names: usize,
@@ -66,17 +66,17 @@ struct Held {
     open_files: usize,
 }
 
-/// A folder with its files.
+/// A cached folder with its files.
 #[derive(Debug)]
 struct Known {
     folder: Weak<Folder>,
-    /// `None`: its path leads to no folder now.
+    /// `None`: its path leads to no folder at present.
     root: Option<Root>,
     due_ns: u64,
     names: HashMap<Box<str>, Name>,
 }
 
-/// What is known of one name.
+/// A cached name.
 #[derive(Debug)]
 struct Name {
     media: Media,
@@ -84,7 +84,7 @@ struct Name {
     used: u64,
 }
 
-/// What is known of a file in one coding.
+/// A cached file in one coding.
 #[derive(Debug, Default)]
 enum Form {
     #[default]
@@ -99,7 +99,7 @@ enum Form {
     },
 }
 
-/// What a name leads to.
+/// Result of a lookup.
 #[derive(Debug)]
 pub(super) enum Lookup {
     File(Arc<Representation>),
@@ -107,7 +107,7 @@ pub(super) enum Lookup {
 }
 
 impl FileCache {
-    /// A cache that keeps files of `bytes_max` bytes in memory.
+    /// A cache that keeps at most `bytes_max` bytes of files in memory.
     pub fn new(lp: &Loop, bytes_max: usize) -> FileCache {
         FileCache {
             lp: lp.clone(),
@@ -129,7 +129,7 @@ impl FileCache {
         self.text = text;
     }
 
-    /// The file of this name, in the best of its codings that is accepted.
+    /// The file of this name, in the best accepted coding.
     pub(super) fn find(
         &mut self,
         folder: &Arc<Folder>,
@@ -162,7 +162,7 @@ impl FileCache {
         })
     }
 
-    /// Forgets folders that are served no more.
+    /// Removes folders that are no longer served.
     fn forget_closed(&mut self) {
         for place in (0..self.folders.len()).rev() {
             if self.folders[place].folder.strong_count() == 0 {
@@ -177,7 +177,7 @@ impl FileCache {
         names.iter().for_each(|(name, known)| self.forget(name, known));
     }
 
-    /// A name is forgotten; what is being sent of it is not.
+    /// Removes a name, and pins its files that are being sent.
     fn forget(&mut self, name: &str, known: &Name) {
         self.held.remove(known.held(name));
         known.files().for_each(|file| self.pin(file));
@@ -190,14 +190,14 @@ impl FileCache {
         }
     }
 
-    /// Drops the pins of what was sent.
+    /// Drops the pins of files that were sent.
     fn unpin(&mut self) {
         self.pins.retain(|pin| pin.memory_bytes().is_some());
         self.pinned = Held::default();
         self.pins.iter().for_each(|pin| self.pinned.add(Held::of_pin(pin)));
     }
 
-    /// Opens the folder that the path leads to now.
+    /// Opens the folder at the path.
     #[cold]
     fn open_root(&mut self, place: usize, folder: &Folder, now_ns: u64) -> Result<(), FileMiss> {
         let root = match folder.root() {
@@ -215,7 +215,7 @@ impl FileCache {
         Ok(())
     }
 
-    /// Asks the file system, and remembers what it says.
+    /// Looks a name up in the file system, and caches the result.
     #[cold]
     fn look_up(
         &mut self,
@@ -241,7 +241,7 @@ impl FileCache {
         let is_file = matches!(found, Ok(Some(Lookup::File(_))));
         let is_folder = matches!(found, Ok(Some(Lookup::Folder)));
         for file in files.iter().filter(|file| !is_file || !one.files().any(|kept| Arc::ptr_eq(kept, file))) {
-            // The list holds it, too; what counts is who holds its bytes.
+            // The list holds the file too; what counts is whether a reply holds its bytes.
             self.pin(file);
         }
         let Some(Lookup::File(file)) = found.map_err(FileMiss::Unavailable)? else {
@@ -254,8 +254,8 @@ impl FileCache {
         Ok(Lookup::File(file))
     }
 
-    /// Forgets names until all is within its bounds, but for the one that is asked for now: nobody sends it yet, so that it would not be
-    /// pinned.
+    /// Evicts names until everything is within its bounds, except the name of this request: no reply holds it yet, so it would
+    /// not be pinned.
     fn shrink(&mut self) {
         while self.held.bytes + self.pinned.bytes > self.bytes_max
             || self.held.open_files > OPEN_FILES_MAX
@@ -298,7 +298,7 @@ impl Name {
         Name { media: Media::of(name), forms: Default::default(), used: 0 }
     }
 
-    /// What was read of it.
+    /// Its files that were read.
     fn files(&self) -> impl Iterator<Item = &Arc<Representation>> {
         self.forms.iter().filter_map(|form| match form {
             Form::Present { file, .. } => file.as_ref(),
@@ -312,13 +312,13 @@ impl Name {
         Held { names: 1, bytes: bytes + name.len() + size_of::<Name>(), open_files }
     }
 
-    /// The codings to try, the best one first.
+    /// The codings to try, best first.
     fn codings(&self, accepts: Accepts) -> impl Iterator<Item = Coding> + use<> {
         let is_compressible = self.media.is_compressible;
         accepts.before_plain().filter(move |_| is_compressible)
     }
 
-    /// The file, where all that decides which one it is still counts.
+    /// The cached file, if everything that determines the choice is still valid.
     fn current(&self, accepts: Accepts, now_ns: u64) -> Option<Arc<Representation>> {
         let Form::Present { due_ns, file, .. } = &self.forms[Coding::Identity as usize] else { return None };
         if now_ns >= *due_ns {
@@ -334,7 +334,7 @@ impl Name {
         file.clone()
     }
 
-    /// The same from the file system. `None`: nothing has this name.
+    /// The same from the file system. `None`: no file has this name.
     fn look_up(
         &mut self,
         root: &Root,
@@ -361,7 +361,7 @@ impl Name {
         Ok(self.read(root, (name, options), Coding::Identity, memory_bytes_max)?.map(Lookup::File))
     }
 
-    /// The file in one coding, read unless it is known.
+    /// The file in one coding, read if it is not cached.
     fn read(
         &mut self,
         root: &Root,
@@ -389,7 +389,7 @@ impl Name {
 }
 
 impl Form {
-    /// The state is this now; what was read before stays where it is the same.
+    /// Sets the present state; an unchanged file stays.
     fn renew(&mut self, now: Option<Stamp>, now_ns: u64) {
         let until_ns = now_ns.saturating_add(COUNTS_FOR_NS);
         match (&mut *self, now) {
@@ -400,12 +400,12 @@ impl Form {
     }
 }
 
-/// A file's content and state, in memory where it is not too large; `None`: it is gone.
+/// A file's content and state, in memory if it is not too large; `None`: it does not exist any more.
 fn read(root: &Root, name: &str, memory_bytes_max: u64) -> io::Result<Option<(Content, Stamp)>> {
     for _ in 0..READS_MAX {
         let Some((file, stamp)) = root.open(name)? else { return Ok(None) };
         if stamp.bytes > memory_bytes_max {
-            // Hints: where they fail the file is read all the same.
+            // Hints: if they fail, the file is read all the same.
             let _ = fadvise(&file, 0, None, Advice::Sequential);
             let _ = fadvise(&file, 0, std::num::NonZeroU64::new(READ_AHEAD_BYTES), Advice::WillNeed);
             return Ok(Some((Content::File(Arc::new(file)), stamp)));
@@ -459,7 +459,7 @@ mod tests {
         FileCache::new(&reactor::Reactor::new(settings).unwrap().loops()[0], bytes_max)
     }
 
-    /// What the cache says that it holds is what its names and pins hold.
+    /// The cache's counts equal the sum over its names and pins.
     #[track_caller]
     fn check_held(cache: &FileCache) {
         let mut held = Held::default();

@@ -1,7 +1,7 @@
-//! What a request asks of a file: conditions and a range (RFC 9110, sections 13 and 14).
+//! Conditions and ranges of a request for a file (RFC 9110, sections 13 and 14).
 //!
-//! The fields are found in one pass. Conditions are judged in the order of section 13.2.2: If-Match or If-Unmodified-Since, then
-//! If-None-Match or If-Modified-Since, then If-Range with Range. A field that cannot be read is no condition, as the RFC wants it.
+//! The fields are found in one pass. Conditions are evaluated in the order of section 13.2.2: If-Match or If-Unmodified-Since,
+//! then If-None-Match or If-Modified-Since, then If-Range with Range. A malformed field is ignored, as the RFC requires.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use super::encoding::Accepts;
 use crate::method::Method;
 use crate::request::Request;
 
-/// Entity tags of a list that are compared at most; further ones do not match.
+/// Entity tags of a list that are compared; further ones do not match.
 const TAGS_MAX: usize = 64;
 
-/// The fields of a request that matter to a file.
+/// The fields of a request that concern a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fields<'r> {
     accept_encoding: Option<&'r [u8]>,
@@ -22,32 +22,32 @@ pub(super) struct Fields<'r> {
     if_unmodified_since: Option<&'r [u8]>,
     if_range: Option<&'r [u8]>,
     range: Option<&'r [u8]>,
-    /// More than one Range field: none counts.
+    /// More than one Range field: all are ignored.
     has_ranges: bool,
 }
 
-/// What the conditions compare with: the representation as it is now.
+/// The values that conditions compare with: the current representation's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Validators<'f> {
     /// The entity tag, with its quotes; a strong one.
     pub(super) tag: &'f str,
-    /// When it was last changed, in seconds since 1970, where that is known.
+    /// Last modification in seconds since 1970, if it is known.
     pub(super) modified: Option<u64>,
     pub(super) bytes: u64,
 }
 
-/// What the request is answered with.
+/// How the request is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// All of it: 200.
     Whole,
     /// These bytes: 206.
     Part(Range<u64>),
-    /// The client has it: 304.
+    /// The client has the current version: 304.
     NotModified,
-    /// It is not the one that the client means: 412.
+    /// The file is not the version that the client expects: 412.
     Failed,
-    /// It has no such bytes: 416.
+    /// The file has no such bytes: 416.
     Unsatisfiable,
 }
 
@@ -59,7 +59,7 @@ impl<'r> Fields<'r> {
     fn read(lines: impl Iterator<Item = (&'r str, &'r [u8])>) -> Fields<'r> {
         let mut fields = Fields::default();
         for (name, value) in lines {
-            // Most fields of a request are told apart by their length.
+            // Most fields of a request differ by their length.
             let (known, place) = match name.len() {
                 5 => ("range", &mut fields.range),
                 8 if name.ends_with(['h', 'H']) => ("if-match", &mut fields.if_match),
@@ -112,7 +112,7 @@ impl<'r> Fields<'r> {
         }
     }
 
-    /// Whether If-Range lets a range be sent: compared strongly, and a date only where it is the same.
+    /// Whether If-Range allows a range: tags are compared strongly, and a date only matches if it is equal.
     fn is_same(&self, now: &Validators<'_>) -> bool {
         match self.if_range {
             None => true,
@@ -122,10 +122,10 @@ impl<'r> Fields<'r> {
     }
 }
 
-/// Whether a list of entity tags has this one. `weak`: tags marked as weak match, too.
+/// Whether a list of entity tags has this one. `weak`: tags marked as weak match too.
 fn lists(list: &[u8], tag: &str, weak: bool) -> bool {
     let mut tags = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).take(TAGS_MAX);
-    // None of our tags has a comma inside.
+    // Our tags contain no comma.
     list == b"*" || tags.any(|listed| listed.strip_prefix(b"W/").filter(|_| weak).unwrap_or(listed) == tag.as_bytes())
 }
 
@@ -142,17 +142,17 @@ fn judge_range(value: &[u8], bytes: u64) -> Verdict {
     }
 }
 
-/// One range of bytes, as asked for.
+/// One requested range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ByteRange {
-    /// From the first to the last byte, both included; without a last one to the end.
+    /// From the first to the last byte, both included; without a last byte to the end.
     From(u64, Option<u64>),
-    /// So many bytes at the end.
+    /// This many bytes at the end.
     Last(u64),
 }
 
 impl ByteRange {
-    /// `None`: none, several, or another unit. Such a field is as good as absent (RFC 9110, section 14.2).
+    /// `None`: no range, several, or another unit. Such a field is ignored (RFC 9110, section 14.2).
     fn read(value: &str) -> Option<ByteRange> {
         let (unit, range) = value.split_once('=')?;
         let (first, last) = range.trim().split_once('-').filter(|_| unit.eq_ignore_ascii_case("bytes"))?;
@@ -166,7 +166,7 @@ impl ByteRange {
         }
     }
 
-    /// Its bytes of a file of this length; `None` where there are none.
+    /// The range within a file of this length; `None` if it is empty.
     fn of(self, bytes: u64) -> Option<Range<u64>> {
         let range = match self {
             ByteRange::From(first, last) => first..last.map_or(bytes, |last| last.saturating_add(1)).min(bytes),
@@ -176,7 +176,7 @@ impl ByteRange {
     }
 }
 
-/// A number of decimal digits; one that is too large is the largest.
+/// A number of decimal digits; one that is too large becomes the largest.
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
@@ -213,7 +213,7 @@ mod tests {
         check(&[("If-Modified-Since", THEN)], Verdict::NotModified);
         check(&[("If-Modified-Since", BEFORE)], Verdict::Whole);
         check(&[("If-Modified-Since", "yesterday")], Verdict::Whole);
-        // The tag says more than the date.
+        // The tag takes precedence over the date.
         check(&[("If-None-Match", "\"b\""), ("If-Modified-Since", THEN)], Verdict::Whole);
         assert_eq!(judge(Method::Head, &[("If-None-Match", "\"a\"")]), Verdict::NotModified);
     }

@@ -13,7 +13,7 @@ use super::{FileMiss, Options};
 /// Names and contents.
 type List = &'static [(&'static str, &'static [u8])];
 
-/// Files of a list, with what is sent of each.
+/// Embedded files of a list, with their representations.
 #[derive(Debug)]
 pub(super) struct Embedded {
     list: List,
@@ -42,12 +42,12 @@ impl Embedded {
         Embedded { list, files: files.collect() }
     }
 
-    /// The same with other switches.
+    /// The same with other options.
     pub(super) fn with(&self, options: Options) -> Embedded {
         Embedded::new(self.list, options)
     }
 
-    /// The file of this name, in the best of its codings that is accepted.
+    /// The file of this name, in the best accepted coding.
     pub(super) fn find(&self, name: &str, accepts: Accepts) -> Result<Lookup, FileMiss> {
         let Some(forms) = self.files.get(name) else {
             return if self.is_folder(name) { Ok(Lookup::Folder) } else { Err(FileMiss::NotFound) };
@@ -62,8 +62,8 @@ impl Embedded {
     }
 }
 
-/// The entity tag of some bytes, without quotes. It is compared with tags of the same program, at most of another version of it: the
-/// hash need not withstand anyone.
+/// The entity tag of some bytes, without quotes. It is compared only with tags of this program or of another version of it, so
+/// the hash need not be cryptographic.
 fn tag_of(bytes: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);

@@ -1,6 +1,6 @@
-//! Content codings: which one of a file's representations a client gets (RFC 9110, section 12.5.3).
+//! Content codings: the representation of a file that a client gets (RFC 9110, section 12.5.3).
 
-/// How a file's bytes are coded.
+/// Coding of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Coding {
@@ -11,10 +11,10 @@ pub(super) enum Coding {
 
 impl Coding {
     pub(super) const COUNT: usize = 3;
-    /// The codings that have files of their own, the better one first.
+    /// The codings that have files of their own, better first.
     pub(super) const SIBLINGS: [Coding; 2] = [Coding::Brotli, Coding::Gzip];
 
-    /// The name on the wire; empty for none.
+    /// Its name on the wire; empty for the plain file.
     pub(super) fn name(self) -> &'static str {
         match self {
             Coding::Brotli => "br",
@@ -23,7 +23,7 @@ impl Coding {
         }
     }
 
-    /// What the name of such a file has behind that of the plain one.
+    /// Suffix of such a file's name, after the plain file's name.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Coding::Brotli => ".br",
@@ -33,15 +33,15 @@ impl Coding {
     }
 }
 
-/// What an Accept-Encoding field says: weights in thousandths, by coding.
+/// The content of an Accept-Encoding field: weights in thousandths, by coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Accepts([u16; Coding::COUNT]);
 
-/// The weight of a coding that is named without one.
+/// The weight of a coding named without one.
 const WHOLE: u16 = 1000;
 
 impl Accepts {
-    /// Only the plain file: what a request without the field is given, for whoever does not say that it decodes may not.
+    /// Only the plain file, for a request without the field: its client may not decode.
     pub(super) const PLAIN: Accepts = Accepts([0, 0, 1]);
 
     /// Reads a field's value.
@@ -61,13 +61,13 @@ impl Accepts {
             *place = Some(weight);
         }
         let mut weights = named.map(|weight| weight.or(others).unwrap_or(0));
-        // The plain file is acceptable unless it is refused; a coding that is named goes before it.
+        // The plain file is acceptable unless it is excluded; a named coding goes before it.
         let plain = named[Coding::Identity as usize].or(others.filter(|weight| *weight == 0));
         weights[Coding::Identity as usize] = plain.unwrap_or(1);
         Accepts(weights)
     }
 
-    /// The codings that may be sent and go before the plain file, the best one first.
+    /// The acceptable codings that go before the plain file, best first.
     pub(super) fn before_plain(self) -> impl Iterator<Item = Coding> {
         let weight = move |coding: Coding| self.0[coding as usize];
         let mut order = Coding::SIBLINGS;
@@ -83,7 +83,7 @@ fn is_any(name: &[u8], known: &[&[u8]]) -> bool {
     known.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// `q=0.5` in thousandths; a weight that is none counts as 0.
+/// `q=0.5` in thousandths; an invalid weight counts as 0.
 fn weight_of(parameter: &[u8]) -> Option<u16> {
     let text = std::str::from_utf8(parameter.trim_ascii()).ok()?;
     let value = text.strip_prefix("q=").or_else(|| text.strip_prefix("Q="))?;

@@ -1,11 +1,10 @@
 //! Opens files inside a folder, and nothing outside it.
 //!
 //! The kernel resolves the whole name beneath the folder's descriptor (openat2(2) with RESOLVE_BENEATH): a symbolic link is
-//! followed where it leads to something inside, and one that leads outside, at whatever moment it is put there, is an error. Where
-//! the kernel has no openat2 (before 5.6, or behind a filter of system calls) the name is walked segment by segment, and no link is
-//! followed.
+//! followed if it leads inside, and a link that leads outside is an error, whenever it was created. If the kernel has no openat2
+//! (before 5.6, or behind a filter of system calls), the name is walked segment by segment, and no link is followed.
 //!
-//! What a name leads to is looked at before it is opened: opening a device may do something.
+//! The type of a file is checked before it is opened: opening a device may have effects.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2};
 use rustix::io::Errno;
 
-/// How often a name is resolved again that changed meanwhile.
+/// How many times a name is resolved if it changes meanwhile.
 const ATTEMPTS_MAX: usize = 4;
 
 /// A folder that is served.
@@ -25,7 +24,7 @@ pub(super) struct Folder {
     resolves_beneath: bool,
 }
 
-/// A folder's descriptor: the folder that its path leads to now.
+/// Descriptor of the folder that the path leads to at present.
 #[derive(Debug)]
 pub(super) struct Root {
     descriptor: OwnedFd,
@@ -33,7 +32,7 @@ pub(super) struct Root {
     pub(super) stamp: Stamp,
 }
 
-/// What tells one state of a file from another.
+/// Distinguishes the states of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -52,7 +51,7 @@ pub(super) enum Kind {
 }
 
 impl Folder {
-    /// A folder that exists.
+    /// Opens an existing folder.
     pub(super) fn open(path: &Path) -> io::Result<Folder> {
         let path = std::path::absolute(path)?;
         let mut folder = Folder { path, resolves_beneath: true };
@@ -65,7 +64,7 @@ impl Folder {
         &self.path
     }
 
-    /// The folder that the path leads to now.
+    /// The folder that the path leads to at present.
     pub(super) fn root(&self) -> io::Result<Root> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = open(&self.path, flags, Mode::empty())?;
@@ -96,7 +95,7 @@ impl Root {
         if !matches!(self.look_up(name)?, Some(Kind::File(_))) {
             return Ok(None);
         }
-        // Something else may have come into its place: a pipe must not be waited for.
+        // Another file may have taken its place: opening a pipe must not block.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let Some(descriptor) = none_if_missing(self.resolve(name, flags))? else { return Ok(None) };
         let Some(Kind::File(stamp)) = Kind::of(&fstat(&descriptor)?) else { return Ok(None) };
@@ -111,7 +110,7 @@ impl Root {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         for _ in 1..ATTEMPTS_MAX {
             match openat2(&self.descriptor, name, flags, Mode::empty(), resolve) {
-                // Something was renamed meanwhile.
+                // A file was renamed meanwhile.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 done => return done,
             }
@@ -127,7 +126,7 @@ impl Root {
         loop {
             let at = folder.as_ref().unwrap_or(&self.descriptor);
             match rest.split_once('/') {
-                // The names of a location have no such steps; this is the place where it would matter.
+                // Checked names contain no such segments; here they would matter.
                 Some((".." | "", _)) => return Err(Errno::XDEV),
                 None if rest == ".." => return Err(Errno::XDEV),
                 None => return openat(at, rest, flags | OFlags::NOFOLLOW, Mode::empty()),
@@ -140,7 +139,7 @@ impl Root {
     }
 }
 
-/// Whatever says that there is no such file, or that it may not be read, is no fault of the system.
+/// Errors that mean that the file does not exist or may not be read are not system errors.
 fn none_if_missing(opened: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
     match opened {
         Ok(descriptor) => Ok(Some(descriptor)),
@@ -228,7 +227,7 @@ mod tests {
         }
     }
 
-    /// What a file holds; `None` where nothing is opened.
+    /// Content of a file; `None` if none is opened.
     fn read(root: &Root, name: &str) -> Option<String> {
         let (mut file, _) = root.open(name).unwrap()?;
         let mut text = String::new();

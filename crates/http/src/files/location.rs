@@ -1,25 +1,25 @@
-//! The path of a request as the name of a file.
+//! Turns the path of a request into the name of a file.
 //!
-//! A path is decoded once, segment by segment, and what is decoded is checked. Whatever could mean something else to the file
-//! system than to a reader is no name: `.` and `..`, empty segments, slashes that were escaped, backslashes, NUL and other
-//! control characters. Names that begin with a dot are hidden, unless the switch says otherwise.
+//! A path is decoded once, segment by segment, and the decoded text is checked. Text that a file system could interpret in
+//! another way is no name: `.` and `..`, empty segments, escaped slashes, backslashes, NUL and other control characters. Names
+//! that begin with a dot are hidden, unless [`super::Files::hidden`] is on.
 
 use super::Options;
 use crate::query::decode_path;
 
-/// Bytes of a name at most: what a path on Linux may have, without its folder's.
+/// Limit of a name's bytes: half of a Linux path (4096), the rest is for the folder.
 const NAME_BYTES_MAX: usize = 2048;
 
 /// A checked name: relative, with single slashes between its segments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Location<'t> {
     name: &'t str,
-    /// The path ends with a slash (or is empty): the folder's own file is meant.
+    /// The path ends with a slash (or is empty): the folder's own file is requested.
     is_folder: bool,
 }
 
 impl<'t> Location<'t> {
-    /// Reads a path as sent. `text` is overwritten where the name differs from it. `None`: there can be no such file.
+    /// Reads a path as sent. `text` is overwritten if the name differs from the path. `None`: no file can have this name.
     pub(super) fn read(path: &'t str, options: Options, text: &'t mut String) -> Option<Location<'t>> {
         let (path, is_folder) = match path.strip_suffix('/') {
             Some("") => return None,

@@ -1,13 +1,13 @@
 //! Content types by extension.
 //!
-//! A table of our own: the types that browsers load, and those that people put beside them. A library of all registered types
-//! has a thousand that no browser shows, and says of text not which charset it has. Text is UTF-8.
+//! A table of our own, with the types that browsers load and those commonly served beside them. A library of all registered types
+//! has a thousand more, and gives no charset for text. Text is UTF-8 here.
 
-/// A content type, and whether a compressed sibling is looked for.
+/// A content type, and whether compressed siblings are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Media {
     pub(super) content_type: &'static str,
-    /// Compression makes it smaller: beside such a file `.br` and `.gz` are looked for.
+    /// Compression makes it smaller: `.br` and `.gz` files beside it are looked for.
     pub(super) is_compressible: bool,
 }
 
@@ -63,7 +63,7 @@ const TABLE: [(&[&str], &str, bool); 44] = [
 ];
 
 impl Media {
-    /// That of a file, by its name.
+    /// The content type of a file, by its name.
     pub(super) fn of(name: &str) -> Media {
         let extension = last_segment(name).rsplit_once('.').map_or("", |(_, extension)| extension);
         let is_known = |known: &&str| known.eq_ignore_ascii_case(extension);

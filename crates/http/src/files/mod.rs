@@ -1,25 +1,25 @@
 //! Static files, from a folder or from the program itself.
 //!
-//! [`Files`] says which files there are, and with which switches. [`Files::find`] answers one request with a [`FileReply`], which
-//! knows status, header fields and body; [`FileCache`] is what a loop remembers of files. Which file holds what:
+//! [`Files`] is a set of files with options. [`Files::find`] answers one request with a [`FileReply`], which has status, header
+//! fields and body; [`FileCache`] is a loop's cache. Which file holds what:
 //!
 //! | subject | file |
 //! |---|---|
 //! | a path as sent to the name of a file | `location` |
 //! | a name to an open file, inside the folder | `folder` |
-//! | what is remembered, for how long, and how much of it | `cache` |
+//! | the cache: contents, validity, bounds | `cache` |
 //! | files that are part of the program | `embedded` |
 //! | one file as it is sent: header fields and body | `representation`, `media`, `reply` |
-//! | what the request's fields ask for | `conditions`, `encoding` |
+//! | conditions, ranges and codings of the request | `conditions`, `encoding` |
 //!
 //! What holds everywhere:
 //!
 //! - Nothing outside the folder is opened, whatever the path is and whatever links the folder holds.
-//! - A file in memory is 64 KB at most, a loop's files in memory have a bound, and so has the number of open ones.
-//! - A file that was asked for in the last second costs no system call but the write. After a second it is looked up again, so a
-//!   changed, replaced or removed file is seen within a second.
-//! - Ranges: one range is answered by 206. A request for several is answered with the whole file (RFC 9110, section 14.2, lets a
-//!   server do so): no client needs several, and they multiply the work.
+//! - A file in memory has at most 64 KB. A loop's files in memory have a bound, and so has the number of open files.
+//! - A file that was requested in the last second costs no system call but the write. After a second it is looked up again, so a
+//!   changed, replaced or removed file is noticed within a second.
+//! - One range is answered with 206. A request for several ranges is answered with the whole file, as RFC 9110, section 14.2,
+//!   allows: no client needs several, and they multiply the work.
 
 mod cache;
 mod conditions;
@@ -45,17 +45,17 @@ use folder::Folder;
 use location::Location;
 pub use reply::FileReply;
 
-/// Which file a folder is answered with where [`Files::index`] is on.
+/// The file that answers a folder if [`Files::index`] is on.
 const INDEX: &str = "index.html";
 
-/// Files that may be asked for, and how they are sent.
+/// A set of files that are served, and the options for sending them.
 #[derive(Debug)]
 pub struct Files {
     source: Source,
     options: Options,
 }
 
-/// Switches of [`Files`].
+/// Options of [`Files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     index: bool,
@@ -72,24 +72,24 @@ enum Source {
 /// Why a request is not answered with a file.
 #[derive(Debug)]
 pub enum FileMiss {
-    /// There is no such file, or it may not be asked for: 404.
+    /// There is no such file, or it is not served: 404.
     NotFound,
-    /// Too many files are being sent that nobody else asks for: 503, and later there is room again.
+    /// Too many evicted files are still being sent: 503, try again later.
     Busy,
     /// The system could not open or read it: 500. The text is for the log.
     Unavailable(io::Error),
 }
 
 impl Files {
-    /// The files of a folder. An error where it cannot be opened, or is none.
+    /// The files of a folder. Fails if it cannot be opened, or is no folder.
     ///
-    /// Symbolic links inside it are followed as long as they lead to something inside it; one with an absolute target is not
-    /// followed. The folder itself may be a link, which may be pointed elsewhere while it is served.
+    /// Symbolic links inside it are followed if they lead to something inside it; a link with an absolute target is not followed.
+    /// The folder itself may be a link, which may be changed to another target while it is served.
     pub fn folder(path: impl AsRef<Path>) -> io::Result<Files> {
         Ok(Files::of(Source::Folder(Arc::new(Folder::open(path.as_ref())?))))
     }
 
-    /// Files that are part of the program: names, as `css/site.css`, and contents. [`crate::embed!`] makes such a list.
+    /// Files that are part of the program: names such as `css/site.css`, and contents. [`crate::embed!`] makes such a list.
     pub fn embedded(list: &'static [(&'static str, &'static [u8])]) -> Files {
         Files::of(Source::Embedded(Embedded::new(list, Options::DEFAULT)))
     }
@@ -98,7 +98,8 @@ impl Files {
         Files { source, options: Options::DEFAULT }
     }
 
-    /// Answers a folder, named with its slash, with its `index.html`; without the slash it is redirected there. Off by default.
+    /// Answers a path with a final slash with the folder's `index.html`; without the slash the client is redirected. Off by
+    /// default.
     #[must_use]
     pub fn index(mut self, on: bool) -> Files {
         self.options.index = on;
@@ -117,9 +118,9 @@ impl Files {
         self
     }
 
-    /// Has clients keep a file for a year whose name holds its fingerprint: eight hexadecimal digits or more just before the
-    /// extension, as `site.3f2a9c1b.css`. Any other file is asked for again each time (`no-cache`). On by default; off for names
-    /// with a date, say.
+    /// Lets clients keep a file for a year if its name holds a fingerprint: at least eight hexadecimal digits just before the
+    /// extension, as in `site.3f2a9c1b.css`. Any other file is revalidated at each use (`no-cache`). On by default; turn it off
+    /// for names with a date, say.
     #[must_use]
     pub fn immutable(mut self, on: bool) -> Files {
         self.options.immutable = on;
@@ -129,7 +130,7 @@ impl Files {
         self
     }
 
-    /// The folder they are read from; `None` for embedded ones.
+    /// The folder of the files; `None` for embedded files.
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
             Source::Folder(folder) => Some(folder.path()),
@@ -137,7 +138,7 @@ impl Files {
         }
     }
 
-    /// What is sent for a GET or HEAD request. `path` is the file's name below the route, as sent: escapes are decoded here.
+    /// The reply to a GET or HEAD request. `path` is the file's name below the route, as sent: escapes are decoded here.
     pub fn find(&self, cache: &mut FileCache, request: &Request<'_>, path: &str) -> Result<FileReply, FileMiss> {
         let mut text = cache.take_text();
         let found = match Location::read(path, self.options, &mut text) {
@@ -170,13 +171,14 @@ impl Files {
 impl Options {
     const DEFAULT: Options = Options { index: false, hidden: false, immutable: true };
 
-    /// The name of a folder's own file, if it has one.
+    /// The name of a folder's own file, if [`Files::index`] is on.
     fn index_name(self) -> Option<&'static str> {
         self.index.then_some(INDEX)
     }
 }
 
-/// A list of files for [`Files::embedded`], read when the program is built: a folder, relative to the package, and names below it.
+/// A list of files for [`Files::embedded`], included when the program is built: a folder, relative to the package, and names
+/// below it.
 ///
 /// ```
 /// let files = http::Files::embedded(http::embed!("tests/assets", "site.css", "images/dot.svg"));

@@ -12,7 +12,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::status::Status;
 
-/// A reply to a request for a file. [`FileReply::send`] sends it; before that header fields may be added to the [`Reply`].
+/// A reply to a request for a file. [`FileReply::send`] sends it; header fields may be added to the [`Reply`] before.
 #[derive(Debug)]
 pub struct FileReply(Answer);
 
@@ -22,7 +22,7 @@ enum Answer {
         file: Arc<Representation>,
         verdict: Verdict,
     },
-    /// A folder without its slash: where its own file is.
+    /// Redirect from a folder's path without slash.
     Moved(String),
 }
 
@@ -32,7 +32,7 @@ impl FileReply {
         FileReply(Answer::File { file, verdict })
     }
 
-    /// To the same path with a slash behind it. The path has one slash in front: the names below the route were checked.
+    /// Redirects to the same path with a final slash. The path begins with one slash: the names below the route were checked.
     pub(super) fn redirect(request: &Request<'_>) -> FileReply {
         let path = request.path();
         let query = request.query();
@@ -52,7 +52,7 @@ impl FileReply {
         })
     }
 
-    /// The content type of the body; empty where there is none.
+    /// The content type of the body; empty if there is none.
     pub fn content_type(&self) -> &'static str {
         match &self.0 {
             Answer::File { file, verdict: Verdict::Whole | Verdict::Part(_) } => file.content_type,

@@ -1,4 +1,4 @@
-//! One file as it is sent: its bytes, and the header fields that go with them.
+//! One file as it is sent: its bytes, and its header fields.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,9 +14,9 @@ use super::encoding::Coding;
 use super::folder::Stamp;
 use super::media::{Media, is_fingerprinted};
 
-/// How long clients keep what never changes: a year, the most that RFC 9111 speaks of.
+/// Lifetime of files that never change: a year, the most that RFC 9111 mentions.
 const IMMUTABLE: &str = "max-age=31536000, immutable";
-/// Clients keep it, and ask each time whether it is the same still.
+/// Clients keep it, and revalidate it at each use.
 const CHECKED: &str = "no-cache";
 
 /// A file's bytes.
@@ -28,7 +28,7 @@ pub(super) enum Content {
     File(Arc<File>),
 }
 
-/// A file's bytes that are being sent and that nothing else holds.
+/// Bytes of a file that are being sent and that nothing else holds.
 #[derive(Debug)]
 pub(super) enum Pin {
     Memory(Weak<[u8]>),
@@ -36,7 +36,7 @@ pub(super) enum Pin {
 }
 
 impl Pin {
-    /// Bytes of memory; `None`: all was sent.
+    /// Bytes of memory; `None`: the file was sent.
     pub(super) fn memory_bytes(&self) -> Option<usize> {
         match self {
             Pin::Memory(bytes) => bytes.upgrade().map(|bytes| bytes.len()),
@@ -57,13 +57,13 @@ pub(super) struct Representation {
     pub(super) content_type: &'static str,
     tag: Box<str>,
     modified: Option<u64>,
-    /// Header fields as whole lines: those of a 304 first, those of the body behind.
+    /// Header fields as whole lines: those of a 304 first, then those that describe the body.
     lines: Box<[u8]>,
     common_bytes: usize,
 }
 
 impl Representation {
-    /// One of the plain file `name`, coded. `tag` is without quotes, and differs from the tags of the other codings.
+    /// A coding of the plain file `name`. `tag` is without quotes, and differs from the tags of the other codings.
     pub(super) fn new(
         (name, media, options): (&str, Media, Options),
         coding: Coding,
@@ -107,12 +107,12 @@ impl Representation {
         &self.lines
     }
 
-    /// Those of a reply without one.
+    /// The lines of a reply without a body.
     pub(super) fn common_lines(&self) -> &[u8] {
         &self.lines[..self.common_bytes]
     }
 
-    /// All of it, where it is in memory.
+    /// The whole content, if it is in memory.
     pub(super) fn memory(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Memory(bytes) => Some(bytes),
@@ -121,7 +121,7 @@ impl Representation {
         }
     }
 
-    /// All of it, not copied.
+    /// The whole content, without a copy.
     pub(super) fn piece(&self) -> Piece {
         match &self.content {
             Content::Memory(bytes) => Piece::Shared(Arc::clone(bytes)),
@@ -138,7 +138,7 @@ impl Representation {
         }
     }
 
-    /// What goes on being held by replies that are being sent, once this is forgotten; `None`: nothing.
+    /// What replies in progress go on holding after this was evicted; `None`: nothing.
     pub(super) fn pin(&self) -> Option<Pin> {
         match &self.content {
             Content::Memory(bytes) if Arc::strong_count(bytes) > 1 => Some(Pin::Memory(Arc::downgrade(bytes))),
@@ -147,7 +147,7 @@ impl Representation {
         }
     }
 
-    /// Bytes of memory that it holds, about.
+    /// Approximate bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
         let content = if let Content::Memory(bytes) = &self.content { bytes.len() } else { 0 };
         size_of::<Self>() + self.tag.len() + self.lines.len() + content
@@ -162,17 +162,17 @@ fn length(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// The entity tag of a file in this state, without quotes: it differs from all that the file had before, but for a change within the
-/// same tick of the file system's clock that keeps the length.
+/// The entity tag of a file in this state, without quotes. It differs from the tags of all earlier states, except after a change
+/// within one tick of the file system's clock that keeps the length.
 pub(super) fn tag_of(stamp: &Stamp) -> String {
     let (seconds, nanoseconds) = stamp.modified;
     format!("{seconds:x}.{nanoseconds:x}-{:x}", stamp.bytes)
 }
 
-/// The first second of the year 10000, from which on HTTP has no dates.
+/// The first second of the year 10000, from which on there are no HTTP dates.
 const DATES_END: u64 = 253_402_300_800;
 
-/// When a file was last changed, in seconds since 1970; `None` before that, and where HTTP has no date for it.
+/// Last modification in seconds since 1970; `None` before 1970, and if HTTP has no date for it.
 pub(super) fn modified_of(stamp: &Stamp) -> Option<u64> {
     u64::try_from(stamp.modified.0).ok().filter(|seconds| *seconds < DATES_END)
 }

@@ -1,4 +1,4 @@
-//! What `Content-Type` says of a form: its format, and the boundary of its parts.
+//! `Content-Type` of a form: its format, and the boundary of its parts.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum FormType {
 }
 
 impl FormType {
-    /// The format that a Content-Type names, whatever its parameters.
+    /// The format named by a Content-Type, whatever its parameters.
     pub fn of(content_type: &[u8]) -> Option<FormType> {
         let (media, _) = parameters::split(content_type);
         if media.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") {
@@ -27,7 +27,7 @@ impl FormType {
     }
 }
 
-/// What separates the parts of a multipart form: 1 to 70 bytes of those that RFC 2046 allows, the last no blank.
+/// Separator of the parts of a multipart form: 1 to 70 bytes from the set of RFC 2046, the last not a blank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boundary(Box<[u8]>);
 
@@ -60,7 +60,7 @@ impl fmt::Display for BoundaryError {
 impl std::error::Error for BoundaryError {}
 
 impl Boundary {
-    /// The boundary that a Content-Type names.
+    /// The boundary named by a Content-Type.
     ///
     /// # Errors
     ///

@@ -1,8 +1,7 @@
 //! Forms as browsers send them: `application/x-www-form-urlencoded` and `multipart/form-data`.
 //!
-//! Bytes in, fields or errors out: nothing here reads a socket or writes a file. A form that holds more than its limits
-//! allow, or that two servers could read in two ways, is an error that says what is wrong, in which field or part, and
-//! at which byte.
+//! Bytes in, fields or errors out: nothing here reads a socket or writes a file. A form that exceeds its limits, or that two
+//! servers could interpret in two ways, is an error that names the fault, the field or part, and the byte.
 
 mod boundary;
 mod multipart;
@@ -15,7 +14,7 @@ pub use multipart::{MultipartError, MultipartFault, MultipartLimits, MultipartPa
 pub use part_head::PartHead;
 pub use urlencoded::{Field, FieldError, FieldFault, FieldLimits, Fields, fields};
 
-/// Bytes of a name that an error repeats.
+/// Bytes of a name that an error quotes.
 const SHOWN_BYTES_MAX: usize = 64;
 
 /// The front of a name, for an error.

@@ -1,23 +1,23 @@
-//! Parts of a multipart form (RFC 7578, RFC 2046 section 5.1), read from a body that comes in pieces.
+//! Parts of a multipart form (RFC 7578, RFC 2046 section 5.1), read from a body that arrives in pieces.
 //!
 //! ```text
 //!  --BOUNDARY CR LF  head CR LF CR LF  data  CR LF --BOUNDARY CR LF  …  CR LF --BOUNDARY-- CR LF
 //!  `---- delimiter line ---'           `any bytes'
 //! ```
 //!
-//! [`MultipartParser`] is pushed bytes as they arrive, cut anywhere, and says what they are: a part's head, some of its
-//! data, its end. Data is not copied and not gathered. What is kept between two pieces is the head that is being read,
-//! and how many bytes of a delimiter the data so far ends with. A CR stands only at a delimiter's front, so after a
-//! mismatch nothing but these bytes themselves can be data, and none of them has to be looked at again.
+//! [`MultipartParser`] is given bytes as they arrive, cut anywhere, and reports their meaning: a part's head, some of its data,
+//! its end. Data is neither copied nor gathered. Between two pieces the parser keeps the head that is being read, and the number
+//! of bytes of a delimiter with which the data so far ends. A delimiter contains a CR only at its front, so after a mismatch
+//! exactly those bytes are data, and none of them is scanned again.
 //!
-//! Strict where two servers could read a body in two ways: it begins with the boundary (a preamble is refused, and with
-//! it a wrong boundary at once), lines end with CR LF, nothing but blanks follows a boundary on its line and nothing but
-//! empty lines the last one, and a delimiter inside of a head is an error. Nested `multipart/mixed`, which RFC 7578
-//! deprecates, is data like any other.
+//! It is strict where two servers could interpret a body in two ways: the body begins with the boundary (a preamble is rejected,
+//! and so is a wrong boundary at once), lines end with CR LF, only blanks follow a boundary on its line and only empty lines
+//! follow the last one, and a delimiter inside a head is an error. Nested `multipart/mixed`, which RFC 7578 deprecates, is data
+//! like any other.
 //!
-//! Why not a library: those of Rust pull their bytes from an asynchronous stream or a blocking reader, and bound neither
-//! the number of parts nor, while it is incomplete, the head of one (multer 3.1: its buffer takes whatever its stream
-//! has). Searching is `memchr`'s, header fields are `httparse`'s.
+//! Why not a library: those of Rust pull their bytes from an asynchronous stream or a blocking reader, and bound neither the
+//! number of parts nor an incomplete head (multer 3.1 buffers whatever its stream has). `memchr` searches, `httparse` reads
+//! header fields.
 
 use std::fmt;
 
@@ -27,12 +27,12 @@ use super::boundary::Boundary;
 use super::part_head::{self, PartHead};
 use super::shown;
 
-/// What a multipart form may hold.
+/// Limits of a multipart form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultipartLimits {
     /// Parts.
     pub parts_max: usize,
-    /// Bytes of one part's head: all that the parser holds.
+    /// Bytes of one part's head: the parser holds no more.
     pub head_bytes_max: usize,
     /// Bytes of a field's name, and of a file's name.
     pub name_bytes_max: usize,
@@ -54,7 +54,7 @@ impl Default for MultipartLimits {
     }
 }
 
-/// What some bytes of a form are.
+/// A piece of a form, reported by the parser.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PartEvent<'p> {
     /// A part begins.
@@ -65,7 +65,7 @@ pub enum PartEvent<'p> {
     End,
 }
 
-/// Why a multipart form is refused: what is wrong, in which part, near which byte of the body.
+/// Why a multipart form is rejected: the fault, the part, and about which byte of the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultipartError {
     /// What is wrong.
@@ -74,7 +74,7 @@ pub struct MultipartError {
     pub part: usize,
     /// Its name, shortened; empty where it is not known.
     pub name: String,
-    /// The byte of the body, from 0: where the fault was seen, or where the head begins that has it.
+    /// The byte of the body, from 0: where the fault was found, or where the faulty head begins.
     pub at: u64,
 }
 
@@ -113,7 +113,7 @@ pub enum MultipartFault {
     NameTooLong(usize),
     /// The head says this twice.
     Repeated(&'static str),
-    /// This parameter, which RFC 7578 forbids, stands for the plain one.
+    /// This parameter, which RFC 7578 forbids, is sent instead of the plain one.
     ExtendedParameter(&'static str),
     /// The head holds bytes that are not UTF-8.
     NotUtf8,
@@ -124,7 +124,7 @@ pub enum MultipartFault {
 }
 
 impl MultipartError {
-    /// Whether a limit was met: 413. Otherwise the form is malformed: 400.
+    /// Whether a limit was exceeded: 413. Otherwise the form is malformed: 400.
     pub fn is_too_large(&self) -> bool {
         use MultipartFault::{FieldTooLarge, HeadTooLarge, NameTooLong, TooLarge, TooManyHeadFields, TooManyParts};
         matches!(
@@ -179,7 +179,7 @@ impl fmt::Display for MultipartError {
 
 impl std::error::Error for MultipartError {}
 
-/// Where the parser is.
+/// State of the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Before the first boundary.
@@ -192,7 +192,7 @@ enum State {
     End,
 }
 
-/// How far the line of a boundary is read.
+/// Position within the line of a boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineState {
     Begin,
@@ -201,26 +201,26 @@ enum LineState {
     CarriageReturn,
 }
 
-/// See the module's text. After an error it is of no more use.
+/// See the module's documentation. After an error it cannot be used any more.
 pub struct MultipartParser {
     limits: MultipartLimits,
     finder: Finder<'static>,
     state: State,
-    /// Bytes of the delimiter that what was pushed ends with.
+    /// Length of the front of the delimiter with which the pushed bytes end.
     matched: usize,
-    /// Of these so many at the front were never sent: a delimiter at the very front of the body, or of a part's data,
-    /// needs no line end before it.
+    /// That many bytes of it were never sent: a delimiter at the very beginning of the body, or of a part's data, needs no line
+    /// end before it.
     unsent: usize,
     head: Vec<u8>,
     /// The byte of the body where it begins.
     head_at: u64,
-    /// The part in hand, from 1.
+    /// The current part, from 1.
     part: usize,
     name: String,
     is_file: bool,
     /// Bytes of its data.
     data_bytes: u64,
-    /// Bytes pushed before the piece in hand.
+    /// Bytes pushed before the current piece.
     at: u64,
 }
 
@@ -249,11 +249,11 @@ impl MultipartParser {
         self.head.capacity()
     }
 
-    /// Reads the next bytes of the body, and tells what they are.
+    /// Reads the next bytes of the body, and reports them.
     ///
     /// # Errors
     ///
-    /// The form is malformed or larger than its limits allow. What was told before the error holds.
+    /// The form is malformed or exceeds its limits. Events reported before the error are valid.
     pub fn push(&mut self, piece: &[u8], told: &mut impl FnMut(PartEvent<'_>)) -> Result<(), MultipartError> {
         if self.at + piece.len() as u64 > self.limits.bytes_max {
             return Err(self.error(MultipartFault::TooLarge(self.limits.bytes_max), 0));
@@ -278,7 +278,7 @@ impl MultipartParser {
         Ok(())
     }
 
-    /// The body has ended.
+    /// Ends the body.
     ///
     /// # Errors
     ///
@@ -309,7 +309,7 @@ impl MultipartParser {
         Ok(used)
     }
 
-    /// One byte behind a boundary.
+    /// Reads one byte behind a boundary.
     fn read_line(&mut self, line: LineState, byte: u8) -> Result<usize, MultipartFault> {
         self.state = match (line, byte) {
             (LineState::Begin, b'-') => State::BoundaryLine(LineState::Dash),
@@ -339,7 +339,7 @@ impl MultipartParser {
         }
         let from = before.saturating_sub(3);
         let Some(end) = memchr::memmem::find(&self.head[from..], b"\r\n\r\n").map(|found| from + found + 4) else {
-            // The whole room is taken, and no end is in it.
+            // All room is used, and it does not contain the end.
             let is_full = self.head.len() == self.limits.head_bytes_max;
             let used = self.head.len() - before;
             return if is_full { Err(MultipartFault::HeadTooLarge(self.limits.head_bytes_max)) } else { Ok(used) };
@@ -351,14 +351,14 @@ impl MultipartParser {
         let head = part_head::parse(&self.head, self.limits.name_bytes_max)?;
         self.name.clone_from(&head.name);
         (self.is_file, self.data_bytes) = (head.file_name.is_some(), 0);
-        // The empty line is the line end of a delimiter too, where a part has no data.
+        // The empty line is also the line end of a delimiter, if the part has no data.
         (self.matched, self.unsent) = (2, 2);
         self.state = State::Data;
         told(PartEvent::Begin(head));
         Ok(end - before)
     }
 
-    /// Data up to the next delimiter.
+    /// Reads data up to the next delimiter.
     fn read_data(&mut self, rest: &[u8], told: &mut impl FnMut(PartEvent<'_>)) -> Result<usize, MultipartFault> {
         if self.matched > 0 {
             let used = self.match_delimiter(rest);
@@ -403,7 +403,7 @@ impl MultipartParser {
         if is_too_large { Err(MultipartFault::FieldTooLarge(self.limits.field_bytes_max)) } else { Ok(()) }
     }
 
-    /// Goes on in the delimiter as far as `rest` does, and tells how many bytes that are.
+    /// Matches the delimiter further against `rest`; returns the number of bytes.
     fn match_delimiter(&mut self, rest: &[u8]) -> usize {
         let missing = &self.finder.needle()[self.matched..];
         let used = missing.iter().zip(rest).take_while(|(expected, byte)| expected == byte).count();
@@ -422,16 +422,16 @@ impl fmt::Debug for MultipartParser {
     }
 }
 
-/// Behind the last boundary: empty lines alone.
+/// Behind the last boundary only empty lines are allowed.
 fn read_end(rest: &[u8]) -> Result<usize, MultipartFault> {
     let is_empty = rest.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
     if is_empty { Ok(rest.len()) } else { Err(MultipartFault::Trailing) }
 }
 
-/// How many bytes of `delimiter`, but not all of it, `data` ends with.
+/// Length of the longest proper front of `delimiter` with which `data` ends.
 fn front_at_end(data: &[u8], delimiter: &[u8]) -> usize {
     let tail = &data[data.len() - data.len().min(delimiter.len() - 1)..];
-    // A carriage return stands at its front alone, so the last one decides.
+    // A carriage return occurs only at its front, so the last one decides.
     let found = memchr::memrchr(b'\r', tail).filter(|&at| delimiter.starts_with(&tail[at..]));
     found.map_or(0, |at| tail.len() - at)
 }
@@ -477,7 +477,7 @@ mod tests {
         let whole = read(body.len().max(1));
         for piece in 1..body.len() {
             match (&whole, read(piece)) {
-                // At which byte a fault is seen depends on the pieces.
+                // The byte at which a fault is found depends on the pieces.
                 (Err(whole), Err(cut)) => assert_eq!(whole.fault, cut.fault, "pieces of {piece}"),
                 (whole, cut) => assert_eq!(*whole, cut, "pieces of {piece}"),
             }
@@ -576,7 +576,7 @@ mod tests {
         let error = describe(of(&format!("a\r\nA: {}", "x".repeat(200)), 1).as_bytes()).unwrap_err();
         assert_eq!(error.fault, MultipartFault::HeadTooLarge(200));
         assert!(error.is_too_large());
-        // A head of just so many bytes is one.
+        // A head of exactly the limit is accepted.
         let head = part(&format!("a\r\nA: {}", "x".repeat(200 - part("a\r\nA: ", "").len())), "");
         check(&format!("--XX\r\n{head}\r\n--XX--"), "<a>");
     }

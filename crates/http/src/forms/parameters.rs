@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use crate::chunked::is_token;
 
-/// The value is no type with parameters.
+/// The value is not a type with parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -17,7 +17,7 @@ pub(super) fn split(value: &[u8]) -> (&[u8], Parameters<'_>) {
     (value[..end].trim_ascii(), Parameters { rest: &value[end..] })
 }
 
-/// Names (as sent) and values (unescaped), in their order. Ends behind the first error.
+/// Names (as sent) and values (unescaped), in their order. Ends after the first error.
 pub(super) struct Parameters<'v> {
     rest: &'v [u8],
 }
@@ -61,7 +61,7 @@ impl<'v> Iterator for Parameters<'v> {
     }
 }
 
-/// The text of a quoted string whose opening mark was read, and what is behind its closing one.
+/// The text of a quoted string after its opening mark, and the rest after its closing one.
 fn unquote(quoted: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), Malformed> {
     let plain = memchr::memchr2(b'"', b'\\', quoted).ok_or(Malformed)?;
     if quoted[plain] == b'"' {

@@ -1,17 +1,17 @@
-//! The head of one part of a multipart form: which field it is, and what its file is called (RFC 7578, section 4).
+//! The head of one part of a multipart form: the field's name and the file's name (RFC 7578, section 4).
 //!
-//! | in the head | what becomes of it |
+//! | in the head | result |
 //! |---|---|
 //! | `name` | the field's name: UTF-8, required |
 //! | `filename` | the file's name without its folders, for display alone: never a path of this machine |
 //! | `filename*` beside `filename` | ignored: RFC 7578 forbids it, and `HttpClient` of .NET sends both |
-//! | `filename*` alone, `name*` | an error: without it a file would become a text field |
+//! | `filename*` alone, `name*` | an error: ignoring it would turn a file into a text field |
 //! | `Content-Type` | kept as sent |
 //! | `Content-Transfer-Encoding` | `7bit`, `8bit` and `binary` change nothing; another one is an error |
 //! | any other field | ignored, as the RFC asks |
 //!
 //! `%22`, `%0D` and `%0A`, which browsers write for a quotation mark and line ends in names, are not decoded: a name that
-//! holds these characters as they stand is sent in the same way.
+//! contains these characters literally is sent in the same form.
 
 use std::borrow::Cow;
 
@@ -23,19 +23,19 @@ use super::parameters;
 /// Header fields of one part; RFC 7578 defines three.
 const PART_FIELDS_MAX: usize = 16;
 
-/// What the head of a part says.
+/// The content of a part's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartHead {
     /// The name of the field.
     pub name: String,
-    /// The name of the file, without folders; `None`: the part is no file. Empty where the client named none, or where
-    /// the name was that of a folder alone. It comes from a stranger: never make a path of it.
+    /// The name of the file, without folders; `None`: the part is no file. Empty if the client sent no name, or only that of a
+    /// folder. Untrusted input: never make a path of it.
     pub file_name: Option<String>,
     /// Its Content-Type as sent.
     pub content_type: Option<String>,
 }
 
-/// Reads a head, whose last line is the empty one.
+/// Reads a head that ends with the empty line.
 pub(super) fn parse(head: &[u8], name_bytes_max: usize) -> Result<PartHead, MultipartFault> {
     check_line_ends(head)?;
     let mut fields = [EMPTY_HEADER; PART_FIELDS_MAX];
@@ -60,7 +60,7 @@ pub(super) fn parse(head: &[u8], name_bytes_max: usize) -> Result<PartHead, Mult
     Ok(PartHead { name, file_name, content_type })
 }
 
-/// httparse takes a line feed alone as the end of a line; others do not.
+/// httparse accepts a line feed alone as the end of a line; other servers do not.
 fn check_line_ends(head: &[u8]) -> Result<(), MultipartFault> {
     for at in memchr::memchr2_iter(b'\r', b'\n', head) {
         let is_pair = match head[at] {
@@ -82,7 +82,7 @@ fn is_identity(encoding: &[u8]) -> bool {
     ["7bit", "8bit", "binary"].iter().any(|identity| encoding.trim_ascii().eq_ignore_ascii_case(identity.as_bytes()))
 }
 
-/// The name and the file's name of a Content-Disposition.
+/// The field's name and the file's name of a Content-Disposition.
 fn read_disposition(value: &[u8], name_bytes_max: usize) -> Result<(String, Option<String>), MultipartFault> {
     let (kind, parameters) = parameters::split(value);
     if !kind.eq_ignore_ascii_case(b"form-data") {
@@ -119,7 +119,7 @@ fn text(value: &[u8]) -> Result<String, MultipartFault> {
     if text.chars().any(char::is_control) { Err(MultipartFault::ControlCharacter) } else { Ok(text.to_owned()) }
 }
 
-/// What is behind the last slash or backslash; nothing of a name that is a folder's.
+/// The part after the last slash or backslash; empty if that is a folder.
 fn last_segment(path: &str) -> &str {
     let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
     if matches!(name, "." | "..") { "" } else { name }

@@ -1,8 +1,8 @@
 //! Fields of `application/x-www-form-urlencoded` (WHATWG URL standard, section 5.1), decoded and bounded.
 //!
-//! [`crate::query`] cuts and decodes; this module adds limits, and errors that name the field and the byte. The standard
-//! never fails: it keeps a malformed escape as it stands and replaces bytes that are not UTF-8. Here both are errors,
-//! since no browser sends them, and a value that was changed on its way should not be stored.
+//! [`crate::query`] splits and decodes; this module adds limits, and errors that name the field and the byte. The standard never
+//! fails: it keeps a malformed escape literally and replaces bytes that are not UTF-8. Here both are errors, since no browser
+//! sends them, and a value that was damaged in transit should not be stored.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::fmt;
 use super::shown;
 use crate::query::{DecodeError, Pairs, decode_cow, pairs};
 
-/// What a form may hold. Its bytes in all are the server's to bound ([`crate::Limits::body_bytes_max`]).
+/// Limits of a form. Its total bytes are limited by the server ([`crate::Limits::body_bytes_max`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldLimits {
     /// Fields.
@@ -27,16 +27,16 @@ impl Default for FieldLimits {
     }
 }
 
-/// A field of a form. Both texts are borrowed from the body where nothing in them is escaped.
+/// A field of a form. Both texts are borrowed from the body if nothing in them is escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field<'f> {
     /// Its name; may be empty.
     pub name: Cow<'f, str>,
-    /// Its value; empty where the form has no `=`.
+    /// Its value; empty if there is no `=`.
     pub value: Cow<'f, str>,
 }
 
-/// Why a form is refused: what is wrong, in which field, at which byte of the body.
+/// Why a form is rejected: the fault, the field, and the byte of the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// What is wrong.
@@ -61,7 +61,7 @@ pub enum FieldFault {
 }
 
 impl FieldError {
-    /// Whether a limit was met: 413. Otherwise the form is malformed: 400.
+    /// Whether a limit was exceeded: 413. Otherwise the form is malformed: 400.
     pub fn is_too_large(&self) -> bool {
         !matches!(self.fault, FieldFault::Decode(_))
     }
@@ -82,11 +82,11 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// The fields of a body, in their order. Ends behind the first error.
+/// The fields of a body, in their order. Ends after the first error.
 ///
 /// # Errors
 ///
-/// The body holds bytes that are not UTF-8 as they stand.
+/// The body contains unescaped bytes that are not UTF-8.
 pub fn fields<'f>(body: &'f [u8], limits: &FieldLimits) -> Result<Fields<'f>, FieldError> {
     match std::str::from_utf8(body) {
         Ok(text) => Ok(Fields::of(text, limits)),

@@ -1,4 +1,4 @@
-//! What must hold for any bytes from a client; driven by the tests here and by the targets of `fuzz/`.
+//! Properties that hold for any bytes from a client; used by the tests here and by the targets of `fuzz/`.
 
 #![allow(dead_code, clippy::unwrap_used)] // Each driver takes its part; a failed step is a failed test.
 
@@ -16,13 +16,13 @@ pub(crate) fn limits() -> Limits {
     Limits { head_bytes_max: 512, target_bytes_max: 100, body_bytes_max: BODY_MAX, ..Limits::default() }
 }
 
-/// Requests as a list that does not depend on the cut: when a head is refused early, or the client told to go on, may.
+/// Requests as a list that is independent of the cut. The status of a refusal and a `100 Continue` may depend on it.
 fn without_timing(seen: Vec<Seen>) -> Vec<Seen> {
     let kept = seen.into_iter().filter(|one| *one != Seen::Continue);
     kept.map(|one| if matches!(one, Seen::Refused(_)) { Seen::Refused(0) } else { one }).collect()
 }
 
-/// A connection's bytes: the same requests however they are cut into reads, and those that a plain reading finds.
+/// A connection's bytes give the same requests however they are cut into reads, and the same as a plain parser.
 pub(crate) fn check_stream(stream: &[u8], reads: &[usize]) {
     let whole = without_timing(read_requests(stream, &[usize::MAX], &limits()));
     assert_eq!(without_timing(read_requests(stream, reads, &limits())), whole, "in reads of {reads:?}");
@@ -32,14 +32,14 @@ pub(crate) fn check_stream(stream: &[u8], reads: &[usize]) {
         let plain = plain::request(&stream[at..]).expect("a request that a plain reading takes");
         at += plain.end;
         assert_eq!((method, body), (plain.method.as_str(), plain.body));
-        // A question mark with nothing behind it leaves no trace in the parts.
+        // A question mark with nothing after it leaves no trace in the parts.
         let mark = if plain.target.contains('?') { "?" } else { "" };
         let target = format!("{path}{mark}{query}");
         assert!(plain.target.ends_with(target.strip_prefix('/').unwrap_or(&target)), "{target} of {}", plain.target);
     }
 }
 
-/// A chunked body: the same in any pieces, and the one that a plain reading finds.
+/// A chunked body: the same in any pieces, and the same as by a plain parser.
 pub(crate) fn check_chunks(input: &[u8], piece: usize) {
     let whole = decode_chunks(input, input.len(), BODY_MAX);
     assert_eq!(decode_chunks(input, piece, BODY_MAX), whole, "in pieces of {piece}");
@@ -49,7 +49,7 @@ pub(crate) fn check_chunks(input: &[u8], piece: usize) {
             assert!(body.len() <= BODY_MAX);
             assert_eq!(plain, Some((body, used)));
         }
-        // Within all limits, and without extensions and trailers, plain bodies are ours too.
+        // Within all limits, and without extensions and trailers, bodies that the plain parser accepts must be accepted too.
         _ if input.len() < BODY_MAX && !input.iter().any(|byte| b"; \t:".contains(byte)) => {
             let digits_max = input.split(|byte| !byte.is_ascii_hexdigit()).map(<[u8]>::len).max();
             assert!(plain.is_none() || digits_max > Some(16), "refused: {plain:?}");
@@ -61,7 +61,7 @@ pub(crate) fn check_chunks(input: &[u8], piece: usize) {
 /// The boundary of [`check_multipart`].
 pub(crate) const BOUNDARY: &str = "XX";
 
-/// The data of each part of a multipart form that is pushed in pieces of this size, or what is wrong with it.
+/// The data of each part of a multipart form that is pushed in pieces of this size, or the error.
 fn parts(body: &[u8], piece: usize) -> Result<Vec<Vec<u8>>, MultipartFault> {
     let limits =
         MultipartLimits { parts_max: 4, head_bytes_max: 200, field_bytes_max: 100, ..MultipartLimits::default() };
@@ -89,7 +89,7 @@ fn parts(body: &[u8], piece: usize) -> Result<Vec<Vec<u8>>, MultipartFault> {
     Ok(parts)
 }
 
-/// A multipart form: the same parts in any pieces, and those that a plain split finds.
+/// A multipart form: the same parts in any pieces, and the same as by a plain split.
 pub(crate) fn check_multipart(body: &[u8], piece: usize) {
     let whole = parts(body, body.len());
     assert_eq!(parts(body, piece), whole, "in pieces of {piece}");
@@ -117,7 +117,7 @@ fn decoded_plainly(raw: &str, plus: bool) -> Result<String, DecodeError> {
     String::from_utf8(out).map_err(|_| DecodeError::NotUtf8)
 }
 
-/// A query: its pairs are those of a plain split, and each is decoded as plainly as can be.
+/// A query: its pairs are those of a plain split, and each is decoded like a plain decoder does.
 pub(crate) fn check_query(query: &str) {
     let split = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     assert!(pairs(query).eq(split));
@@ -128,7 +128,7 @@ pub(crate) fn check_query(query: &str) {
     }
 }
 
-/// The cookies of a field as a plain split finds them, one character for each byte.
+/// The cookies of a field by a plain split, one character for each byte.
 fn cookies_plainly(field: &str) -> Vec<(String, String)> {
     let mut cookies = Vec::new();
     for piece in field.split(';') {
@@ -144,7 +144,7 @@ fn cookies_plainly(field: &str) -> Vec<(String, String)> {
     cookies
 }
 
-/// A `Cookie` field: its cookies are those of a plain split, and each that can be set is sent back as it is.
+/// A `Cookie` field: its cookies are those of a plain split, and each valid one is sent back unchanged.
 pub(crate) fn check_cookies(field: &[u8]) {
     let latin = |bytes: &[u8]| -> String { bytes.iter().map(|&byte| char::from(byte)).collect() };
     let found: Vec<_> = cookie_pairs(field).map(|cookie| (cookie.name.to_owned(), latin(cookie.value))).collect();
@@ -157,7 +157,7 @@ pub(crate) fn check_cookies(field: &[u8]) {
     }
 }
 
-/// How well a pattern matches a path, segment by segment: fixed text before a parameter before the rest; `None`: not.
+/// How well a pattern matches a path, segment by segment: fixed text before a parameter before the rest; `None`: no match.
 fn rank(pattern: &str, path: &str) -> Option<Vec<u8>> {
     let mut ranks = Vec::new();
     let mut segments = path.split('/');
@@ -178,7 +178,7 @@ fn rank(pattern: &str, path: &str) -> Option<Vec<u8>> {
     segments.next().is_none().then_some(ranks)
 }
 
-/// Routes, of which those that are refused are left out, and a path: the router finds what a look at every route finds.
+/// Routes, without those that are rejected, and a path: the router finds the same route as a search through all routes.
 pub(crate) fn check_routes(routes: &[(http::Method, String)], method: http::Method, path: &str) {
     let mut router = Router::new();
     let mut taken: Vec<&(http::Method, String)> = Vec::new();

@@ -1,5 +1,5 @@
-//! Requests read slowly and plainly, by the letter of RFC 9112: what the fast reader takes, this must take the same way.
-//! It is laxer than the fast reader (names, hosts, limits), never stricter.
+//! A slow and plain parser of requests, by the letter of RFC 9112: requests that the fast parser accepts, this one must accept
+//! with the same meaning. It is laxer than the fast parser (names, hosts, limits), never stricter.
 
 /// A request, and where the next begins.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ fn find(bytes: &[u8], what: &[u8], from: usize) -> Option<usize> {
     bytes.get(from..)?.windows(what.len()).position(|window| window == what).map(|at| from + at)
 }
 
-/// The first request of the bytes; `None` where it is not whole or not one.
+/// The first request of the bytes; `None` if it is incomplete or invalid.
 pub(super) fn request(bytes: &[u8]) -> Option<Plain> {
     let mut start = 0;
     while bytes[start..].starts_with(b"\r\n") {
@@ -51,7 +51,7 @@ pub(super) fn request(bytes: &[u8]) -> Option<Plain> {
     Some(Plain { method: method.to_owned(), target: target.to_owned(), body, end })
 }
 
-/// The data of each part of a multipart form, by a split at the delimiters. Heads are not looked into.
+/// The data of each part of a multipart form, by a split at the delimiters. Heads are not parsed.
 pub(super) fn multipart(body: &[u8], boundary: &str) -> Option<Vec<Vec<u8>>> {
     let delimiter = format!("\r\n--{boundary}").into_bytes();
     // The first delimiter needs no line end before it.
@@ -70,14 +70,14 @@ pub(super) fn multipart(body: &[u8], boundary: &str) -> Option<Vec<Vec<u8>>> {
             return None;
         }
         let data = find(&text, b"\r\n\r\n", head)? + 4;
-        // The empty line may be the delimiter's.
+        // The empty line may belong to the delimiter.
         let end = find(&text, &delimiter, data - 2)?;
         parts.push(text[data..end.max(data)].to_vec());
         at = end;
     }
 }
 
-/// A chunked body that begins at `at`: its data, and its end. `None` where it is not whole or not one.
+/// A chunked body that begins at `at`: its data, and its end. `None` if it is incomplete or invalid.
 pub(super) fn chunks(bytes: &[u8], mut at: usize) -> Option<(Vec<u8>, usize)> {
     let mut body = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! A server on loopback and a client that speaks raw bytes.
+//! A server on loopback and a client that sends raw bytes.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, reason = "a failed harness is a failed test")]
 
@@ -14,10 +14,10 @@ use http::{
     Server, Service, Settings, Status, UNCOPIED_BYTES_MIN,
 };
 
-/// No test waits longer for anything; it is never waited for where all is well.
+/// Limit of any wait in a test; it is never reached if all is well.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Late replies that wait for the test's word, by path and query.
+/// Late replies that the test answers, by path and query.
 #[derive(Clone, Default)]
 pub struct Shelf(Arc<(Mutex<BTreeMap<String, LateReply>>, Condvar)>);
 
@@ -37,7 +37,7 @@ impl Shelf {
         lock.remove(key).unwrap()
     }
 
-    /// Answers a request that was put on the shelf, with its key as the body.
+    /// Answers a late reply on the shelf, with its key as the body.
     #[track_caller]
     pub fn answer(&self, key: &str) {
         self.take(key).send(Status(200), "text/plain", key.as_bytes().to_vec());
@@ -52,13 +52,13 @@ impl Shelf {
 #[derive(Clone, Default)]
 pub struct Bodies(Arc<(Mutex<BTreeMap<String, Body>>, Condvar)>);
 
-/// What has come of such a body.
+/// Received parts and state of such a body.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     pub text: String,
-    /// So many bytes more are taken.
+    /// This many more bytes are taken.
     pub room: usize,
-    /// Bytes that it says it holds.
+    /// Bytes that it reports as held.
     pub held: usize,
     pub end: Option<Result<(), BodyFault>>,
     pub is_dropped: bool,
@@ -70,7 +70,7 @@ impl Bodies {
         self.0.1.notify_all();
     }
 
-    /// Waits until a body is as wanted.
+    /// Waits until a body is as expected.
     #[track_caller]
     pub fn wait(&self, key: &str, is_there: impl Fn(&Body) -> bool) -> Body {
         let bodies = self.0.0.lock().unwrap();
@@ -112,7 +112,7 @@ impl Drop for Taker {
 /// A part that is not copied.
 pub static STATIC: &[u8] = &[b's'; 2 * UNCOPIED_BYTES_MIN];
 
-/// What the tests' requests reach, by the first segment of the path.
+/// Endpoints of the tests, by the first segment of the path.
 pub struct TestService {
     shelf: Shelf,
     bodies: Bodies,
@@ -145,7 +145,7 @@ impl Service for TestService {
         };
         match request.path().split('/').nth(1).unwrap_or_default() {
             "late" | "late-read" | "late-alone" => self.shelf.put(key, reply.later()),
-            // How many bytes are taken at first stands in the query.
+            // The query is the number of bytes that are taken at first.
             "in-pieces" if request.is_in_pieces() => {
                 let room = request.query().parse().unwrap_or(usize::MAX);
                 self.bodies.change(&key, |body| *body = Body { room, ..Body::default() });
@@ -180,7 +180,7 @@ impl Service for TestService {
                 reply.close();
                 reply.send(Status(200), "", b"bye");
             }
-            // The length of the large parts stands in the path.
+            // The path contains the length of the large parts.
             "parts" | "late-parts" => {
                 let large: Arc<[u8]> = vec![b'l'; number(request)].into();
                 let parts = [Part::Copied(b"one "), Part::Static(STATIC), Part::Shared(&large), Part::Copied(b" two")];
@@ -257,7 +257,7 @@ impl BodySource for Letters {
     }
 }
 
-/// A server at work; drained when it is dropped.
+/// A running server; drained when it is dropped.
 pub struct TestServer {
     pub address: SocketAddr,
     pub shelf: Shelf,
@@ -316,17 +316,17 @@ impl TestServer {
         self.server.series()
     }
 
-    /// Requests for slow things that have run.
+    /// Number of slow requests that have run.
     pub fn slow(&self) -> usize {
         self.slow.load(Ordering::SeqCst)
     }
 
-    /// What connections hold between their turns.
+    /// Bytes that connections hold between their turns.
     pub fn held_bytes(&self) -> usize {
         self.running.as_ref().unwrap().metrics().sum(|one| one.held_bytes) as usize
     }
 
-    /// How often a stream's source was asked.
+    /// Number of pulls of a stream's source.
     pub fn pulls(&self) -> u64 {
         *self.pulls.lock().unwrap()
     }
@@ -350,7 +350,7 @@ impl Drop for TestServer {
     }
 }
 
-/// A reply as a client reads it.
+/// A reply, as a client parses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -358,7 +358,7 @@ pub struct Answer {
     pub body: String,
 }
 
-/// A connection that speaks raw bytes.
+/// A connection that sends raw bytes.
 pub struct Client {
     pub socket: TcpStream,
     seen: Vec<u8>,
@@ -366,7 +366,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Sends all, unless the server closes before.
+    /// Sends everything, unless the server closes before.
     pub fn send(&mut self, bytes: &[u8]) {
         match self.socket.write_all(bytes) {
             Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
@@ -390,7 +390,7 @@ impl Client {
         read > 0
     }
 
-    /// Reads until these bytes have come; they stay part of the reply.
+    /// Reads until these bytes have arrived; they stay part of the reply.
     #[track_caller]
     pub fn read_until(&mut self, bytes: &str) {
         while !self.text().contains(bytes) {
@@ -438,13 +438,13 @@ impl Client {
         rest
     }
 
-    /// The server ends without another byte.
+    /// Checks that the server ends without another byte.
     #[track_caller]
     pub fn expect_end(&mut self) {
         assert_eq!(self.rest(), "");
     }
 
-    /// A whole GET whose answer comes at once.
+    /// A whole GET, answered at once.
     #[track_caller]
     pub fn probe(&mut self, path: &str) {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
@@ -452,7 +452,7 @@ impl Client {
     }
 }
 
-/// The first reply in `bytes` and its length; `ended` says that no more will come.
+/// The first reply in `bytes` and its length; `ended`: no more bytes will come.
 fn cut_answer(bytes: &[u8], head_only: bool, ended: bool) -> Option<(Answer, usize)> {
     let head_end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
