@@ -1,20 +1,21 @@
-//! Access to the general API: which requests it answers, and why it refuses the others.
+//! Access to the general API: which requests it answers, and why it rejects the others.
 //!
-//! A request is answered where all of these hold; each keeps another stranger out:
+//! A request is answered if all of these hold; each keeps out another kind of client:
 //!
-//! | what must hold | whom it keeps out |
+//! | condition | clients kept out |
 //! |---|---|
 //! | the peer's address is loopback | other machines |
-//! | no header field of a proxy, and not HTTP/1.0, which nginx before 1.29.7 speaks to its upstream where it is not told otherwise | clients behind a reverse proxy on this machine |
-//! | the host that was asked for is `localhost`, a loopback address or one of `[server] hosts` | a page whose name was rebound to this machine's address |
-//! | no Origin but the host's own, no Sec-Fetch-Site of another site | any page in a browser on this machine |
+//! | no header field of a proxy, and not HTTP/1.0, which nginx before 1.29.7 speaks to its upstream by default | clients behind a reverse proxy on this machine |
+//! | the requested host is `localhost`, a loopback address or one of `[server] hosts` | a page whose name was rebound to this machine's address |
+//! | no Origin but the host's own, no Sec-Fetch-Site of another site | any page of another origin in a browser on this machine |
 //!
-//! The peer is that of the connection, never whom a proxy names: trusted or not, a proxy's clients are strangers here.
+//! The peer is that of the connection, never a client named by a proxy: the clients of a proxy, trusted or not, are not local.
 //!
-//! A request with a right token is answered whatever else holds: it may do what the token allows. One with a wrong token is refused also
-//! where it would be answered without. A page of another origin cannot send a token: its browser would ask first, and gets no leave.
+//! A request with a valid token is answered whatever else holds: it may do what the token allows. A request with an invalid token
+//! is rejected even if it would be answered without one. A page of another origin cannot send a token: its browser sends a
+//! preflight request first, and that is not allowed.
 //!
-//! Only requests below `/_/` are looked at: a declared endpoint is public.
+//! Only requests below `/_/` are checked: a declared endpoint is public unless it names a scope.
 
 use crate::config::{AdminListener, ServerConfig, TokenConfig};
 use crate::failure::{Failure, Kind};
@@ -25,34 +26,34 @@ use http::Request;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// Where the general API's paths begin.
+/// Prefix of the general API's paths.
 const PREFIX: &str = "/_/";
-/// Bytes of a request's value that a refusal repeats.
+/// Bytes of a request's value that an error message quotes.
 const SHOWN_BYTES_MAX: usize = 100;
-/// Header fields that a proxy adds, beside those that begin with [`PROXY_PREFIX`].
+/// Header fields that a proxy adds, besides those that begin with [`PROXY_PREFIX`].
 const PROXY_FIELDS: [&str; 6] = ["Forwarded", "Via", "X-Real-IP", "X-Client-IP", "True-Client-IP", "CF-Connecting-IP"];
 const PROXY_PREFIX: &str = "X-Forwarded-";
 
-/// Which listener a request came by.
+/// The listener of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listener {
-    /// The one of `[server] http`.
+    /// That of `[server] http`.
     Public,
-    /// The one of `[server] admin`.
+    /// That of `[server] admin`.
     Admin,
 }
 
-/// What a request may do.
+/// Permissions of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Granted<'s> {
-    /// Everything: it comes from this machine.
+    /// Everything: the request is local.
     All,
-    /// What its token allows.
+    /// The permissions of its token.
     Token(&'s TokenConfig),
 }
 
 impl Granted<'_> {
-    /// Refuses what needs a scope that the token does not have.
+    /// Rejects a request that needs a scope which its token does not have.
     pub(crate) fn need(self, scope: &str) -> Result<(), Failure> {
         match self {
             Granted::Token(token) if !token.allows(scope) => {
@@ -64,7 +65,7 @@ impl Granted<'_> {
     }
 }
 
-/// Whether the general API answers a request, and what it may do there.
+/// Whether the general API answers a request, and with which permissions.
 pub(crate) fn check<'s>(
     service: &'s Service,
     request: &Request<'_>,
@@ -77,7 +78,7 @@ pub(crate) fn check<'s>(
     }
 }
 
-/// Whether the token of a request allows what a declared endpoint asks for. Who is near needs one too.
+/// Whether the token of a request has the scope that a declared endpoint requires. Local clients need a token too.
 pub(crate) fn check_scope(service: &Service, request: &Request<'_>, scope: &str) -> Result<(), Failure> {
     match service.tokens.of(request, &service.tries)? {
         Some(token) => Granted::Token(token).need(scope),
@@ -85,8 +86,8 @@ pub(crate) fn check_scope(service: &Service, request: &Request<'_>, scope: &str)
     }
 }
 
-/// Whether a declared endpoint's reply is to tell the plan of its query: the request asks for it, and may read through the general
-/// API, wherever that listens.
+/// Whether a declared endpoint's reply includes the query's plan: the request asks for it, and has the permission to read through
+/// the general API, whichever listener that has.
 #[cold]
 pub(crate) fn wants_plan(service: &Service, request: &Request<'_>) -> bool {
     let sender = |token| match token {
@@ -96,24 +97,24 @@ pub(crate) fn wants_plan(service: &Service, request: &Request<'_>) -> bool {
     request.header(PLAN_FIELD).is_some() && service.tokens.of(request, &service.tries).and_then(sender).is_ok()
 }
 
-/// Who may use the general API.
+/// Access rules of the general API.
 #[derive(Debug)]
 pub(crate) struct Access {
     /// Names of this machine beside `localhost`, in lower case.
     hosts: Box<[String]>,
     admin: AdminListener,
-    /// Of the server's own addresses.
+    /// Scheme of the server's own addresses.
     scheme: Scheme,
 }
 
-/// How a page's origin begins, and the port that it need not name.
+/// Scheme of an origin, with its default port.
 #[derive(Clone, Copy, Debug)]
 enum Scheme {
     Http,
     Https,
 }
 
-/// Whether a path belongs to the general API, whether or not there is such a route.
+/// Whether a path belongs to the general API, even if it has no such route.
 pub(crate) fn is_general(path: &str) -> bool {
     path.starts_with(PREFIX)
 }
@@ -147,7 +148,7 @@ impl Access {
     fn check_hosts(&self, request: &Request<'_>) -> Result<(), Failure> {
         let mut is_told = false;
         let authority = Some(request.authority().as_bytes()).filter(|authority| !authority.is_empty());
-        // There is one Host at most: `http` refuses a second one. Where both are there, both must be local.
+        // `http` rejects a second Host field. If there is an authority too, both must be local.
         for value in authority.into_iter().chain(request.header("Host")) {
             is_told = true;
             if !std::str::from_utf8(value).is_ok_and(|value| self.is_local(value)) {
@@ -160,7 +161,7 @@ impl Access {
         if is_told { Ok(()) } else { Err(refused("the request names no host: send `Host: localhost`")) }
     }
 
-    /// What a browser says about the page that asks. A page below `/_/` itself is of the host's own origin.
+    /// Checks the browser's fields about the requesting page. A page below `/_/` itself has the host's own origin.
     fn check_site(&self, request: &Request<'_>) -> Result<(), Failure> {
         const REMEDY: &str = "pages of other origins may use declared endpoints alone";
         let host = request.header("Host").unwrap_or_default();
@@ -177,7 +178,7 @@ impl Access {
         Ok(())
     }
 
-    /// Whether an authority is a name of this machine, whatever its port.
+    /// Whether an authority, with any port, is a name of this machine.
     fn is_local(&self, authority: &str) -> bool {
         let Some(host) = host_of(authority) else { return false };
         let host = host.strip_suffix('.').unwrap_or(host);
@@ -188,7 +189,7 @@ impl Access {
 }
 
 fn check_peer(request: &Request<'_>) -> Result<(), Failure> {
-    // IPv6 may carry an IPv4 address.
+    // An IPv6 address may contain an IPv4 address.
     let peer = request.peer().ip().to_canonical();
     if peer.is_loopback() {
         return Ok(());
@@ -215,7 +216,7 @@ fn check_proxies(request: &Request<'_>) -> Result<(), Failure> {
 }
 
 impl Scheme {
-    /// Whether an Origin is this scheme and this authority.
+    /// Whether an Origin has this scheme and this authority.
     fn is_origin_of(self, origin: &[u8], host: &[u8]) -> bool {
         let (start, port): (&[u8], &[u8]) = match self {
             Scheme::Http => (b"http://", b":80"),
@@ -232,7 +233,7 @@ fn host_of(authority: &str) -> Option<&str> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (address, port) = rest.split_once(']')?;
-            // Brackets hold IPv6 alone.
+            // Brackets hold only IPv6.
             address.parse::<std::net::Ipv6Addr>().ok()?;
             (address, port)
         }
@@ -246,12 +247,12 @@ fn forbidden(detail: impl Into<Cow<'static, str>>) -> Failure {
     Failure::new(Kind::Forbidden, detail)
 }
 
-/// Of a request without a token.
+/// For a request without a token.
 fn refused(detail: impl std::fmt::Display) -> Failure {
     forbidden(format!("{detail}; or send a token (`sapsan token`)"))
 }
 
-/// A value of the request for a message.
+/// A value of the request, shortened for a message.
 fn shown(value: &[u8]) -> String {
     let part = String::from_utf8_lossy(&value[..value.len().min(SHOWN_BYTES_MAX)]);
     if value.len() > SHOWN_BYTES_MAX { format!("{part}…") } else { part.into_owned() }

@@ -1,4 +1,4 @@
-//! Work that would hold a loop: it runs on a pool, and its reply comes late. Where the reply is watched (`http`'s
+//! Work that would block a loop: it runs on a pool, and its reply is late. If the reply is watched (`http`'s
 //! `Reply::later_watched`), work whose client has gone meanwhile is not begun.
 
 use crate::failure::{ErrorRules, Failure, Kind};
@@ -10,12 +10,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A reply that a job of the pool owes. Dropped before the job began (the queue is full, or the server ends) it says so
-/// with 503; what a job drops half-way is a bug, and answered 500.
+/// The reply of a pool's job. If it is dropped before the job began (the queue is full, or the server ends), it answers 503; a
+/// job that drops its reply half-way is a bug, and the answer is 500.
 struct Owed {
     late: Option<LateReply>,
     errors: Arc<ErrorRules>,
-    /// What is said then.
+    /// Text of the 503.
     full: Cow<'static, str>,
 }
 
@@ -28,7 +28,7 @@ impl Drop for Owed {
     }
 }
 
-/// Hands work to an executor. `errors` tell how a full queue is answered.
+/// Passes work to an executor. `errors` determine the answer if the queue is full.
 pub(crate) fn run(
     executor: &dyn Executor,
     errors: &Arc<ErrorRules>,
@@ -52,17 +52,17 @@ fn submit(
     let mut owed = Owed { late: Some(late), errors: Arc::clone(errors), full };
     let job = move || {
         if let Some(late) = owed.late.take() {
-            // What nobody waits for any more is not begun: what is said to a connection that is gone reaches nobody.
+            // If the client has gone, the work is not begun: an answer would reach nobody.
             if late.presence().client() != Client::Gone {
                 work(late);
             }
         }
     };
-    // A job that is refused is dropped there, which answers: see `Owed`.
+    // A rejected job is dropped, which answers: see `Owed`.
     let _ = try_submit(Box::new(job));
 }
 
-/// Hands work of `/_/` to the pool of queries. Its time ends at a certain moment, waiting included: what has not begun by then is not begun.
+/// Passes work of `/_/` to the pool of queries. Its time limit includes the wait: work that has not begun by `ends` is not begun.
 pub(crate) fn run_until(
     ends: Instant,
     pool: &QueryPool,
@@ -74,7 +74,7 @@ pub(crate) fn run_until(
     submit((|job| pool.try_submit(Line::First, job).map_err(drop), QueryPool::is_full()), errors, late, work);
 }
 
-/// The same for a declared query or steps, which have a place in the line.
+/// The same for a declared query or steps, which have a place in the queue.
 pub(crate) fn run_declared(
     ends: Instant,
     (pool, place): (&QueryPool, Place),

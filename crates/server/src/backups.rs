@@ -1,4 +1,4 @@
-//! Which backup is under way: one at a time, and none goes on when the server ends.
+//! Backups of a running server: one at a time, and none continues when the server ends.
 
 use crate::failure::{Failure, Kind};
 use std::ops::ControlFlow;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::Progress;
 
-/// Backups of a server: where they go, and the one under way.
+/// Backups of a server: their folder, and the running one.
 #[derive(Debug)]
 pub(crate) struct Backups {
     pub(crate) folder: Option<PathBuf>,
@@ -15,14 +15,14 @@ pub(crate) struct Backups {
     is_ending: AtomicBool,
 }
 
-/// The one under way, and how far it is.
+/// A running backup and its progress.
 #[derive(Clone, Debug)]
 pub(crate) struct UnderWay {
     pub(crate) name: String,
     pub(crate) progress: Progress,
 }
 
-/// The right to make a backup; given back when it is dropped, whatever became of it.
+/// Permission to make a backup; returned when it is dropped, whatever the result.
 pub(crate) struct Turn {
     pub(crate) backups: Arc<Backups>,
 }
@@ -38,7 +38,7 @@ impl Backups {
         Backups { folder, under_way: Mutex::new(None), is_ending: AtomicBool::new(false) }
     }
 
-    /// The server ends: what is under way does too.
+    /// The server ends: stops a running backup.
     pub(crate) fn give_up(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
     }
@@ -58,7 +58,7 @@ impl Backups {
         Ok(Turn { backups: Arc::clone(self) })
     }
 
-    /// Notes how far it is, and tells whether it may go on.
+    /// Records the progress, and returns whether the backup may continue.
     pub(crate) fn note(&self, progress: Progress) -> ControlFlow<()> {
         if let Some(under_way) = self.under_way().as_mut() {
             under_way.progress = progress;

@@ -1,21 +1,21 @@
-//! Cold reads: those that would wait for the disk leave their loop, so that they delay nobody else on it.
+//! Cold reads: reads that would wait for the disk leave their loop, so that they delay no other request on it.
 //!
-//! A page of the data file that is not in memory makes the thread that touches it wait, for a major fault. Asking the
-//! kernel before each touch would cost every read a system call, and where all data fits into memory for nothing. So a
-//! loop looks now and then whether it has waited. Only while it has, reads ask before they touch a page; one whose page is
-//! not there is answered late: a single document mostly by the loop itself, which has its pages read past the page cache
-//! (`direct`), and all else by threads that do the waiting.
+//! A page of the data file that is not in memory makes the thread that touches it wait for a major fault. Asking the kernel
+//! before each access would cost every read a system call, in vain if all data fits into memory. So a loop checks now and then
+//! whether it has waited. Only while it has, reads check a page's residency before they touch it. A read whose page is missing is
+//! answered late: a single document mostly by the loop itself, which reads its pages past the page cache (`direct`), everything
+//! else by threads that wait for the disk.
 //!
-//! Those threads are for cold reads alone, so that none waits behind a long query. What would hold one of them long or make
-//! a large result goes on to the pool of the long ones. The loop could have the disk asked for the page that it found
-//! missing (madvise(2)), and a few threads would do: but where memory is short the kernel looks for a free page first, on the
-//! loop. That gave 81,000 reads a second beside 75,000, and a p99 of the loop's other requests of 1.2 ms beside 0.4.
+//! These threads serve cold reads only, so that none waits behind a long query. A read that would hold one of them long or make a
+//! large result goes on to the pool of long queries. As an alternative the loop could ask the kernel to load the missing page
+//! (madvise(2)), and a few threads would be enough. But if memory is short, the kernel first searches for a free page, on the
+//! loop. That gave 81,000 reads a second instead of 75,000, and a p99 of the loop's other requests of 1.2 ms instead of 0.4 ms.
 //!
-//! They also compute the checksums of long values, which is done when a value is first read: those who wait for a loop would wait
-//! for that too.
+//! The threads also compute the checksums of long values, which is done when a value is first read: on a loop, other requests
+//! would wait for that too.
 //!
-//! Declared `get` and `query` ask, and the general API's documents and lists; a scan asks for each of its pages. What
-//! writes read while they are prepared, and the later pieces of a large document, are not asked for.
+//! Declared `get` and `query`, and the general API's documents and lists, check residency; a scan checks each of its pages. Reads
+//! made to prepare writes, and the later pieces of a large document, do not check.
 
 use crate::config::ColdModel;
 use crate::failure::{Failure, Kind};
@@ -25,31 +25,31 @@ use executor::{Executor, StartError};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Rows that a query may look at on a thread for cold reads: each may be a wait for the disk.
+/// Rows that a query may scan on a thread for cold reads: each may wait for the disk.
 const ROWS_MAX: u64 = 1_000;
 
-/// Longest value whose checksum a loop computes, which is done at the first read since the start: that took 0.35 ms for 4 MiB in
-/// memory, and 1.5 for 16.
+/// Longest value whose checksum a loop computes, at the first read since the start: that took 0.35 ms for 4 MiB in memory, and
+/// 1.5 ms for 16 MiB.
 const CHECK_BYTES_MAX: usize = 4 << 20;
 
-/// Requests between two looks.
+/// Requests between two checks.
 const LOOK_EVERY: u32 = 64;
-/// Looks without a new fault or a read handed over, after which reads do not ask any more.
+/// Checks without a new fault or a read handed over after which reads no longer check residency.
 const QUIET_LOOKS: u32 = 16;
 
-/// What one loop knows of its waiting.
+/// One loop's record of its waits for the disk.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// Requests until the next look.
+    /// Requests until the next check.
     left: u32,
     quiet: u32,
-    /// Major faults of this thread at the last look.
+    /// Major faults of this thread at the last check.
     seen: Option<u64>,
     is_asking: bool,
 }
 
 impl Watch {
-    /// Counts a request: whether its reads should ask before they wait.
+    /// Counts a request, and returns whether its reads check residency.
     #[inline]
     pub(crate) fn is_asking(&mut self) -> bool {
         match self.left.checked_sub(1) {
@@ -59,7 +59,7 @@ impl Watch {
         self.is_asking
     }
 
-    /// What the last request was told.
+    /// The result of `is_asking` for the last request.
     #[inline]
     pub(crate) fn was_asking(&self) -> bool {
         self.is_asking
@@ -72,7 +72,7 @@ impl Watch {
     }
 
     fn note(&mut self, faults: u64) {
-        // What a thread waited for before its first request (its code, say) tells nothing of the data.
+        // Faults before the thread's first request (its code, say) say nothing about the data.
         if faults > *self.seen.get_or_insert(faults) {
             self.is_asking = true;
             self.quiet = 0;
@@ -89,8 +89,8 @@ impl Watch {
     }
 }
 
-/// While this lives the session's reads are those of a loop: they leave the checksums of long values to others, and, where the loop
-/// waits for the disk, they ask.
+/// While this value lives, the session's reads are those of a loop: they leave the checksums of long values to other threads and,
+/// if the loop waits for the disk, they check residency.
 pub(crate) struct OnLoop {
     session: Rc<Session>,
 }
@@ -110,7 +110,7 @@ impl Drop for OnLoop {
     }
 }
 
-/// The threads that wait, and their sessions.
+/// The threads that wait for the disk, and their sessions.
 pub(crate) struct ColdReads {
     pub(crate) pool: Box<dyn Executor>,
     pub(crate) sessions: Arc<Sessions>,
@@ -124,12 +124,12 @@ impl ColdReads {
 
     pub(crate) fn start(model: ColdModel, threads: usize) -> Result<ColdReads, StartError> {
         let pool = model.with_threads(threads).start("cold", threads * COLD_WAITING_PER_THREAD)?;
-        // Their places would be those of documents that are hardly asked for twice.
+        // Places would be those of documents that are hardly read twice.
         Ok(ColdReads { pool, sessions: Arc::new(Sessions { has_places: false, ..Sessions::default() }) })
     }
 }
 
-/// What a late read may take where it runs.
+/// Limits of a late read on the threads where it runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) bytes_max: usize,
@@ -139,19 +139,19 @@ pub(crate) struct Room {
 impl Room {
     /// On a thread for cold reads.
     pub(crate) const COLD: Room = Room { bytes_max: COLD_RESULT_BYTES, rows_max: ROWS_MAX };
-    /// On the pool, within the service's own limits alone.
+    /// On the pool: only the service's own limits.
     pub(crate) const WHOLE: Room = Room { bytes_max: usize::MAX, rows_max: u64::MAX };
 
-    /// Whether there is more elsewhere.
+    /// Whether the pool has larger limits.
     pub(crate) fn is_cold(self) -> bool {
         self.rows_max != u64::MAX
     }
 }
 
-/// Sessions of a pool's threads: as many as have been in use at the same moment.
+/// Sessions of a pool's threads: as many as have been used at the same time.
 pub(crate) struct Sessions {
     idle: Mutex<Vec<Session>>,
-    /// Whether they remember where they found documents.
+    /// Whether they cache the places of documents.
     has_places: bool,
 }
 
@@ -169,7 +169,7 @@ impl Sessions {
         read: impl FnOnce(&Session) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        // One of another configuration's database knows other collections.
+        // A session of another configuration's database knows other collections.
         let kept = idle().pop().filter(|session| session.database().is_same(database));
         let session = match kept {
             Some(session) => session,
@@ -180,20 +180,20 @@ impl Sessions {
         };
         let outcome = read(&session);
         let mut idle = idle();
-        // Under the lock: what `let_go` does not see here sees that another has taken over.
+        // Under the lock: a session that `let_go` misses here sees that its database is superseded.
         if !session.database().is_superseded() {
             idle.push(session);
         }
         outcome
     }
 
-    /// Lets the sessions go whose database another has taken over from: they would hold it until somebody reads.
+    /// Drops the sessions of superseded databases, which would be held until the next read.
     pub(crate) fn let_go(&self) {
         let is_old = |session: &mut Session| session.database().is_superseded();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let old: Vec<Session> = idle.extract_if(.., is_old).collect();
         drop(idle);
-        // The last one ends its database, for which no reader waits.
+        // The last session ends its database; no reader waits for that.
         drop(old);
     }
 }

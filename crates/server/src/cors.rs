@@ -1,19 +1,20 @@
-//! Cross-origin requests (the Fetch standard, section 3.3): which pages of other origins may use declared endpoints, by `[server] cors`.
+//! Cross-origin requests (the Fetch standard, section 3.3): the pages of other origins that may use declared endpoints, by
+//! `[server] cors`.
 //!
-//! Without the setting no page of another origin reads a reply. The general API takes part in none of this: see `access`.
+//! Without the setting no page of another origin can read a reply. The general API has no CORS: see `access`.
 
 use crate::config::CorsConfig;
 use http::{Reply, Request};
 
-/// What a page may read of a reply's header beside what the standard always lets it read.
+/// Reply fields that a page may read besides those that the standard always allows.
 const EXPOSED: &str = "ETag, Location, Retry-After, Sapsan-Plan";
 
-/// The setting, ready for replies.
+/// The setting, prepared for replies.
 #[derive(Debug)]
 pub(crate) struct Cors {
-    /// None: any.
+    /// `None`: any.
     origins: Option<Box<[String]>>,
-    /// None: those of the route.
+    /// `None`: those of the route.
     methods: Option<String>,
     headers: String,
     credentials: bool,
@@ -32,14 +33,14 @@ impl Cors {
         }
     }
 
-    /// Says on a reply whether the page that asks may read it.
+    /// Adds the fields that let the requesting page read the reply.
     pub(crate) fn mark(&self, request: &Request<'_>, reply: &mut Reply<'_>) {
         if self.allow(request, reply) {
             reply.header("Access-Control-Expose-Headers", EXPOSED);
         }
     }
 
-    /// Says what a page may ask, where its browser asks that first. `allow` are the methods of the route.
+    /// Answers a browser's preflight request. `allow` are the methods of the route.
     pub(crate) fn preflight(&self, request: &Request<'_>, allow: &str, reply: &mut Reply<'_>) {
         if self.allow(request, reply) && request.header("Access-Control-Request-Method").is_some() {
             reply.header("Access-Control-Allow-Methods", self.methods.as_deref().unwrap_or(allow));
@@ -48,7 +49,7 @@ impl Cors {
         }
     }
 
-    /// Whether the origin of the request is allowed; says so, and to caches that the reply depends on it.
+    /// Whether the request's origin is allowed. Adds the fields that say so, and `Vary` for caches.
     fn allow(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> bool {
         if self.origins.is_some() {
             reply.header("Vary", "Origin");

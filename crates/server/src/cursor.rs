@@ -1,20 +1,22 @@
-//! Cursors: where a page of rows ended, as a text that clients hand back.
+//! Cursors: the end of a page of rows, as a text that clients send back.
 //!
-//! A cursor is a place (`docs::sql::Paged`), and of which statement and parameters: with others it is refused.
+//! A cursor contains a position (`docs::sql::Paged`) and a checksum of the statement and its parameters: with others it is
+//! rejected.
 //!
 //! ```text
-//!  in hexadecimal: FNV-1a of all below (8 bytes) | the last row's values of the order that pages are in
+//!  in hexadecimal: FNV-1a of all below (8 bytes) | the last row's values of the pages' ORDER BY terms
 //! ```
 
 use docs::sql::{OwnedValue, Value, decode_place, encode_place};
 use std::fmt::Write as _;
 
 const CHECK_BYTES: usize = 8;
-/// Changes with the way in which an order is completed: a cursor of a server that completed it otherwise is refused, for its values
-/// are of other terms.
+/// Changed when orders are completed by other terms: a cursor of an older server is rejected then, since its values belong to
+/// other terms.
 const ORDER: &[u8] = b"2";
 
-/// Tells statements and their parameters apart. FNV-1a tells mistakes and no attacks: whoever may ask may ask for any page.
+/// Checksum of a statement and its parameters. FNV-1a detects mistakes, not attacks: a client that may request one page may
+/// request any page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked(u64);
 
@@ -24,13 +26,13 @@ impl Asked {
         Asked(0xcbf2_9ce4_8422_2325).and(ORDER).and(sql.as_bytes())
     }
 
-    /// The same with more that is asked.
+    /// With further bytes.
     pub(crate) fn and(self, bytes: &[u8]) -> Asked {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         Asked(bytes.iter().fold(self.0, step))
     }
 
-    /// The same with the value of one more parameter.
+    /// With the value of one more parameter.
     pub(crate) fn and_value(self, value: &Value<'_>) -> Asked {
         match value {
             Value::Null => self.and(&[0]),
@@ -41,7 +43,7 @@ impl Asked {
     }
 }
 
-/// The cursor of a page that ended there.
+/// The cursor of a page that ended at this position.
 pub(crate) fn write(place: &[OwnedValue], of: Asked) -> String {
     let mut bytes = vec![0; CHECK_BYTES];
     encode_place(place, &mut bytes);
@@ -54,7 +56,7 @@ pub(crate) fn write(place: &[OwnedValue], of: Asked) -> String {
     })
 }
 
-/// Where a page ended; `None`: that is none of our cursors, or of another statement.
+/// The position of a cursor; `None`: it is no cursor of this server, or belongs to another statement.
 pub(crate) fn read(cursor: &str, of: Asked) -> Option<Vec<OwnedValue>> {
     let digit = |byte: u8| (byte as char).to_digit(16);
     let pairs = cursor.as_bytes().chunks(2).map(|pair| match *pair {

@@ -1,12 +1,12 @@
-//! Documents read past the page cache, on the loop that answers them: what waits for the disk is not a thread but a place
-//! in a queue, and the event loop hears when it has ended.
+//! Documents read past the page cache, on the loop that answers them: instead of a thread, an entry in a queue waits for the
+//! disk, and the event loop is notified of its completion.
 //!
-//! The reads of one turn of the loop go to the kernel together when it ends, and those that have ended since are answered
-//! together. So a cold GET costs about twice the CPU of one from memory; a thread that waits for a fault of the map, and is
-//! handed the request and hands it back, costs four times as much, and each such page drives another one out of memory.
+//! The reads of one turn of the loop go to the kernel together at its end, and completed reads are answered together. So a cold
+//! GET costs about twice the CPU of one from memory. A thread that waits for a fault of the map costs four times as much, with
+//! the hand-over in both directions, and each page loaded that way evicts another one from memory.
 //!
-//! Taken on are `get` of declared endpoints and of the general API, of documents that fit a place. All else that would wait
-//! goes to the threads of `cold`: queries, lists, large documents, what was asked for lately and should stay in memory.
+//! This path serves `get` of declared endpoints and of the general API, for documents that fit an entry. Other reads that would
+//! wait go to the threads of `cold`: queries, lists, large documents, and recently read data that should stay in memory.
 
 use crate::failure::ErrorRules;
 use crate::memory::DIRECT_PLACE_BYTES;
@@ -18,10 +18,10 @@ use docs::{CollectionId, Database, Moment, Precondition, ReadError};
 use http::LateReply;
 use std::os::fd::RawFd;
 
-/// One loop's reads past the page cache, and whom they answer.
+/// One loop's reads past the page cache, and the requests that wait for them.
 pub(crate) struct Direct {
     reads: DirectReads,
-    /// By place.
+    /// By entry.
     waiting: Box<[Option<Waiting>]>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
 }
 
 impl Direct {
-    /// None where the data fits into memory, or the system has no such reads.
+    /// `None` if the data fits into memory, or the system has no such reads.
     pub(crate) fn new(database: &Database, places: usize) -> Option<Direct> {
         let reads = database.direct_reads(places, DIRECT_PLACE_BYTES)?;
         Some(Direct { reads, waiting: (0..places).map(|_| None).collect() })
@@ -51,20 +51,20 @@ impl Direct {
         self.reads.completions()
     }
 
-    /// Begins what was asked for in this turn.
+    /// Submits the reads requested in this turn.
     pub(crate) fn begin(&mut self) {
         self.reads.begin();
     }
 
-    /// Keeps a request until the read at this place has ended.
+    /// Keeps a request until its read has completed.
     pub(crate) fn wait(&mut self, place: usize, waiting: Waiting) {
         if let Some(free) = self.waiting.get_mut(place) {
             *free = Some(waiting);
         }
     }
 
-    /// The database is another one from now on: what waits is of collections that may have other numbers there. A request for
-    /// one that is not there any more has ended.
+    /// The database is replaced: in the new one, collections may have other numbers. A request for a collection that no longer
+    /// exists is answered.
     pub(crate) fn move_on(&mut self, (old, errors): (&Database, &ErrorRules), new: &Database) {
         for place in &mut self.waiting {
             let Some(mut waiting) = place.take() else { continue };
@@ -78,7 +78,7 @@ impl Direct {
         }
     }
 
-    /// Gives out what has ended: who waits, and what was read.
+    /// Passes on completed reads: the waiting request, and the result.
     pub(crate) fn ended(&mut self, mut give: impl FnMut(Waiting, Result<Outcome<'_>, ReadError>)) {
         let Direct { reads, waiting } = self;
         reads.ended(&mut |place, outcome| {
@@ -89,7 +89,7 @@ impl Direct {
     }
 }
 
-/// A document, where its loop may have it: now, or later if there are such reads and they take it on.
+/// A document for a loop: now, or later if direct reads exist and have room.
 #[inline]
 pub(crate) fn get<'s>(
     direct: &mut Option<Direct>,

@@ -1,4 +1,4 @@
-//! A declared endpoint at work. The checks run in this order: path key, `require` or target (404), parameters, body.
+//! Execution of a declared endpoint. The checks run in this order: path key, `require` or target (404), parameters, body.
 
 use crate::access;
 use crate::cold::{OnLoop, Room};
@@ -30,17 +30,17 @@ use docs::{CollectionId, Op, Precondition, Required, Session, Write};
 use http::{Files, LateReply, Method, Params, Reply, Request, Series, Status};
 use std::sync::Arc;
 
-/// One endpoint, its names resolved.
+/// One endpoint with resolved names.
 pub(crate) struct Endpoint {
     pub(crate) method: Method,
     pub(crate) pattern: String,
-    /// What its requests count under.
+    /// The series of its requests in the metrics.
     pub(crate) series: Series,
-    /// What the token of a request must allow, where not anyone may call it.
+    /// Scope that the token of a request must have; `None`: anyone may call it.
     scope: Option<Box<str>>,
-    /// Parts of the path whose type the file declares.
+    /// Path parameters whose type the file declares.
     path: Box<[Parameter]>,
-    /// What must give a row before anything is done.
+    /// Query that must return a row before anything is done.
     guard: Option<Arc<DeclaredGuard>>,
     require: Option<Named>,
     /// Parameters that do not come from the query.
@@ -67,16 +67,16 @@ enum Action {
         answer: Answer,
     },
     Query(Arc<DeclaredQuery>),
-    /// By the names of the ways to sort.
+    /// By the names of their orders.
     Sorted(Vec<(String, Arc<DeclaredQuery>)>),
     Steps(Box<DeclaredSteps>),
-    /// With the name of the parameter that is the file's.
+    /// With the name of the parameter that is the file's name.
     Files(Box<Files>, Box<str>),
 }
 
 impl Endpoint {
-    /// Resolves an endpoint, one of `all`; `queries` are its prepared statements by their ways to sort,
-    /// `steps` those of one transaction, `guard` what it asks first, `files` what it answers with.
+    /// Resolves an endpoint, one of `all`; `queries` are its prepared statements by their orders, `steps` those of one
+    /// transaction, `guard` its guard, `files` the files that it serves.
     pub(crate) fn new(
         config: &EndpointConfig,
         all: &[EndpointConfig],
@@ -133,7 +133,7 @@ impl Endpoint {
         matches!(self.action, Action::Steps(_))
     }
 
-    /// The pattern of the folder itself, where its files have an index.
+    /// The pattern of the folder itself, if its files have an index.
     pub(crate) fn folder_pattern(&self) -> Option<&str> {
         match &self.action {
             Action::Files(files, _) if files.has_index() => folder_pattern(&self.pattern),
@@ -149,7 +149,7 @@ impl Endpoint {
         }
     }
 
-    /// The document that a request asks for first, if its path names one.
+    /// The first document that a request reads, if its path names one.
     #[inline]
     pub(crate) fn first(&self) -> Option<&Named> {
         match (&self.require, &self.action) {
@@ -159,12 +159,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether a request tells what it will ask for.
+    /// Whether a request's first reads are known from its path and query.
     pub(crate) fn looks_ahead(&self) -> bool {
         self.first().is_some() || matches!(self.action, Action::Query(_))
     }
 
-    /// Notes what a request will ask for first: a document, a query's range.
+    /// Records a request's first reads for prefetching: a document, or a query's range.
     #[inline]
     pub(crate) fn foresee(&self, local: &mut Local, params: &Params<'_, '_>, query: &str) {
         if let Some(first) = self.first()
@@ -221,7 +221,7 @@ impl Endpoint {
             Ok(guard) => guard,
             Err(failure) => return service.fail(&failure, reply),
         };
-        // Steps look at parameters and the body first.
+        // Steps check parameters and the body first.
         if (self.require.is_some() || self.has_steps())
             && let Some((declared, guard)) = &guard
             && let Err(failure) = admitted_before(declared, guard, &local.session)
@@ -272,15 +272,15 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// The guard, and what it is asked for a request.
+    /// The guard with its arguments for a request.
     fn asked(&self, request: &Request<'_>) -> Option<Result<Asked, Failure>> {
-        // A query asks it by itself, with the values that it takes of its row.
+        // A query runs its guard itself, since it uses values of the guard's row.
         let is_query = matches!(self.action, Action::Query(_) | Action::Sorted(_));
         let declared = self.guard.as_ref().filter(|_| !is_query || self.require.is_some())?;
         Some(declared.of(request).map(|guard| (Arc::clone(declared), guard)))
     }
 
-    /// Has the query run of a request that began by another configuration; nothing where it is answered already.
+    /// Runs the query of a request that began with another configuration; `None` if it has been answered.
     #[cold]
     pub(crate) fn ask_again(
         &self,
@@ -296,7 +296,7 @@ impl Endpoint {
             return None;
         }
         if self.header_params.is_some() || self.guard.is_some() {
-            // What is kept of the request has not the fields, and its query may say what they alone may.
+            // The kept request has no header fields, and its query could contain parameters that only they may set.
             let failure = Failure::new(Kind::Busy, "the configuration has just changed: try again");
             refusal::refuse(&service.errors, late, &failure);
             return None;
@@ -334,8 +334,8 @@ impl Endpoint {
     }
 }
 
-/// Whether a guard gives a row now: who has none is not told whether a document that is required exists. Where the answer would have to
-/// wait for the disk it is given with the rest.
+/// Whether a guard returns a row now: a rejected sender must not learn whether a required document exists. If this check would
+/// have to wait for the disk, it is made with the rest.
 fn admitted_before(declared: &DeclaredGuard, guard: &Guard, session: &Session) -> Result<(), Failure> {
     match declared.admit(guard, &session.now()) {
         Err(Ended::Refused(failure)) => Err(failure),
@@ -343,7 +343,7 @@ fn admitted_before(declared: &DeclaredGuard, guard: &Guard, session: &Session) -
     }
 }
 
-/// The statement that a request's `sort` names; without one the first.
+/// The statement of the order that a request names; by default the first.
 fn chosen<'q>(
     queries: &'q [(String, Arc<DeclaredQuery>)],
     query: &str,
@@ -361,7 +361,7 @@ fn chosen<'q>(
     })
 }
 
-/// Reads a document on a thread that may wait, where its guard gives a row and another one that is required exists, and answers.
+/// Reads a document on a thread that may wait, if its guard returns a row and a required document exists, and answers.
 #[cold]
 pub(crate) fn read_elsewhere(
     service: &Service,
@@ -383,7 +383,7 @@ pub(crate) fn read_elsewhere(
     });
 }
 
-/// What a declared endpoint does with the document.
+/// Actions of a declared endpoint on its document.
 impl Named {
     #[inline]
     fn get(
@@ -414,7 +414,7 @@ impl Named {
             }
             Err(ended) => return service.fail(&ended.failure(), reply),
         }
-        // What is read past the page cache is of a later state than the guard has seen.
+        // A read past the page cache would see a later state than the guard.
         let mut no_direct = None;
         let direct = if guard.is_some() { &mut no_direct } else { direct };
         let stored = match direct::get(direct, &now, self.collection, &key) {

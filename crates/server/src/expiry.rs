@@ -1,5 +1,4 @@
-//! The thread that removes documents whose time has come ([`docs::expire`]), a few at a time. It runs only where a collection
-//! expires.
+//! The thread that removes expired documents ([`docs::expire`]), a few at a time. It runs only if a collection has an expiry.
 
 use crate::panics::{Panics, caught};
 use docs::{CollectionId, Database};
@@ -9,15 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two looks at what has come due.
+/// Interval of sweeps.
 const SWEEP: Duration = Duration::from_secs(1);
-/// Documents that are looked at in one go, and the rest after it: 10,000 a second at most, so that writes keep the disk.
+/// Documents checked in one batch, and the pause after it: at most 10,000 a second, so that writes keep the disk.
 const GO_DOCUMENTS: usize = 200;
 const REST: Duration = Duration::from_millis(20);
-/// After a failure of the store, such as a full disk, until the same collection is looked at again.
+/// Pause of a collection after a failure of the store, such as a full disk.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// What is told of it.
+/// Counters of the thread.
 #[derive(Debug, Default)]
 struct Counts {
     removed: AtomicU64,
@@ -34,11 +33,11 @@ pub(crate) struct Numbers {
     pub(crate) removed: u64,
     /// Attempts that failed.
     pub(crate) failures: u64,
-    /// Documents that the last sweep left because others refer to them.
+    /// Documents that the last sweep kept because others refer to them.
     pub(crate) blocked: u64,
     /// Documents that it could not remove for another reason.
     pub(crate) unremovable: u64,
-    /// How long the document was due that the last sweep found first.
+    /// How long the first document that the last sweep found had been expired.
     pub(crate) lag_ms: u64,
 }
 
@@ -54,7 +53,7 @@ impl Expiry {
         Expiry { counts: Arc::default(), panics: Arc::clone(panics), at_work: Mutex::default() }
     }
 
-    /// Starts the thread, if there is something for it to do.
+    /// Starts the thread, if a collection has an expiry.
     pub(crate) fn start(&self, database: &Database) -> std::io::Result<()> {
         let collections = database.expiring();
         if collections.is_empty() {
@@ -65,7 +64,7 @@ impl Expiry {
         let thread = std::thread::Builder::new().name("expiry".to_owned()).spawn(move || {
             let mut swept: Vec<Swept> = collections.into_iter().map(Swept::new).collect();
             let rest = |rest| stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout);
-            // The other end is dropped to stop it.
+            // The other end is dropped to stop the thread.
             while rest(SWEEP) {
                 sweep_all(&mut swept, &counts, &panics, |swept| swept.sweep(&database, &counts, &rest));
             }
@@ -78,7 +77,7 @@ impl Expiry {
     pub(crate) fn stop(&self) {
         if let Some((stop, thread)) = self.at_work.lock().unwrap_or_else(PoisonError::into_inner).take() {
             drop(stop);
-            // A panic of the thread was told by itself.
+            // A panic of the thread was reported by itself.
             let _ = thread.join();
         }
     }
@@ -102,17 +101,17 @@ impl Drop for Expiry {
     }
 }
 
-/// A collection, and what became of its last sweep.
+/// A collection, and the result of its last sweep.
 struct Swept {
     collection: CollectionId,
-    /// Not before: its last sweep failed.
+    /// Not before this moment: its last sweep failed.
     next: Instant,
     blocked: u64,
     unremovable: u64,
     lag_ms: u64,
-    /// Why a document could not be removed, as the log was told.
+    /// Why a document could not be removed, as last logged.
     told: Option<String>,
-    /// What its last sweep panicked with.
+    /// Text of the panic of its last sweep.
     panicked: Option<String>,
 }
 
@@ -127,7 +126,7 @@ impl Swept {
         self.panicked = None;
     }
 
-    /// Removes what has come due until nothing is left or `rest` says to stop. A failure holds up this collection alone.
+    /// Removes expired documents until none is left or `rest` returns `false`. A failure only delays this collection.
     fn sweep(&mut self, database: &Database, counts: &Counts, rest: &dyn Fn(Duration) -> bool) {
         if Instant::now() < self.next {
             return;
@@ -164,7 +163,7 @@ impl Swept {
     }
 }
 
-/// Sweeps each collection, whatever became of those before it. A panic is a failure of its collection.
+/// Sweeps each collection, whatever the result for others. A panic counts as a failure of its collection.
 fn sweep_all(swept: &mut [Swept], counts: &Counts, panics: &Panics, sweep: impl Fn(&mut Swept)) {
     for swept in &mut *swept {
         if let Err(text) = caught(|| sweep(swept)) {
@@ -195,7 +194,7 @@ mod tests {
         assert_eq!(counts.failures.load(Ordering::Relaxed), 1);
         assert!(swept[1].next > Instant::now() && swept[2].next <= Instant::now());
         assert!(panics.told().is_some_and(|told| told.contains("as a test wants it")));
-        // Not swept, since it is not yet time.
+        // Not swept: it is too early.
         sweep_all(&mut swept, &counts, &panics, |_| {});
         assert!(panics.told().is_some());
         sweep_all(&mut swept, &counts, &panics, |swept| swept.panicked = None);

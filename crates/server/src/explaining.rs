@@ -1,4 +1,4 @@
-//! `EXPLAIN` of a query: its plan as rows of text or as one JSON object, with `ANALYZE` after a run of it.
+//! `EXPLAIN` of a query: its plan as rows of text or as one JSON object; with `ANALYZE` after running it.
 
 use docs::Moment;
 use docs::sql::{Budget, Explain, Field, Means, Outcome, Query, QueryError, RowSink, Value, Workers};
@@ -10,12 +10,12 @@ pub(crate) const PLAN: &str = "plan";
 /// The rows of an `EXPLAIN`: each a line of text, or one JSON object.
 pub(crate) struct Explained {
     rows: Vec<Json>,
-    /// What running the query took.
+    /// Outcome of the run.
     outcome: Outcome,
 }
 
 impl Explained {
-    /// Makes the plan for these values, and runs it if that is asked for.
+    /// Makes the plan for these values, and runs the query if requested.
     pub(crate) fn of(
         query: &Query,
         explain: Explain,
@@ -33,12 +33,12 @@ impl Explained {
         Ok(Explained { rows, outcome })
     }
 
-    /// What running the query looked at; its rows were dropped.
+    /// The outcome of the run, whose rows were dropped.
     pub(crate) fn outcome(&self) -> Outcome {
         Outcome { rows: self.rows.len() as u64, ..self.outcome }
     }
 
-    /// Gives the rows to a sink.
+    /// Passes the rows to a sink.
     pub(crate) fn give<S: RowSink>(&self, sink: &mut S) {
         for row in &self.rows {
             sink.begin_row();

@@ -1,7 +1,7 @@
-//! What can go wrong with a request, and the one table that maps it to a status.
+//! Failures of requests, and the one table that maps them to statuses.
 //!
-//! Declared endpoints may map three kinds elsewhere and choose their body (`[errors]` of the config file); the general
-//! API always answers with the table's status and a problem document (RFC 9457).
+//! `[errors]` of the configuration may give three kinds other statuses on declared endpoints, and set their body; the general API
+//! always answers with the table's status and a problem document (RFC 9457).
 
 use http::Status;
 use std::borrow::Cow;
@@ -11,15 +11,15 @@ use std::borrow::Cow;
 pub enum Kind {
     /// No such path, key or document.
     NotFound,
-    /// The path is there, but takes other methods.
+    /// The path exists, but has other methods.
     MethodNotAllowed,
-    /// Bad JSON, no body, a broken schema rule, a reference to nobody, a bad parameter, bad SQL.
+    /// Bad JSON, no body, a broken schema rule, a reference to a missing document, a bad parameter, bad SQL.
     Invalid,
     /// A key or unique value is in use, or a document is still referred to.
     Conflict,
-    /// What was asked for is kept no longer.
+    /// The requested changes are no longer kept.
     Gone,
-    /// A step's expectation does not hold; the status is the endpoint's.
+    /// A step's expectation failed; the status is the endpoint's.
     Unmet,
     /// `If-Match` or `If-None-Match` did not hold.
     PreconditionFailed,
@@ -27,25 +27,25 @@ pub enum Kind {
     TooLarge,
     /// The body is compressed.
     Coded,
-    /// The time of a query is over.
+    /// The time limit of a query was reached.
     OutOfTime,
-    /// The sender has no access.
+    /// The sender has no permission.
     Forbidden,
-    /// The token that was sent is none.
+    /// The token is invalid.
     Unauthorized,
-    /// Too many wrong tokens came from the sender's address.
+    /// The sender's address has sent too many invalid tokens.
     TooManyTries,
-    /// The name is kept for a later version.
+    /// The name is reserved for a later version.
     NotYet,
     /// Queues are full: try again.
     Busy,
-    /// The store takes no writes (failed sync, full disk), or nobody knows whether the change is durable.
+    /// The store takes no writes (failed sync, full disk), or it is unknown whether the change is durable.
     Unavailable,
     /// Damaged data or a bug.
     Internal,
 }
 
-/// What `Retry-After` says: queues are mostly empty again by then.
+/// Value of `Retry-After`: queues are mostly empty again by then.
 const RETRY_AFTER_SECONDS: &str = "1";
 
 /// Kind, its status, and the problem document's title.
@@ -80,20 +80,20 @@ impl Kind {
         self.row().1
     }
 
-    /// The status where no `[errors]` says otherwise.
+    /// The status, unless `[errors]` sets another.
     pub fn status(self) -> Status {
         Status(self.row().0)
     }
 }
 
-/// One failure, with what a person needs to know.
+/// One failure, with its details for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Which kind.
     pub kind: Kind,
-    /// What, where, and what to do.
+    /// The fault, its place, and the remedy.
     pub detail: Cow<'static, str>,
-    /// Its own status, whatever the kind's is.
+    /// A status of its own, instead of the kind's.
     pub status: Option<u16>,
 }
 
@@ -103,8 +103,8 @@ impl Failure {
         Failure { kind, detail: detail.into(), status: None }
     }
 
-    /// The header field that its reply has to have: in how many seconds the same request may be answered, where it is only refused
-    /// for the moment, and by what scheme a sender says who it is (RFC 9110, section 15.5.2).
+    /// The header field that its reply must have: after how many seconds a retry may succeed, for a temporary failure, or the
+    /// authentication scheme (RFC 9110, section 15.5.2).
     pub fn field(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {
             Kind::Busy | Kind::TooManyTries => Some(("Retry-After", RETRY_AFTER_SECONDS)),
@@ -113,13 +113,13 @@ impl Failure {
         }
     }
 
-    /// What a step expects does not hold.
+    /// The expectation of a step failed.
     pub fn unmet(status: u16, detail: impl Into<Cow<'static, str>>) -> Failure {
         Failure { status: Some(status), ..Failure::new(Kind::Unmet, detail) }
     }
 }
 
-/// How declared endpoints answer failures: `[errors]` of the config file.
+/// Answers of declared endpoints to failures: `[errors]` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorRules {
     /// Status of [`Kind::Invalid`].
@@ -186,7 +186,7 @@ pub(crate) fn problem_with(
     serde_json::Value::Object(document).to_string().into_bytes()
 }
 
-/// The title of a kind that has one status, and of that status where the endpoint has chosen it.
+/// The title of the kind; for [`Kind::Unmet`], whose status the endpoint chooses, that of the status.
 fn title(status: Status, kind: Kind) -> &'static str {
     let row = TABLE.iter().find(|row| row.1 == status.0);
     if kind == Kind::Unmet { row.map_or(kind.title(), |row| row.2) } else { kind.title() }

@@ -1,10 +1,10 @@
-//! An endpoint that answers with the files of a folder.
+//! An endpoint that serves the files of a folder.
 
 use crate::failure::{Failure, Kind};
 use crate::service::{Local, Service};
 use http::{FileMiss, Files, Reply, Request};
 
-/// Answers with the file that the rest of the path names.
+/// Answers with the file named by the rest of the path.
 pub(crate) fn answer(
     service: &Service,
     local: &mut Local,
@@ -14,7 +14,7 @@ pub(crate) fn answer(
 ) {
     let failure = match files.find(&mut local.files, request, path) {
         Ok(file) => {
-            // The type is what the extension says: a browser that guesses another could run what somebody put there as a text.
+            // The type is that of the extension: a browser that guesses another could run an uploaded text as a script.
             reply.header("X-Content-Type-Options", "nosniff");
             return file.send(reply);
         }

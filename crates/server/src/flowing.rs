@@ -1,12 +1,12 @@
-//! Results that leave while they are made: a bounded pipe from the pool's thread to the client's loop.
+//! Results that are sent while they are made: a bounded pipe from the pool's thread to the client's loop.
 //!
-//! A result up to [`large::WHOLE_BYTES_MAX`] is answered whole, with its length, and its errors with their status. Of a
-//! larger one the first piece leaves when it is full, chunked; an error after that cannot change the status any more. The
-//! connection is cut then, so that nobody takes a part for the whole; lines of JSON end with `{"error":…}` instead.
+//! A result up to [`large::WHOLE_BYTES_MAX`] is answered whole, with its length, and its errors with their status. Of a larger
+//! result the first piece is sent when it is full, chunked; an error after that cannot change the status any more. The connection
+//! is closed then, so that a client cannot take a part for the whole; lines of JSON end with `{"error":…}` instead.
 //!
-//! What the client has not taken is kept as far as the query's own bound and the part of large replies have room, so that a
-//! query seldom waits for its client. Past that it does: for room, until its time is over, until the client has gone, or, where
-//! others wait for a thread, until the client has taken nothing for a moment that is the shorter the more of them there are.
+//! Bytes that the client has not received are kept as long as the query's own bound and the part of large replies have room, so a
+//! query seldom waits for its client. Beyond that it waits: for room, until its time limit, until the client has gone, or, if
+//! others wait for a thread, until the client has received nothing for a time that is the shorter the more of them there are.
 
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::{Account, InFlight, Taken};
@@ -21,23 +21,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A piece leaves when it has as many bytes, and the row that it is at.
+/// A piece is sent when it has this many bytes, at the end of a row.
 const PIECE_BYTES: usize = 64 << 10;
-/// What a pipe may always hold: counted once when it begins. Pieces beyond are counted one by one.
+/// Bytes that a pipe may always hold: counted once when it begins. Further pieces are counted one by one.
 const OWN_BYTES: usize = 2 * PIECE_BYTES;
-/// How often a query that waits for room looks whether its time is over, or others have left room.
+/// Interval at which a query that waits for room checks its time limit, and whether others have left room.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a query may wait for its client to take a piece while one job waits for a thread; with `n` jobs it is `n + 1` times
-/// shorter than twice that, so that all of them have a thread soon.
+/// How long a query may wait for its client to take a piece while one job waits for a thread. With `n` waiting jobs the time is
+/// `2 / (n + 1)` of it, so that all of them soon have a thread.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// And while many wait, so long.
+/// The least such time.
 const PATIENCE_MIN: Duration = Duration::from_millis(100);
-/// How long a result that is whole waits for the room that is being made for it.
+/// How long a complete result waits until room has been made for it.
 const ROOM_MAX: Duration = Duration::from_millis(200);
 
 /// A sink whose bytes can be taken between two rows.
 pub(crate) trait Written: RowSink {
-    /// What was written and not taken.
+    /// Bytes that were written and not taken.
     fn buffer(&mut self) -> &mut Vec<u8>;
 }
 
@@ -47,7 +47,7 @@ impl Written for docs::sql::JsonRows<'_> {
     }
 }
 
-/// Between the query's thread and the loop.
+/// The state between the query's thread and the loop.
 #[derive(Default)]
 struct Pipe {
     state: Mutex<State>,
@@ -60,19 +60,19 @@ struct Pipe {
 struct State {
     pieces: VecDeque<Piece>,
     bytes: usize,
-    /// Of these, what is counted with the pipe itself.
+    /// Bytes of these that are counted with the pipe itself.
     own_bytes: usize,
     end: Option<End>,
-    /// The loop has found nothing, and wants to hear of the next piece.
+    /// The loop has found nothing, and must be nudged for the next piece.
     is_waiting: bool,
-    /// When the client last took something; since when there is something to take, if it has not.
+    /// When the client last took bytes; before that, since when there are bytes to take.
     went_on: Option<Instant>,
 }
 
 struct Piece {
     bytes: Vec<u8>,
     sent: usize,
-    /// How it is counted, if not with the pipe.
+    /// Its reservation, if it is not counted with the pipe.
     taken: Option<Taken>,
 }
 
@@ -130,29 +130,29 @@ impl Drop for Outlet {
     }
 }
 
-/// Why a result ends before its query does.
+/// Why a result ends before its query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
-    /// The client has gone, or there is no room for it: nothing is sent any more.
+    /// The client has gone, or there is no room for it: nothing more is sent.
     Nobody,
-    /// The client did not take it in time.
+    /// The client did not receive in time.
     TooSlow,
-    /// What was read was not there.
+    /// Data that was read was not available.
     Lost,
-    /// Nothing was sent, for too many large replies wait.
+    /// Nothing was sent, because too many large replies wait.
     Busy,
 }
 
-/// What a reply is made of, and how far it is.
+/// A reply and its state.
 pub(crate) struct Reply<'f> {
     replies: &'f InFlight,
     errors: &'f ErrorRules,
     pool: &'f QueryPool,
     account: Arc<Account>,
     media: &'static str,
-    /// An error after the first piece is told in a last line.
+    /// An error after the first piece is sent as a last line.
     is_lines: bool,
-    /// What a pipe may hold.
+    /// Limit of the pipe.
     bytes_max: usize,
     late: Option<LateReply>,
     nudge: Nudge,
@@ -194,15 +194,15 @@ impl<'f> Reply<'f> {
         }
     }
 
-    /// Runs a query within a budget that ends with its client. Rows of the sink that it is given leave by and by.
+    /// Runs a query within a budget that ends with its client. Rows of the given sink are sent in pieces.
     pub(crate) fn run<R>(&mut self, budget: &Budget<'_>, run: impl FnOnce(&mut Self, &Budget<'_>) -> R) -> R {
         let is_gone = Arc::clone(&self.pipe.is_gone);
         let over = || is_gone.load(Ordering::Acquire) || budget.deadline.is_some_and(|over| over());
-        // The sink counts no bytes, so that is the bound of one row: the largest document has room, and what is put around it.
+        // The sink reports no bytes, so this is the limit of one row: the largest document and its wrapper fit.
         run(self, &Budget { deadline: Some(&over), output_bytes_max: 2 * budget.output_bytes_max, ..*budget })
     }
 
-    /// A sink whose rows leave when they fill a piece. `now` is what they are read from.
+    /// A sink whose rows are sent when they fill a piece. `now` is the state from which they are read.
     pub(crate) fn sink<'s, S: Written>(
         &'s mut self,
         rows: S,
@@ -212,7 +212,7 @@ impl<'f> Reply<'f> {
         Flowing { rows, now, budget, reply: self }
     }
 
-    /// Sends a piece, if anybody takes it.
+    /// Sends a piece, unless the client has gone.
     fn send(&mut self, piece: Vec<u8>, budget: &Budget<'_>) {
         let is_large = piece.len() > OWN_BYTES;
         let taken = is_large.then(|| self.take_soon(piece.len())).flatten();
@@ -224,7 +224,7 @@ impl<'f> Reply<'f> {
         }
     }
 
-    /// Begins the reply, if it has not begun; false where that is not possible.
+    /// Begins the reply, if it has not begun; `false` if that is impossible.
     fn begin(&mut self) -> bool {
         if let Some(late) = self.late.take() {
             let Some(own) = self.take_soon(OWN_BYTES) else {
@@ -251,7 +251,7 @@ impl<'f> Reply<'f> {
                 state.own_bytes += bytes.len();
                 break None;
             }
-            // One that is larger than the pipe goes where there is nothing else.
+            // A piece larger than the pipe is sent when the pipe is empty.
             if state.bytes + bytes.len() <= self.bytes_max || state.pieces.is_empty() {
                 taken = self.account.take(bytes.len());
                 if taken.is_some() {
@@ -274,7 +274,7 @@ impl<'f> Reply<'f> {
         Ok(())
     }
 
-    /// How long the client may take nothing while this thread waits for it.
+    /// How long the client may receive nothing while this thread waits for it.
     fn patience(&self) -> Duration {
         match self.pool.metrics().queued {
             0 => Duration::MAX,
@@ -284,7 +284,7 @@ impl<'f> Reply<'f> {
         }
     }
 
-    /// Counts so many bytes of this reply; where there is no room it waits a little while it is made.
+    /// Reserves bytes for this reply; if there is no room, it waits a short time for it.
     fn take_soon(&self, bytes: usize) -> Option<Taken> {
         let until = Instant::now() + ROOM_MAX;
         loop {
@@ -303,12 +303,12 @@ impl<'f> Reply<'f> {
         }
     }
 
-    /// The reply, where nothing of it has left.
+    /// The reply, if no byte of it was sent.
     pub(crate) fn give_back(self) -> Option<LateReply> {
         self.late
     }
 
-    /// Answers with what is left, or ends what has begun. `rest` is what the sinks left in their buffer.
+    /// Answers with the rest, or ends a reply that has begun. `rest` is what the sinks left in their buffer.
     pub(crate) fn end(mut self, mut rest: Vec<u8>, outcome: Result<(), Failure>) {
         let outcome = match self.cut {
             Some(Cut::Busy) => Err(large::busy()),
@@ -318,7 +318,7 @@ impl<'f> Reply<'f> {
         };
         if let Some(late) = self.late.take() {
             if outcome.is_ok() {
-                // Given back at once: room has been made.
+                // Returned at once: this only makes room.
                 drop(self.take_soon(rest.len()));
             }
             return match outcome {
@@ -336,7 +336,7 @@ impl<'f> Reply<'f> {
             }
             Err(_) => End::Broken,
         };
-        // The last piece waits for nothing: the query is done, and its bytes are held already.
+        // The last piece does not wait: the query is done, and its bytes are held already.
         let mut state = self.pipe.lock();
         if end == End::Complete && !rest.is_empty() {
             state.bytes += rest.len();
@@ -359,7 +359,7 @@ pub(crate) struct Flowing<'s, 'f, S> {
 impl<S: Written> Flowing<'_, '_, S> {
     #[cold]
     fn flush(&mut self) {
-        // Rows are copies; what they were copied from was really there.
+        // Rows are copies; this checks that their source was valid.
         if self.now.check_indexes().is_err() {
             self.reply.cut = Some(Cut::Lost);
             return;
@@ -388,7 +388,7 @@ impl<S: Written> RowSink for Flowing<'_, '_, S> {
         }
     }
 
-    /// Of what has not left: a row that is too large for the query's bound.
+    /// Reports no bytes, so that the budget limits a single row: see [`Reply::run`].
     fn bytes(&self) -> usize {
         0
     }

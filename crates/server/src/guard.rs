@@ -1,9 +1,9 @@
-//! A guard at work: the query that must give a row before its endpoint does anything.
+//! Execution of a guard: the query that must return a row before its endpoint does anything.
 //!
-//! - It is asked in the state that the endpoint reads, and in the transaction that the endpoint writes in: what it found holds for all
-//!   that the reply tells or the write does.
-//! - It may look at few rows ([`docs::sql::GUARD_ROWS_MAX`]), so that it is work for an event loop.
-//! - Steps have it as their first step (`config::guard`): here are the endpoints of one document, and of queries.
+//! - It runs in the state that the endpoint reads, or in the transaction in which the endpoint writes: its result holds for the
+//!   whole reply or write.
+//! - It may scan only a few rows ([`docs::sql::GUARD_ROWS_MAX`]), so it can run on an event loop.
+//! - Steps run it as their first step (`config::guard`). This module serves endpoints of one document, and of queries.
 
 use crate::config::GuardConfig;
 use crate::failure::{Failure, Kind};
@@ -17,13 +17,13 @@ use docs::sql::{Guard, OwnedValue, Query, QueryError};
 use http::Request;
 use std::sync::Arc;
 
-/// A declared guard, ready to be asked.
+/// A prepared guard.
 #[derive(Debug)]
 pub(crate) struct DeclaredGuard {
     query: Arc<Query>,
     params: Box<[Parameter]>,
     header_params: Option<Box<HeaderParams>>,
-    /// What fills each slot of the query.
+    /// Source of each slot of the query.
     slots: Box<[Source]>,
     otherwise: u16,
     detail: Box<str>,
@@ -31,7 +31,7 @@ pub(crate) struct DeclaredGuard {
 
 #[derive(Debug)]
 enum Source {
-    /// A parameter of the guard, by its place.
+    /// A parameter of the guard, by its index.
     Own(usize),
     /// One of the file's `[params]`.
     File(Parameter),
@@ -65,17 +65,17 @@ impl DeclaredGuard {
         })
     }
 
-    /// The place of a column of its row.
+    /// Index of a column of its row.
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
         self.query.columns().position(|column| column == name)
     }
 
-    /// About how many bytes it has in memory, but for its plans.
+    /// Approximate bytes of memory, without its plans.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<DeclaredGuard>() + self.query.bytes() + self.slots.len() * size_of::<Source>()
     }
 
-    /// What it is asked for a request.
+    /// The guard with its arguments for a request.
     pub(crate) fn of(&self, request: &Request<'_>) -> Result<Guard, Failure> {
         let text = self.header_params.as_ref().map_or_else(|| Ok(String::new()), |own| own.own(request))?;
         let (mut scratch, mut given) = (Vec::new(), params::Given::default());
@@ -87,7 +87,7 @@ impl DeclaredGuard {
         Ok(Guard::new(Arc::clone(&self.query), values.collect(), params::unix_ms()))
     }
 
-    /// Its row in a state; ends the request where it gives none.
+    /// Its row in a state; ends the request if there is none.
     pub(crate) fn admit(&self, guard: &Guard, now: &Moment<'_>) -> Result<Vec<OwnedValue>, Ended> {
         match guard.row(now) {
             Ok(Some(row)) => Ok(row),
@@ -101,7 +101,7 @@ impl DeclaredGuard {
         }
     }
 
-    /// What a request is told for which it gives no row.
+    /// The answer to a request for which it returns no row.
     pub(crate) fn refused(&self) -> Failure {
         Failure::unmet(self.otherwise, self.detail.to_string())
     }

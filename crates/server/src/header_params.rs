@@ -1,5 +1,5 @@
-//! Parameters that come from header fields and cookies. They are put into the request's query in the place of what stands there under
-//! their names, and read from it with all others: so a client can give them in no other way.
+//! Parameters taken from header fields and cookies. They replace parameters of the same names in the request's query, and are
+//! read with all others from it: so a client cannot set them in another way.
 
 use crate::failure::{Failure, Kind};
 use crate::keys::escape;
@@ -13,14 +13,14 @@ use std::fmt::Write as _;
 pub(crate) struct HeaderParams(Box<[(String, ParameterPlace)]>);
 
 impl HeaderParams {
-    /// None where all come from the query.
+    /// `None` if all parameters come from the query.
     pub(crate) fn of(declared: &[Parameter]) -> Option<Box<HeaderParams>> {
         let own = declared.iter().filter(|parameter| parameter.from != ParameterPlace::Query);
         let own: Box<[_]> = own.map(|parameter| (parameter.name.clone(), parameter.from.clone())).collect();
         (!own.is_empty()).then(|| Box::new(HeaderParams(own)))
     }
 
-    /// The request's query with these parameters, and without what it has under their names.
+    /// The request's query with these parameters, and without its own values of their names.
     pub(crate) fn query(&self, request: &Request<'_>) -> Result<String, Failure> {
         let (mut text, mut scratch) = (String::new(), Vec::new());
         for (name, value) in query::pairs(request.query()) {
@@ -34,7 +34,7 @@ impl HeaderParams {
         Ok(text)
     }
 
-    /// A query of these parameters alone.
+    /// A query of these parameters only.
     pub(crate) fn own(&self, request: &Request<'_>) -> Result<String, Failure> {
         let mut text = String::new();
         self.add(request, &mut text)?;
@@ -48,7 +48,7 @@ impl HeaderParams {
                 ParameterPlace::Header(field) => preconditions::once(request, field)?,
                 ParameterPlace::Cookie(cookie) => cookie_of(request, cookie)?,
             };
-            // An empty one is as good as none: a cookie is often emptied instead of removed.
+            // An empty value counts as missing: a cookie is often emptied instead of removed.
             if let Some(value) = value.filter(|value| !value.is_empty()) {
                 text.push_str(separator(text));
                 escape(name.as_bytes(), text);
@@ -64,7 +64,7 @@ fn separator(text: &str) -> &'static str {
     if text.is_empty() { "" } else { "&" }
 }
 
-/// A cookie's value. One that is given twice is refused: which of the two was meant is not known.
+/// A cookie's value. A repeated cookie is rejected: it is unknown which of them is meant.
 fn cookie_of<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
     let mut cookies = http::cookies::of_request(request).filter(|cookie| cookie.name == name);
     let first = cookies.next();

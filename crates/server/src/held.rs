@@ -1,13 +1,13 @@
-//! Writes that a loop has taken in and not handed to the database yet.
+//! Writes that a loop has taken and not passed to the database yet.
 //!
-//! A loop never waits, and gives at most [`TURN_MAX`] of a turn to writes that it holds:
+//! A loop never waits, and spends at most [`TURN_MAX`] of a turn on held writes:
 //!
-//! - While another configuration takes over, the database lets no write in for some milliseconds. What comes meanwhile is
-//!   held, and so is what comes behind it until all of it is handed over: writes of one connection keep their order.
-//! - The lines of a bulk come from its body, as it arrives ([`LineSource`]). Bulks take turns, a few lines each; a bulk stands alone
-//!   among the requests of its connection, so nothing has to keep its order with it.
+//! - While another configuration takes over, the database accepts no writes for some milliseconds. Writes that arrive meanwhile
+//!   are held, and so are later ones until all are passed on: writes of one connection keep their order.
+//! - The lines of a bulk come from its body, as it arrives ([`LineSource`]). Bulks take turns, a few lines each. A bulk is alone
+//!   among the requests of its connection, so no other request must keep its order relative to it.
 //!
-//! Bound: each write, and each line, was counted as waiting when it was taken in (`writing::admit`, `general::bulk`).
+//! Bound: each write, and each line, was counted as waiting when it was taken (`writing::admit`, `general::bulk`).
 
 use docs::{
     CollectionId, Database, Done, Op, Precondition, Question, Session, StepsCall, StepsDone, Submission, Write,
@@ -16,23 +16,23 @@ use reactor::Loop;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What a loop gives held writes of one turn: as long wait all of its connections.
+/// Time of a turn for held writes: all connections of the loop wait meanwhile.
 const TURN_MAX: Duration = Duration::from_millis(1);
-/// Lines of a bulk between two looks at the clock, and two bulks.
+/// Lines of a bulk between two reads of the clock, and between two bulks.
 const LINES_AT_A_TIME: usize = 8;
-/// How soon a loop without other work tries again while the database lets no write in.
+/// Interval of a loop without other work to try again while the database accepts no writes.
 const TRY_AGAIN: Duration = Duration::from_millis(10);
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct HeldWrites {
     waiting: VecDeque<Held>,
     bulks: VecDeque<Bulk>,
-    /// When the timer that was set last goes off, by the loop's clock.
+    /// When the last timer fires, by the loop's clock.
     tries_again_ns: u64,
 }
 
-/// A write, and the database that its numbers of collections are of.
+/// A write, and the database to which its collection numbers belong.
 struct Held {
     database: Database,
     what: Call,
@@ -43,25 +43,25 @@ enum Call {
     Steps(StepsCall, StepsDone),
 }
 
-/// Takes a write that is not for a loop, and gives back any other.
+/// Takes a write that is not for a loop, and returns any other.
 pub(crate) type TakeLarge = Box<dyn Fn(&Database, &Session, Submission) -> Option<Submission>>;
 
-/// A bulk on its way.
+/// A bulk in progress.
 pub(crate) struct Bulk {
     pub(crate) database: Database,
     pub(crate) collection: CollectionId,
-    /// Of its lines.
+    /// For its lines.
     pub(crate) take_large: TakeLarge,
     pub(crate) lines: Box<dyn LineSource>,
-    /// Asked while a line's document is checked: see [`Submission::over`].
+    /// Called while a line's document is checked: see [`Submission::over`].
     pub(crate) over: Option<Question>,
-    /// A line that was not let in.
+    /// A line that the database did not accept.
     pub(crate) given_back: Option<Box<Submission>>,
 }
 
-/// Where the lines of a bulk come from. Who has none for the moment wakes the loop when there is one.
+/// Source of a bulk's lines. If it has none at present, it wakes the loop when there is one.
 pub(crate) trait LineSource {
-    /// The next one, for this database.
+    /// The next line, for this database.
     fn next(&mut self, database: &Database) -> Next;
 }
 
@@ -69,34 +69,34 @@ pub(crate) trait LineSource {
 pub(crate) enum Next {
     Line {
         text: Vec<u8>,
-        /// Called when it is durable or refused.
+        /// Called when the line is durable or rejected.
         done: Done,
     },
-    /// There is none yet.
+    /// There is no line yet.
     Wait,
-    /// There is one, but no room for it: others take it all.
+    /// There is a line, but no room for it: others use all.
     WaitForOthers,
     End,
 }
 
-/// How far held writes, or a bulk, got.
+/// Progress of held writes, or of a bulk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Went {
-    /// There is more to do at once.
+    /// There is more work at once.
     On,
-    /// There is nothing to do until somebody wakes the loop.
+    /// There is no work until a wake-up.
     Waits,
-    /// There is in a moment.
+    /// There will be work shortly.
     WaitsForOthers,
-    /// No write is let in for a moment.
+    /// The database accepts no writes at present.
     Shut,
     Ended,
 }
 
 impl Bulk {
-    /// Hands a few lines over.
+    /// Submits a few lines.
     fn go_on(&mut self, session: &Session) -> Went {
-        // A bulk may last for many configurations: none of the old ones is kept for it.
+        // A bulk may outlast many configurations: it keeps none of the old ones.
         if self.given_back.is_none() && self.database.is_superseded() {
             self.move_on();
         }
@@ -126,7 +126,7 @@ impl Bulk {
         Went::On
     }
 
-    /// Goes on with the newest database. Where that has no such collection any more, the old one says so of each line.
+    /// Continues with the newest database. If that has no such collection any more, the old one rejects each line.
     #[cold]
     fn move_on(&mut self) {
         let newest = self.database.newest();
@@ -137,7 +137,7 @@ impl Bulk {
 }
 
 impl Held {
-    /// Hands it over; gives it back where no write is let in.
+    /// Submits the write; returns it if the database accepts no writes.
     fn try_hand_over(self, session: &Session) -> Option<Held> {
         let Held { database, what } = self;
         let given_back = match what {
@@ -151,7 +151,7 @@ impl Held {
 }
 
 impl HeldWrites {
-    /// Hands a write over, now or as soon as the database lets it in.
+    /// Submits a write, now or as soon as the database accepts it.
     #[inline]
     pub(crate) fn write(&mut self, database: &Database, session: &Session, submission: Submission) {
         if !self.waiting.is_empty() {
@@ -162,7 +162,7 @@ impl HeldWrites {
         }
     }
 
-    /// The same of steps.
+    /// The same for steps.
     #[inline]
     pub(crate) fn steps(&mut self, database: &Database, session: &Session, call: StepsCall, done: StepsDone) {
         if !self.waiting.is_empty() {
@@ -173,7 +173,7 @@ impl HeldWrites {
         }
     }
 
-    /// Takes in a bulk.
+    /// Adds a bulk.
     pub(crate) fn bulk(&mut self, bulk: Bulk) {
         self.bulks.push_back(bulk);
     }
@@ -181,13 +181,13 @@ impl HeldWrites {
     #[cold]
     fn hold(&mut self, database: &Database, mut what: Call) {
         if let Call::Write(submission) = &mut what {
-            // Its connection goes on: those behind it would overtake it on another thread.
+            // Its connection continues, so later writes would overtake it on another thread.
             submission.long = None;
         }
         self.waiting.push_back(Held { database: database.clone(), what });
     }
 
-    /// Hands over what it can of one turn. Called once at the end of each; sees to another turn where something is left.
+    /// Submits as much as one turn allows. Called once at the end of each turn; requests another turn if there is more.
     #[inline]
     pub(crate) fn turn_ended(&mut self, session: &Session, lp: &Loop) {
         if !self.waiting.is_empty() || !self.bulks.is_empty() {
@@ -200,7 +200,7 @@ impl HeldWrites {
         let until_ns = lp.precise_now_ns() + TURN_MAX.as_nanos() as u64;
         match self.hand_over(session, lp, until_ns) {
             Went::Ended | Went::Waits => {}
-            // The loop looks at its connections, and does not sleep.
+            // The loop polls its connections, and does not sleep.
             Went::On => lp.run(Box::new(|_| {})),
             Went::Shut | Went::WaitsForOthers => {
                 let now_ns = lp.now_ns();
@@ -212,7 +212,7 @@ impl HeldWrites {
         }
     }
 
-    /// Hands over as long as there is time, and tells what is left.
+    /// Submits while there is time, and returns the progress.
     fn hand_over(&mut self, session: &Session, lp: &Loop, until_ns: u64) -> Went {
         while let Some(held) = self.waiting.pop_front() {
             if let Some(held) = held.try_hand_over(session) {
@@ -223,7 +223,7 @@ impl HeldWrites {
                 return self.left();
             }
         }
-        // Bulks in a row that had nothing to hand over.
+        // Consecutive bulks without a line to submit.
         let (mut idle, mut outcome) = (0, Went::Waits);
         while idle < self.bulks.len()
             && let Some(mut bulk) = self.bulks.pop_front()
@@ -264,7 +264,7 @@ mod tests {
 
     const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
 
-    /// A loop without connections, and the database that it writes to.
+    /// A loop without connections, and the database to which it writes.
     struct Side {
         _folder: tempfile::TempDir,
         database: Database,
@@ -289,7 +289,7 @@ mod tests {
             Box::new(move |outcome: Result<_, WriteError>| told.send((id, outcome.is_ok())).unwrap())
         }
 
-        /// A write of document 1; its outcome is told under this number.
+        /// A write of document 1; its outcome is reported with this number.
         fn write(&self, held: &mut HeldWrites, session: &Session, number: u32) {
             let op = Op::Insert { body: b"{\"id\":1}".to_vec() };
             let write = Write { collection: CollectionId(0), op, precondition: Precondition::None };
@@ -308,7 +308,7 @@ mod tests {
             held.bulk(Bulk { database, collection, take_large, lines: Box::new(lines), over: None, given_back: None });
         }
 
-        /// The numbers of the first so many outcomes: those that were done, and those that were refused.
+        /// The numbers of the first outcomes: of the successful and of the rejected ones.
         fn told(&self, count: usize) -> (Vec<u32>, Vec<u32>) {
             let mut told: Vec<(u32, bool)> = (0..count).map(|_| self.outcomes.recv().unwrap()).collect();
             told.sort_unstable();
@@ -320,7 +320,7 @@ mod tests {
     /// A line for each of these documents.
     struct Ids {
         left: Rc<RefCell<std::ops::Range<u32>>>,
-        /// No more will come.
+        /// No more lines will come.
         ends: bool,
         told: Sender<(u32, bool)>,
     }
@@ -343,7 +343,7 @@ mod tests {
         let (side, mut held) = (Side::new(), HeldWrites::default());
         let session = side.database.session().unwrap();
         let publish = |_: &Database| {
-            // On the thread that would let them in: waiting here would be for ever.
+            // On the thread that would accept them: waiting here would never end.
             side.write(&mut held, &session, 1);
             held.turn_ended(&session, &side.lp);
             side.bulk(&mut held, 10..20);
@@ -354,7 +354,7 @@ mod tests {
         };
         let (new, _) = side.database.reopen(&config(), publish).unwrap();
         assert!(side.outcomes.try_recv().is_err());
-        // One that comes now does not overtake those that wait.
+        // A later write does not overtake those that wait.
         side.write(&mut held, &session, 3);
         while !held.waiting.is_empty() || !held.bulks.is_empty() {
             held.turn_ended(&session, &side.lp);

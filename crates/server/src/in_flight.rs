@@ -1,10 +1,10 @@
-//! What waits and may not grow without bound: writes and queries that were handed over and are not answered yet, large
-//! replies that their clients have not taken. Past the bound of its kind a request is told to come again.
+//! Bounded memory of waiting work: writes and queries that were submitted and are not answered yet, and large replies that their
+//! clients have not received. Above the bound of its kind a request is answered with 503.
 //!
-//! Of large replies it is known which connection holds how much ([`Account`]). Before the bound is reached those pay that
-//! hold most for nothing, bytes times the time since their client last took a piece, the sums of addresses first: their
-//! connections are ended. That takes a turn of their loops, so it begins while there is some room left. An eighth of the
-//! bound is for small replies alone, so that those who do not read large ones never refuse them.
+//! For large replies it is known how much each connection holds ([`Account`]). Before the bound is reached, the connections that
+//! hold most without progress are closed, ranked by bytes times the time since their client last took a piece; sums of addresses
+//! are compared first. Closing takes a turn of their loops, so it begins while there is some room left. An eighth of the bound is
+//! reserved for small replies, so that large ones never displace them.
 
 use http::Cutter;
 use std::collections::HashMap;
@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is more than this is a large reply.
+/// Size from which on a reply is large.
 const SMALL_BYTES_MAX: usize = 64 << 10;
-/// This part of the bound is for small replies.
+/// This part of the bound is reserved for small replies.
 const PARTS_FOR_SMALL: usize = 8;
-/// With less room than this part of the bound those that hold most are ended.
+/// With less room than this part of the bound, the largest holders are closed.
 const PARTS_FREE: usize = 4;
-/// A client that took something so lately does not hold it for nothing.
+/// A client that took a piece within this time makes progress.
 const BEHIND_MIN: Duration = Duration::from_millis(100);
 
-/// Ends a connection that holds most for nothing.
+/// Closes a connection that holds memory without progress.
 pub(crate) trait Cut {
     fn cut(&self);
-    /// What counts as its client's address.
+    /// The address under which its client counts.
     fn host(&self) -> IpAddr;
 }
 
@@ -39,7 +39,7 @@ impl Cut for Cutter {
     }
 }
 
-/// Counts bytes under a bound. Cheap to clone.
+/// Counts bytes against a bound. Cheap to clone.
 pub(crate) struct InFlight<C: Cut = Cutter> {
     counted: Arc<Counted<C>>,
     bytes_max: usize,
@@ -56,7 +56,7 @@ struct Counted<C> {
     holders: Mutex<Holders<C>>,
 }
 
-/// Bound: one entry for each reply that is counted.
+/// Bound: one entry for each counted reply.
 struct Holders<C> {
     by_number: HashMap<u64, Holder<C>>,
     next: u64,
@@ -67,18 +67,18 @@ struct Holder<C> {
     bytes: usize,
     /// When its client last took a piece.
     since: Instant,
-    /// Its connection is being ended.
+    /// Its connection is being closed.
     is_cut: bool,
 }
 
-/// Some counted bytes; given back when dropped.
+/// Counted bytes; released when dropped.
 pub(crate) struct Taken<C: Cut = Cutter> {
     from: Arc<Counted<C>>,
     bytes: usize,
     holder: Option<u64>,
 }
 
-/// What one reply holds of the bound.
+/// Bytes that one reply holds of the bound.
 pub(crate) struct Account<C: Cut = Cutter> {
     of: InFlight<C>,
     number: u64,
@@ -97,18 +97,18 @@ impl<C: Cut> InFlight<C> {
         InFlight { counted: Arc::new(counted), bytes_max }
     }
 
-    /// Counts so many bytes, unless that would exceed the bound.
+    /// Counts bytes, unless that would exceed the bound.
     pub(crate) fn take(&self, bytes: usize) -> Option<Taken<C>> {
         self.take_for(bytes, None, self.bytes_max)
     }
 
-    /// The same where not more than so many are to be counted afterwards.
+    /// The same with a lower bound.
     pub(crate) fn take_up_to(&self, bytes: usize, bytes_max: usize) -> Option<Taken<C>> {
-        // Only looked at first: who asks often would else take from others what it gives back at once.
+        // Checked before it is counted: a frequent caller would otherwise briefly take bytes from others.
         (self.bytes() + bytes <= bytes_max).then(|| self.take_for(bytes, None, bytes_max)).flatten()
     }
 
-    /// Opens the account of a reply, whose connection is ended by `cutter` where it holds most for nothing.
+    /// Opens the account of a reply, whose connection is closed by `cutter` if it holds most without progress.
     pub(crate) fn account(&self, cutter: C) -> Account<C> {
         let mut holders = self.counted.lock();
         let number = holders.next;
@@ -149,7 +149,7 @@ impl<C: Cut> Counted<C> {
         }
     }
 
-    /// Ends those that hold most for nothing, until so many bytes are on their way back.
+    /// Closes the largest holders without progress, until this many bytes are being released.
     #[cold]
     fn end_hoarders(&self, wanted: usize) {
         let now = Instant::now();
@@ -182,7 +182,8 @@ impl<C: Cut> Counted<C> {
 }
 
 impl<C: Cut> Account<C> {
-    /// Counts so many bytes more, unless that would exceed the bound, or for a large reply what is left to small ones.
+    /// Counts further bytes, unless that would exceed the bound, or for a large reply the part that is not reserved for small
+    /// ones.
     pub(crate) fn take(&self, bytes: usize) -> Option<Taken<C>> {
         let of = &self.of;
         let is_small = bytes <= SMALL_BYTES_MAX;
@@ -220,7 +221,7 @@ mod bound {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// A connection of a client, and whether it was ended.
+    /// A connection of a client, and whether it was closed.
     struct Connection(IpAddr, Arc<AtomicBool>);
 
     impl Cut for Connection {

@@ -1,5 +1,5 @@
-//! A read that waits for a thread, as it was asked: where another configuration takes over before its query begins, it is routed
-//! again ([`crate::late_query`]).
+//! A read that waits for a thread, as requested: if another configuration takes over before its query begins, it is routed again
+//! ([`crate::late_query`]).
 
 use crate::access;
 use crate::media::Shape;
@@ -7,17 +7,17 @@ use crate::service::Service;
 use crate::token::Sent;
 use http::{Method, Request};
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Clone)]
 pub(crate) struct KeptRequest {
     pub(crate) method: Method,
     pub(crate) path: Box<str>,
     pub(crate) query: Box<str>,
-    /// The shape of rows that its client accepts.
+    /// The row format that its client accepts.
     pub(crate) shape: Shape,
-    /// Whether the reply is to tell the plan.
+    /// Whether the reply includes the plan.
     pub(crate) wants_plan: bool,
-    /// The token that it sent.
+    /// Its token.
     pub(crate) token: Option<Sent>,
 }
 

@@ -1,4 +1,4 @@
-//! What a reply says of the key that a document was given.
+//! The key of a new document in a reply.
 
 use crate::config::{Action, EndpointConfig, path_parameters};
 use crate::media::JSON;
@@ -8,17 +8,17 @@ use docs::order::Scalar;
 use http::{LateReply, Status};
 use std::fmt::Write as _;
 
-/// How a declared endpoint tells the keys that its collection makes.
+/// How a declared endpoint reports keys that its collection generates.
 #[derive(Debug)]
 pub(crate) struct KeyTold {
     field: String,
     kind: KeyType,
-    /// What stands before and behind the key in the path of a declared endpoint that answers with the document.
+    /// Text before and after the key in the path of a declared endpoint that answers with the document.
     path: Option<(String, String)>,
 }
 
 impl KeyTold {
-    /// Nothing where the collection makes no keys.
+    /// `None` if the collection generates no keys.
     pub(crate) fn new(info: &CollectionInfo, endpoints: &[EndpointConfig]) -> Option<KeyTold> {
         info.key.generate?;
         let path = endpoints.iter().find_map(|endpoint| match &endpoint.action {
@@ -33,7 +33,7 @@ impl KeyTold {
         Some(KeyTold { field: info.key.field.clone(), kind: info.key.kind, path })
     }
 
-    /// Answers an insert with the key, and with the document's place where it has one.
+    /// Answers an insert with the key, and with the document's location if it has one.
     pub(crate) fn send(&self, mut late: LateReply, status: Status, fixed: Option<Vec<u8>>, key: &[u8]) {
         let key = self.kind.of_bytes(key);
         if let (Some((before, behind)), Some(key)) = (&self.path, &key) {
@@ -44,7 +44,7 @@ impl KeyTold {
     }
 }
 
-/// An object of the key alone.
+/// An object with only the key.
 pub(crate) fn as_object(field: &str, key: &Key<'_>) -> Vec<u8> {
     let value = match key.scalar() {
         Scalar::Text(text) => serde_json::Value::from(text),
@@ -54,7 +54,7 @@ pub(crate) fn as_object(field: &str, key: &Key<'_>) -> Vec<u8> {
     format!("{{{}:{value}}}", serde_json::Value::from(field)).into_bytes()
 }
 
-/// Appends bytes as they may stand in a path or a query: all but unreserved ones percent-escaped (RFC 3986, sections 2.1 and 2.3).
+/// Appends bytes, escaped for a path or a query: all but unreserved ones percent-escaped (RFC 3986, sections 2.1 and 2.3).
 pub(crate) fn escape(bytes: &[u8], text: &mut String) {
     for &byte in bytes {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -1,9 +1,9 @@
-//! Replies over 64 KB: they are streams, pulled in pieces at the low-water mark, so that a client that does not read
-//! holds a piece and not the whole.
+//! Replies over 64 KB: they are streams, pulled in pieces at the low-water mark, so that a client that does not read holds one
+//! piece, not the whole reply.
 //!
-//! A document is read again for each piece, by its key and change number: nothing of it is kept between two pulls, and
-//! no snapshot pins pages. Rows cannot be read again, so their bytes are kept, under a bound over all clients; past it a
-//! request is told to come again.
+//! A document is read again for each piece, by its key and change number: nothing of it is kept between two pulls, and no
+//! snapshot pins pages. Rows cannot be read again, so their bytes are kept, under a bound over all clients; above it a request is
+//! answered with 503.
 
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::in_flight::{Account, InFlight, Taken};
@@ -16,12 +16,12 @@ use std::rc::Rc;
 
 /// A reply up to this size is copied into the write queue at once.
 pub(crate) const WHOLE_BYTES_MAX: usize = 64 << 10;
-/// A late reply up to this size is not counted while it waits: its place in its connection's order is, and as large.
+/// A late reply up to this size is not counted while it waits: its slot in the connection's ring is about as large.
 const UNCHARGED_BYTES_MAX: usize = 1 << 10;
 /// Bytes of one pull.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Answers with bytes that were made for this request.
+/// Answers with bytes made for this request.
 #[inline]
 pub(crate) fn send(
     replies: &InFlight,
@@ -68,7 +68,7 @@ pub(crate) fn busy() -> Failure {
     Failure::new(Kind::Busy, "too many bytes of large replies wait for their clients")
 }
 
-/// Bytes that are kept until the client has taken them.
+/// Bytes kept until the client has received them.
 struct Kept {
     body: Vec<u8>,
     sent: usize,
@@ -86,7 +86,7 @@ impl Kept {
 }
 
 impl BodySource for Kept {
-    // `taken` is given back with the rest when the stream ends.
+    // `taken` is released when the stream ends.
     fn pull(&mut self, out: &mut Vec<u8>) -> More {
         self.account.went_on();
         append(&self.body, &mut self.sent, out)
@@ -116,7 +116,7 @@ pub(crate) fn send_document(
     reply.stream(Status(200), JSON, Some(bytes as u64), Box::new(pieces));
 }
 
-/// A document that is read anew for each piece.
+/// A document that is read again for each piece.
 struct Pieces {
     session: Rc<Session>,
     collection: CollectionId,
@@ -128,7 +128,7 @@ struct Pieces {
 }
 
 impl BodySource for Pieces {
-    /// A document that changed half-way cannot be completed: the connection is cut, so that the client sees it.
+    /// A document that changed half-way cannot be completed: the connection is closed, so that the client notices.
     fn pull(&mut self, out: &mut Vec<u8>) -> More {
         let now = self.session.now();
         let Some(key) = self.kind.of_bytes(&self.key) else { return More::Broken };

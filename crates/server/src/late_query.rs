@@ -1,8 +1,9 @@
-//! A declared query on a thread of the pool. Rows of an array leave while they are made; one row, and a page, are answered whole.
+//! A declared query on a thread of the pool. Rows of an array are sent while they are made; one row, and a page, are answered
+//! whole.
 //!
-//! While the query waits for its thread, another configuration may take over. Then its indexes are not kept in step any more, and
-//! its request is routed again by the newest configuration: on the same thread, and within the same time. So a reload costs no
-//! request.
+//! While the query waits for its thread, another configuration may take over. Then its indexes are no longer maintained, and its
+//! request is routed again by the newest configuration: on the same thread, and within the same time limit. So a reload makes no
+//! request fail.
 
 use crate::background;
 use crate::client::Watch;
@@ -28,21 +29,21 @@ use docs::{Database, Moment, Session};
 use http::{LateReply, Status};
 use std::sync::{Arc, Weak};
 
-/// What a declared query is asked.
+/// A request of a declared query.
 pub(crate) struct QueryRequest {
     pub(crate) kept: KeptRequest,
     pub(crate) values: Vec<OwnedValue>,
     pub(crate) page: Option<Page>,
-    /// What its guard is asked.
+    /// The arguments of its guard.
     pub(crate) guard: Option<Guard>,
-    /// The time that the statement is told.
+    /// The time of the statement's date functions.
     pub(crate) now_ms: i64,
-    /// A document whose existence is still to be looked at.
+    /// A document whose existence is still to be checked.
     pub(crate) required: Option<Unread>,
 }
 
 impl QueryRequest {
-    /// What it holds while it waits, beside its own structure.
+    /// Bytes held while it waits, besides its own structure.
     fn bytes(&self) -> usize {
         let texts = self.kept.path.len() + self.kept.query.len();
         self.values.iter().fold(texts, |bytes, value| bytes + size_of::<OwnedValue>() + value.bytes())
@@ -53,7 +54,7 @@ impl QueryRequest {
     }
 }
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct LateQuery {
     query: Arc<DeclaredQuery>,
     request: QueryRequest,
@@ -68,7 +69,7 @@ pub(crate) struct LateQuery {
 }
 
 impl LateQuery {
-    /// 404 unless the document that is required exists. A sender that the guard does not admit is not told whether it does.
+    /// 404 unless the required document exists. A sender that the guard rejects does not learn whether it does.
     fn check_required(&self, session: &Session) -> Result<(), Failure> {
         let Some(required) = &self.request.required else { return Ok(()) };
         self.query.admit(self.request.guard.as_ref(), &session.now()).map_err(Ended::failure)?;
@@ -91,7 +92,7 @@ impl LateQuery {
         }
     }
 
-    /// Runs it on a thread that reads cold pages; nothing where its room is too small, or another configuration has taken over.
+    /// Runs it on a thread for cold reads; `None` if that thread's limits are too small, or another configuration has taken over.
     pub(crate) fn run_cold(&self, session: &Session, room: Room) -> Result<Option<WholeReply>, Failure> {
         self.check_required(session)?;
         let values = (&self.request.values[..], self.request.page.as_ref(), self.request.guard.as_ref());
@@ -103,7 +104,7 @@ impl LateQuery {
         }
     }
 
-    /// Has it run, and answers.
+    /// Queues it for the pool, which answers.
     pub(crate) fn start(self: Arc<Self>, late: LateReply) {
         let (pool, errors) = (Arc::clone(&self.pool), Arc::clone(&self.errors));
         match pool.place(self.request.bytes(), self.query.habits.expected(self.request.habit())) {
@@ -121,7 +122,7 @@ impl LateQuery {
         }
     }
 
-    /// Answers, or gives the reply back: another configuration has taken over.
+    /// Answers, or returns the reply: another configuration has taken over.
     fn answer(&self, late: LateReply) -> Option<LateReply> {
         let client = Watch::of(&late, &self.pool);
         if self.request.page.is_none() && !self.query.has_one_row() {
@@ -131,7 +132,7 @@ impl LateQuery {
         }
     }
 
-    /// Rows leave while they are made.
+    /// Sends rows while they are made.
     fn stream(&self, client: &Watch, late: LateReply) -> Option<LateReply> {
         let (media, bytes_max) = (self.request.kept.shape.media(), self.whole.bytes_max());
         let mut reply = flowing::Reply::new(late, (&self.replies, &self.errors, &self.pool), media, bytes_max);
@@ -182,7 +183,7 @@ impl LateQuery {
         Ok(())
     }
 
-    /// One row, or a page.
+    /// Answers with one row, or a page.
     fn answer_whole(&self, client: &Watch, mut late: LateReply) -> Option<LateReply> {
         let ran = self.sessions.with(&self.database, |session| {
             self.check_required(session)?;
@@ -202,7 +203,7 @@ impl LateQuery {
         None
     }
 
-    /// What the newest configuration makes of the request; nothing where that has answered already.
+    /// Routes the request by the newest configuration; `None` if that has answered it.
     #[cold]
     fn route_again(&self, late: LateReply) -> Option<(Arc<LateQuery>, LateReply)> {
         let Some(switch) = self.switch.upgrade() else {

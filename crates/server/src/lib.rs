@@ -1,6 +1,7 @@
 //! The database server: one configuration file becomes an HTTP service.
 //!
-//! [`config`] is what the file says, read by `loading`; [`start()`] opens the data folder and serves it, [`Running`] ends it. A request's way:
+//! [`config`] holds the settings of the file, read by `loading`; [`start()`] opens the data folder and serves it, [`Running`]
+//! ends it. The path of a request:
 //!
 //! ```text
 //!  routing (router) ─► endpoint   declared: get, insert, update, replace, delete ─► writing (late replies)
@@ -9,8 +10,11 @@
 //!                  └─► general    /_/: documents, listing, bulk, query (on the pool), health, metrics
 //! ```
 //!
-//! `files` answers with those of a folder. `guard` asks what must give a row before an endpoint does anything. `access` says which requests the general API answers, `token` what opens it to others, `cors` which pages may use declared endpoints. `large` sends replies over 64 KB as streams, `background` runs what would hold a loop, `statement` is what somebody
-//! typed: a query or `EXPLAIN` of one; `modify` the same where it writes. `failure` holds the one table from failures to statuses, `memory` the division of the memory setting.
+//! `files` serves the files of a folder. `guard` runs the query that must return a row before an endpoint does anything. `access`
+//! decides which requests the general API answers, `token` checks tokens, `cors` decides which pages may use declared endpoints.
+//! `large` sends replies over 64 KB as streams, `background` runs work that would block a loop, `statement` handles statements of
+//! clients and of the command line: a query or `EXPLAIN` of one; `modify` handles those that write. `failure` holds the one table
+//! from failures to statuses, `memory` the division of the memory setting.
 
 mod access;
 mod background;

@@ -1,32 +1,32 @@
-//! The lines of a body that comes in pieces: text in, one whole line after the other out.
+//! Lines of a body that arrives in pieces: text in, whole lines out.
 //!
-//! A line has a bound. Of one beyond it nothing is kept: it is told, and the next begins behind its end. While a line is whole, no
-//! more than [`TEXT_BYTES_MAX`] of text waits; so the memory is that or one line, whichever is larger.
+//! A line has a limit. A longer one is not kept: it is reported, and the next line begins after its end. While a line is
+//! complete, at most [`TEXT_BYTES_MAX`] of text waits; so the memory is that or one line, whichever is larger.
 
-/// Text that waits behind a whole line.
+/// Text that may wait behind a complete line.
 const TEXT_BYTES_MAX: usize = 32 << 10;
 
-/// A line that holds anything.
+/// A line that is not blank.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     Text(Vec<u8>),
-    /// It is longer than a line may be.
+    /// The line exceeds the limit.
     TooLong,
 }
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct Lines {
     line_bytes_max: usize,
     text: Vec<u8>,
-    /// Where the next line begins.
+    /// Beginning of the next line.
     start: usize,
-    /// Up to where no line ends.
+    /// Up to here there is no line end.
     scanned: usize,
-    /// Lines that have come out, blank ones included.
+    /// Number of returned lines, blank ones included.
     number: usize,
-    /// What comes belongs to a line that is too long.
+    /// The next bytes belong to a line that is too long.
     is_skipping: bool,
-    /// Which is not told yet.
+    /// Such a line is still to be reported.
     is_too_long: bool,
     has_ended: bool,
 }
@@ -46,27 +46,27 @@ impl Lines {
         }
     }
 
-    /// Of a text that is there as a whole.
+    /// For a complete text.
     pub(crate) fn of(text: &[u8], line_bytes_max: usize) -> Lines {
         Lines { text: text.to_vec(), has_ended: true, ..Lines::new(line_bytes_max) }
     }
 
-    /// Nothing more comes: what is behind the last line's end is a line, too.
+    /// No more text comes: text after the last line end is a line too.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory.
     pub(crate) fn held_bytes(&self) -> usize {
         self.text.capacity()
     }
 
-    /// The most of it.
+    /// The limit of that.
     fn text_bytes_max(&self) -> usize {
         TEXT_BYTES_MAX.max(self.line_bytes_max + 1)
     }
 
-    /// Takes what it has room for, and tells how many bytes that is.
+    /// Takes as many bytes as fit, and returns their number.
     pub(crate) fn take(&mut self, piece: &[u8]) -> usize {
         let mut taken = 0;
         if self.is_skipping {
@@ -88,7 +88,7 @@ impl Lines {
         taken + part.len()
     }
 
-    /// Whether it is worth while to offer more.
+    /// Whether it is worthwhile to offer more.
     pub(crate) fn has_room(&mut self) -> bool {
         !self.is_too_long && (self.text.len() - self.start <= TEXT_BYTES_MAX / 2 || self.line_end().is_none())
     }
@@ -99,7 +99,7 @@ impl Lines {
             (self.scanned, self.start) = (self.scanned - self.start, 0);
             let needed = self.text.len() + part.len();
             if needed > self.text.capacity() {
-                // Twice as much as before, but never beyond the bound.
+                // Doubles the capacity, but never beyond the bound.
                 let target = needed.max(self.text.capacity() * 2).min(self.text_bytes_max()).max(needed);
                 self.text.reserve_exact(target - self.text.len());
             }
@@ -107,14 +107,14 @@ impl Lines {
         self.text.extend_from_slice(part);
     }
 
-    /// Where the next line ends.
+    /// Position of the next line's end.
     fn line_end(&mut self) -> Option<usize> {
         let found = self.text[self.scanned..].iter().position(|byte| *byte == b'\n');
         self.scanned = found.map_or(self.text.len(), |at| self.scanned + at);
         found.map(|_| self.scanned)
     }
 
-    /// The next line that holds anything, with its number.
+    /// The next line that is not blank, with its number.
     pub(crate) fn next(&mut self) -> Option<(usize, Line)> {
         if std::mem::take(&mut self.is_too_long) {
             self.number += 1;
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The lines of a text that comes in such pieces, of which so many are read between two.
+    /// The lines of a text that arrives in pieces; a number of lines is read after each.
     fn read(text: &[u8], line_max: usize, piece: usize, at_a_time: usize) -> Vec<(usize, Line)> {
         let (mut lines, mut seen) = (Lines::new(line_max), Vec::new());
         let mut rest = text;
@@ -175,7 +175,7 @@ mod tests {
         seen
     }
 
-    /// The same at once.
+    /// The same for a complete text.
     fn expected(text: &[u8], line_max: usize) -> Vec<(usize, Line)> {
         let lines = text.split(|byte| *byte == b'\n').enumerate();
         let of = |line: &[u8]| if line.len() > line_max { Line::TooLong } else { Line::Text(line.to_vec()) };

@@ -1,7 +1,6 @@
-//! A configuration file is read: from its text to a checked [`ServiceConfig`].
+//! Reading of a configuration file: from its text to a checked [`ServiceConfig`].
 //!
-//! SQL is among its mistakes wherever the collections could be read, and is prepared again against the catalog of the opened
-//! database.
+//! If the collections are valid, SQL is checked too; it is prepared again against the catalog of the opened database.
 
 use crate::config::{
     ConfigError, ENDPOINTS_MAX, EndpointConfig, FILE_BYTES_MAX, GET_ALLOWED, GET_WRITES, GuardConfig, ServerConfig,
@@ -39,7 +38,7 @@ impl ServiceConfig {
         Ok(config)
     }
 
-    /// The same from text; `path` is what messages show and what paths inside are relative to.
+    /// The same from text; `path` appears in messages, and paths in the file are relative to it.
     pub fn parse(path: &Path, text: String) -> Result<ServiceConfig, Mistakes> {
         let source = Source::new(path, &text);
         let document = source.document();
@@ -79,7 +78,7 @@ impl ServiceConfig {
     }
 }
 
-/// Whether an endpoint's statement at this place names what has mistakes itself, which are noted there.
+/// Whether an endpoint's statement at this place refers to something that has mistakes itself, which are recorded there.
 fn is_doubtful(endpoint: &EndpointConfig, span: &Range<usize>, docs: &Config) -> bool {
     endpoint.statement_at(span).is_some_and(|sql| docs.is_doubtful(sql))
 }
@@ -89,7 +88,7 @@ fn has_doubtful_guard(endpoint: &EndpointConfig, (docs, catalog): (&Config, &Cat
     endpoint.guard.as_ref().is_some_and(|guard| DeclaredGuard::prepare(guard, &docs.params, catalog).is_err())
 }
 
-/// About how many bytes of memory the guards have; what is wrong with one is noted.
+/// Approximate bytes of memory of the guards; mistakes are recorded.
 fn guard_bytes(source: &Source, guards: &[Arc<GuardConfig>], (docs, catalog): (&Config, &Catalog)) -> usize {
     let mut bytes = 0;
     for guard in guards {
@@ -102,9 +101,9 @@ fn guard_bytes(source: &Source, guards: &[Arc<GuardConfig>], (docs, catalog): (&
     bytes
 }
 
-/// The names of the file's collections, of those with mistakes too.
+/// The names of the file's collections, including those with mistakes.
 fn declared_names(root: &Table<'_>) -> Vec<String> {
-    // That it is no table has been noted already.
+    // It has been recorded already if that is no table.
     let Some(table) = root.get("collections").filter(|item| item.value().is_table()).and_then(|item| item.table())
     else {
         return Vec::new();
@@ -112,8 +111,8 @@ fn declared_names(root: &Table<'_>) -> Vec<String> {
     table.entries().iter().map(|item| item.name().to_owned()).collect()
 }
 
-/// About how many bytes of memory the endpoints have with their statements; what is wrong with a statement is noted, but where it
-/// names what has mistakes itself.
+/// Approximate bytes of memory of the endpoints with their statements. Mistakes of statements are recorded, unless a statement
+/// refers to something that has mistakes itself.
 fn declared_bytes(source: &Source, endpoints: &[EndpointConfig], (docs, catalog): (&Config, &Catalog)) -> usize {
     let mut bytes = 0;
     for endpoint in endpoints {
@@ -144,7 +143,7 @@ fn declared_bytes(source: &Source, endpoints: &[EndpointConfig], (docs, catalog)
     bytes
 }
 
-/// The file as text; what is none is a mistake with its place.
+/// The file as text; other bytes are a mistake with its place.
 fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Mistakes> {
     String::from_utf8(bytes).map_err(|error| {
         let text = String::from_utf8_lossy(error.as_bytes());
@@ -169,7 +168,8 @@ fn read_endpoints(root: &Table<'_>, collections: &[String], guards: &[Arc<GuardC
     let mut clashes = 0;
     for item in &items {
         let Some(endpoint) = EndpointConfig::read(item, collections, guards) else { continue };
-        // Routes that clash are told here, with their place. Each clash has the router made anew: no more than are shown.
+        // Conflicting routes are reported here, with their place. Each conflict makes the router be built again, so only as many
+        // are found as are shown.
         if clashes < MISTAKES_MAX
             && let Err(error) = endpoint.patterns().try_for_each(|pattern| router.route(endpoint.method, pattern, ()))
         {

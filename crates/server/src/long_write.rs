@@ -1,7 +1,7 @@
-//! Short writes that turned out, on their loop, to be long ones: by the check of their document by a JSON Schema, or by the size of the
-//! stored document that they change. The thread for large writes goes on with them ([`crate::writing::LargeWrites`]).
+//! Writes that turned out to take too long on their loop: because of their document's check by a JSON Schema, or the size of the
+//! stored document that they change. The thread for large writes continues them ([`crate::writing::LargeWrites`]).
 //!
-//! Such a write stands alone among the requests of its connection from the moment when its loop gave it up, so none overtakes it.
+//! From the moment when its loop gave it up, such a write is alone among the requests of its connection, so none overtakes it.
 
 use crate::service::Shared;
 use crate::writing;
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-/// What takes them from one loop.
+/// Takes such writes from one loop.
 pub(crate) struct LongWrites {
-    /// Held weakly: a thread of the store, which may be the last to hold this, cannot end the threads behind the loops.
+    /// Held weakly: a thread of the store, which may be the last owner of this value, must not end the threads behind the loops.
     shared: Weak<Shared>,
-    /// Whether the server has stopped. Their clients are not watched: the check of a short document takes less than a tenth of a second, one
-    /// merge some tenths.
+    /// Whether the server has stopped. Their clients are not watched: the check of a short document takes less than a tenth of a
+    /// second, one merge some tenths.
     over: Question,
-    /// One was given up since this was last asked.
+    /// Whether a write was given up since the last call of `take_note`.
     is_noted: AtomicBool,
 }
 
@@ -32,10 +32,10 @@ impl LongWrites {
         Arc::new(LongWrites { shared: Arc::downgrade(shared), over: Arc::new(over), is_noted: AtomicBool::new(false) })
     }
 
-    /// Whether the call that has just ended gave one up.
+    /// Whether the call that has just ended gave a write up.
     #[inline]
     pub(crate) fn take_note(&self) -> bool {
-        // Noted on the loop that asks.
+        // Written on the loop that reads it.
         self.is_noted.load(Ordering::Relaxed) && self.is_noted.swap(false, Ordering::Relaxed)
     }
 }

@@ -1,26 +1,26 @@
-//! What one query may cost its event loop: about a millisecond, as long wait all of its connections. What needs more is begun anew
-//! on the pool, and the loop remembers for a while that queries of this kind do.
+//! Time limit of a query on its event loop: about a millisecond, during which all other connections of the loop wait. A query
+//! that takes longer is started again on the pool, and the loop remembers for a while that queries of this kind do.
 //!
-//! The clock is read at the first question of a query, some ten microseconds after it began, and at each one after it: a query
-//! that is over by then costs none.
+//! The clock is read at the first check of a query, some ten microseconds after it began, and at each later one: a query that has
+//! ended by then reads no clock.
 
 use docs::sql::Value;
 use reactor::Loop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What one query may cost its loop.
+/// Time limit of one query on its loop.
 const LOOP_TIME_MAX: Duration = Duration::from_millis(1);
-/// How long queries of a kind go to the pool at once after one that took longer: so one hundredth of a loop's time at most
-/// is spent on trying a kind in vain.
+/// How long queries of a kind go to the pool at once after one that took longer: so at most one hundredth of a loop's time is
+/// spent on attempts in vain.
 const REMEMBERED: Duration = Duration::from_millis(100);
-/// Kinds of one query that are remembered apart.
+/// Number of kinds of one query that are distinguished.
 const KINDS: usize = 16;
 
 /// Whether a query's time on its loop is over.
 pub(crate) struct LoopTime<'l> {
     lp: &'l Loop,
-    /// When it was asked for the first time; 0 before.
+    /// Time of the first check; 0 before.
     began_ns: AtomicU64,
 }
 
@@ -39,12 +39,12 @@ impl LoopTime<'_> {
     }
 }
 
-/// Which kinds of a declared query took longer lately, and how long each takes on the pool. A kind is the set of parameters that are
-/// given: each has a plan of its own.
+/// The kinds of a declared query that recently took longer than the limit, and the time that each takes on the pool. A kind is
+/// the set of parameters that are given: each has a plan of its own.
 pub(crate) struct Habits {
-    /// Beginnings of runs are counted from here.
+    /// Base of the times of runs.
     epoch: Instant,
-    /// By kind, until when it is taken to be long, by the loops' clock. Several kinds may share a place.
+    /// By kind, until when it counts as long, by the loops' clock. Several kinds may share an entry.
     long_until_ns: [AtomicU64; KINDS],
     on_pool: [OnPool; KINDS],
 }
@@ -55,16 +55,16 @@ impl Default for Habits {
     }
 }
 
-/// What the runs of one kind take on the pool.
+/// Times of one kind on the pool.
 #[derive(Default)]
 struct OnPool {
-    /// About what the last ones took; 0: none has ended.
+    /// Moving average of the last runs; 0: none has ended.
     took_ns: AtomicU64,
-    /// Since when one runs; 0: none does.
+    /// Start of a current run; 0: there is none.
     begun_ns: AtomicU64,
 }
 
-/// A run on the pool. When it is dropped, it has ended.
+/// A run on the pool. It ends when it is dropped.
 pub(crate) struct PoolRun<'h> {
     habits: &'h Habits,
     habit: Habit,
@@ -77,18 +77,18 @@ impl Drop for PoolRun<'_> {
     }
 }
 
-/// One kind's place.
+/// The entry of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Habit(usize);
 
 impl Habit {
-    /// That of a query with these parameters.
+    /// The kind of a query with these parameters.
     #[inline]
     pub(crate) fn of(values: &[Value<'_>]) -> Habit {
         Habit::of_given(values.iter().map(|value| !matches!(value, Value::Null)))
     }
 
-    /// The same by which of them are given.
+    /// The same, from which of them are given.
     #[inline]
     pub(crate) fn of_given(given: impl Iterator<Item = bool>) -> Habit {
         let kind = given.fold(0_usize, |kind, is_given| kind << 1 | usize::from(is_given));
@@ -97,21 +97,21 @@ impl Habit {
 }
 
 impl Habits {
-    /// Whether it most likely takes longer than a loop has.
+    /// Whether it most likely takes longer than a loop allows.
     #[inline]
     pub(crate) fn is_long(&self, habit: Habit, lp: &Loop) -> bool {
         let until_ns = self.long_until_ns[habit.0].load(Ordering::Relaxed);
         until_ns != 0 && lp.now_ns() < until_ns
     }
 
-    /// One took longer, now.
+    /// Records that a run took longer than a loop allows.
     #[cold]
     pub(crate) fn set_long(&self, habit: Habit, lp: &Loop) {
         let until_ns = lp.precise_now_ns() + REMEMBERED.as_nanos() as u64;
         self.long_until_ns[habit.0].store(until_ns, Ordering::Relaxed);
     }
 
-    /// One begins on the pool.
+    /// Records the start of a run on the pool.
     pub(crate) fn begin(&self, habit: Habit) -> PoolRun<'_> {
         let began = Instant::now();
         let now_ns = began.duration_since(self.epoch).as_nanos() as u64;
@@ -120,8 +120,8 @@ impl Habits {
         PoolRun { habits: self, habit, began }
     }
 
-    /// How long one will most likely take on the pool: as the last ones, and at least as long as one that still runs. The first one of
-    /// all has left its loop after its time there.
+    /// Expected time of a run on the pool: as the last ones, and at least as long as a current one has taken. Before the first
+    /// has ended, at least the limit of a loop, which it has exceeded.
     pub(crate) fn expected(&self, habit: Habit) -> Duration {
         let OnPool { took_ns, begun_ns } = &self.on_pool[habit.0];
         let runs = match begun_ns.load(Ordering::Relaxed) {
@@ -134,7 +134,7 @@ impl Habits {
         }
     }
 
-    /// One took so long on the pool.
+    /// Records the time of a run on the pool.
     fn took(&self, habit: Habit, time: Duration) {
         let OnPool { took_ns, begun_ns } = &self.on_pool[habit.0];
         begun_ns.store(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Media types of replies, and the shapes that rows have by them.
+//! Media types of replies, and the row formats that belong to them.
 
 use http::Request;
 use std::cmp::Reverse;
@@ -9,7 +9,7 @@ pub(crate) const JSON: &str = "application/json";
 pub const NDJSON: &str = "application/x-ndjson";
 const CSV: &str = "text/csv; charset=utf-8";
 
-/// How rows are written.
+/// Format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// An array of objects.
@@ -21,8 +21,8 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// What the Accept fields of a request ask for (RFC 9110, 12.5.1): of what there is, the highest weight, and of equal ones what
-    /// they name first. JSON where they accept nothing of it.
+    /// The format for a request's Accept fields (RFC 9110, 12.5.1): the one with the highest weight, and among equal ones the
+    /// first named. JSON if none of the formats is accepted.
     pub(crate) fn of_accept(request: &Request<'_>) -> Shape {
         let fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
         Shape::of_fields(fields.map(|(_, value)| value))
@@ -35,7 +35,7 @@ impl Shape {
         for shape in [Shape::Json, Shape::Lines, Shape::Csv] {
             let named =
                 ranges.iter().enumerate().map(|(place, range)| (shape.nearness(range.media), place, range.weight));
-            // The range that says most about it counts; of equal ones the first.
+            // The most specific matching range counts; among equal ones the first.
             let Some((Some(_), place, weight)) = named.max_by_key(|(near, place, _)| (*near, Reverse(*place))) else {
                 continue;
             };
@@ -46,7 +46,7 @@ impl Shape {
         best.0
     }
 
-    /// How much a media range says about it, if it is in it.
+    /// How specifically a media range matches the format, if it does.
     fn nearness(self, range: &str) -> Option<u8> {
         let names: &[&str] = match self {
             Shape::Json => &["application/json"],
@@ -66,7 +66,7 @@ impl Shape {
         }
     }
 
-    /// The media type of such rows.
+    /// The media type of the format.
     pub(crate) fn media(self) -> &'static str {
         match self {
             Shape::Json => JSON,
@@ -91,7 +91,7 @@ impl Range<'_> {
     }
 }
 
-/// `0.5` as 500. What is no weight asks for nothing.
+/// `0.5` as 500. An invalid weight counts as 0.
 fn thousandths(weight: &str) -> u16 {
     let (whole, part) = weight.split_once('.').unwrap_or((weight, ""));
     if !matches!(whole, "0" | "1") || part.len() > 3 || !part.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,93 +1,92 @@
-//! How the memory setting is divided: every queue, buffer and cache of the process has its part, and the parts' sum
-//! stays under the setting. Mapped pages of the data file are the kernel's and count apart.
+//! Division of the memory setting: every queue, buffer and cache of the process has its part, and the parts' sum stays below the
+//! setting. Mapped pages of the data file belong to the kernel and count separately.
 //!
-//! What must be there comes first: the process with its threads, the memtables, the work on one document for each thread
-//! that writes. Bodies and writes follow, at least as large as the file permits a single one to be. What remains is
-//! divided among queries, replies, connections and their buffers; a remainder too small to serve is refused with the
-//! setting that would do.
+//! Fixed needs come first: the process with its threads, the memtables, the work on one document for each writing thread. Bodies
+//! and writes follow, at least as large as a single one may be. The rest is divided among queries, replies, connections and their
+//! buffers. If the rest is too small to serve, the setting is rejected with one that is enough.
 //!
-//! A buffer that grows by doubling holds its bytes up to three times at the moment of growing: the old, and twice as
-//! much. So a part for `n` bytes of result is counted `3 n`, here and nowhere else.
+//! A buffer that grows by doubling holds up to three times its bytes at the moment of growing: the old buffer, and one twice as
+//! large. So a part for `n` bytes of result is counted `3 n`, here and nowhere else.
 
 use crate::config::ServerConfig;
 use crate::config::size::written;
 
-/// Unparsed input of one connection at most; also the bound above which a write queue stops its connection's input.
+/// Limit of one connection's unparsed input; also the bound above which a write queue stops its connection's input.
 pub(crate) const INPUT_BYTES_MAX: usize = 32 * 1024;
 /// A write queue above this stops its connection's input.
 pub(crate) const OUTPUT_HIGH_WATER: usize = 32 * 1024;
 /// Threads for queries of the general API.
 pub(crate) const POOL_THREADS: usize = 2;
-/// Such a thread: the stack that the deepest statements touch, which stays touched.
+/// Memory of such a thread: the stack that the deepest statements touch, which stays resident.
 const POOL_THREAD_BYTES: usize = docs::sql::STACK_BYTES_MAX;
-/// A part of the memory for plans of prepared queries: a plan has some kilobytes, a query one for each set of optional parameters
-/// that requests bring. Those used least recently go, and are made again in about a tenth of a millisecond.
+/// Part of the memory for plans of prepared queries: a plan has some kilobytes, and a query has one for each set of optional
+/// parameters in requests. The least recently used ones are evicted, and made again in about a tenth of a millisecond.
 const PARTS_FOR_PLANS: usize = 256;
 const PLAN_BYTES_MOST: usize = 4 << 20;
-/// A part of the memory beyond the smallest settings, which do without, for statements of the general API that are kept prepared by
-/// their text: some kilobytes each.
+/// Part of the memory beyond the smallest settings, which have none, for prepared statements of the general API, cached by their
+/// text: some kilobytes each.
 const STATEMENTS_FROM: usize = 32 << 20;
 const PARTS_FOR_STATEMENTS: usize = 1024;
 const STATEMENT_BYTES_MOST: usize = 4 << 20;
-/// A thread that helps with a scan, or builds a view or an index: its stack while it lives, which knows no statement's tree.
+/// Memory of a thread that helps with a scan, or builds a view or an index: its stack, without a statement's tree.
 const HELPER_BYTES: usize = 72 << 10;
 /// Views are built by as many threads as there are loops, and indexes by one.
 const INDEX_BUILDERS: usize = 1;
-/// A part of the memory for views that are built. One that is verified takes as much of its pool thread's part for a query.
+/// Part of the memory for views that are being built. The verification of a view uses its pool thread's part for a query.
 const PARTS_FOR_BUILDING: usize = 256;
 const BUILDING_BYTES_MOST: usize = 16 << 20;
-/// A map that has grown, and its rows in order while they leave it.
+/// A map that has grown, and its rows in order while they are taken out.
 const PER_BUILDING_BYTE: usize = 2;
-/// Static files that a loop keeps in memory: so much, which a loop has room for, and a part of the memory beyond the smallest settings.
-/// What does not fit is sent from open files.
+/// Static files that a loop caches in memory: a minimum, which a loop's part includes, and a part of the memory beyond the
+/// smallest settings. Files that do not fit are sent from open files.
 const FILE_CACHE_BYTES_LEAST: usize = 32 << 10;
 const FILE_CACHES_GROW_FROM: usize = 32 << 20;
 const PARTS_FOR_FILE_CACHES: usize = 256;
 const FILE_CACHES_BYTES_MOST: usize = 64 << 20;
-/// Result of a read on a thread that waits for the disk: larger ones go on to the pool.
+/// Limit of a result on a thread that waits for the disk: larger reads go on to the pool.
 pub(crate) const COLD_RESULT_BYTES: usize = 64 << 10;
-/// Reads that may wait for each of those threads.
+/// Queue of reads for each of those threads.
 pub(crate) const COLD_WAITING_PER_THREAD: usize = 64;
 
-/// Memory for each thread that waits for the disk: small settings have few.
+/// Memory for each thread that waits for the disk: small settings have few threads.
 const MEMORY_PER_COLD_THREAD: usize = 16 << 20;
 const COLD_THREADS_LEAST: usize = 2;
-/// As many reads the disk sees at once. Twice as many were no faster.
+/// Limit of concurrent reads of the disk. Twice as many were no faster.
 const COLD_THREADS_MOST: usize = 16;
-/// Such a thread: what is touched of its stack, what the allocator keeps for it, and the reads that wait for it.
+/// Memory of such a thread: the touched part of its stack, the allocator's cache for it, and its queue.
 const COLD_THREAD_BYTES: usize = (128 << 10) + COLD_WAITING_PER_THREAD * (1 << 10);
 
-/// A place for a read past the page cache: the largest document that is read so, its pages' headers included.
+/// An entry for a read past the page cache: the largest document that is read so, with its pages' headers.
 pub(crate) const DIRECT_PLACE_BYTES: usize = 16 << 10;
-/// Such places of each loop: more reads at once than that are no faster, and small settings have few.
+/// Limit of such entries of each loop: more concurrent reads are no faster, and small settings have few.
 const DIRECT_PLACES_MOST: usize = 64;
 const DIRECT_PLACES_LEAST: usize = 4;
-/// All of them take this part of the memory.
+/// Part of the memory for all of them.
 const PARTS_FOR_DIRECT_PLACES: usize = 128;
 
 /// The process before its first request: relocated code, the allocator's tables, the catalog, statements, the log's queue, and
-/// three bits for each page of the data file (96 KB for each GB): two bitmaps of its space, one of the pages that were checked.
+/// three bits for each page of the data file (96 KB for each GB): two bitmaps of its space, and one of checked pages.
 const PROCESS_BYTES: usize = 6 << 20;
-/// Of that, endpoints with their statements. What the file declares beyond has a part of its own.
+/// The part of that for endpoints with their statements. Further endpoints have a part of their own.
 const PROCESS_ENDPOINT_BYTES: usize = 512 << 10;
-/// A reload makes the new endpoints beside those that are served.
+/// A reload makes the new endpoints beside the served ones.
 const GENERATIONS: usize = 2;
-/// A part of the memory for endpoints that a reload adds.
+/// Part of the memory for endpoints that a reload adds.
 const PARTS_FOR_MORE_ENDPOINTS: usize = 128;
-/// A loop: its stack, what was touched of it, its tables, its first buffers.
+/// A loop: its stack (the touched part), its tables, its first buffers.
 const THREAD_BYTES: usize = 640 << 10;
-/// A part of the memory for each memtable, and a larger one of what is beyond: a checkpoint of more changes writes less for
-/// each (under 3 KB for one of 400 bytes among a million documents takes 70 MB), which small settings do without.
+/// Part of the memory for each memtable, and a larger part of the memory beyond a limit: a checkpoint of more changes writes less
+/// for each (under 3 KB for a change of 400 bytes among a million documents takes 70 MB), which small settings do without.
 const PARTS_PER_MEMTABLE: usize = 48;
 const MEMTABLES_GROW_FROM: usize = 256 << 20;
 const PARTS_BEYOND_PER_MEMTABLE: usize = 20;
-/// One memtable is never larger: what it holds is replayed after a crash, which should take well under a second.
+/// Limit of one memtable: its content is replayed after a crash, which should take well under a second.
 const MEMTABLE_BYTES_MOST: usize = 96 << 20;
-/// Memtables at once: one that is written, one that is merged, and two more for each of two old states that a long query or a
-/// backup still sees. With more such states writes wait (`store::Options::memtables_max`).
+/// Number of memtables: one that is written, one that is merged, and two more for each of two old states that a long query or a
+/// backup still reads. With more such states writes wait (`store::Options::memtables_max`).
 pub(crate) const MEMTABLES: usize = 6;
-/// A transaction fills this part of the memory at most, and this much of it: three eighths of the smallest
-/// memtables, of which the store asks for a half.
+/// Limits of a transaction: this part of the memory, which is three eighths of the smallest memtables (the store requires at most
+/// a half), and this many bytes.
 const PARTS_PER_TRANSACTION: usize = PARTS_PER_MEMTABLE * 8 / 3;
 const TRANSACTION_BYTES_MOST: usize = 8 << 20;
 /// Copies of a document while a write of it is prepared: old, new, and the patched text.
@@ -96,84 +95,86 @@ const COPIES_PER_WRITE: usize = 3;
 const COMMITTERS: usize = 2;
 /// Bytes of a batch of the log beside one transaction (`store::Options`).
 const BATCH_BYTES: usize = 1 << 20;
-/// What a reader of changes holds at least (`store`'s feed).
+/// Minimum memory of a reader of changes (`store`'s feed).
 const CHANGE_READER_BYTES: usize = 256 << 10;
-/// A piece of the feed of changes is closed when it has as many bytes; its last event may be as large as a transaction.
+/// Size at which a piece of the feed of changes is closed; its last event may be as large as a transaction.
 pub(crate) const CHANGES_CHUNK_BYTES: usize = 64 << 10;
-/// A part of what large replies may take is the window's of the feed, but never more than this: seconds of many changes.
+/// Part of the memory of large replies for the feed's window, and its limit: seconds of many changes.
 const CHANGES_WINDOW_PARTS: usize = 4;
 const CHANGES_WINDOW_BYTES_MOST: usize = 16 << 20;
-/// Growing by doubling: see the module's text.
+/// Factor of growing by doubling: see the module's documentation.
 const GROWING: usize = 3;
-/// A query holds its result and what it sorts or groups, which is two buffers of its own. What its expressions compute for a row,
-/// as much (`docs::sql::Budget`), has room where not all of these are at their largest: groups and parts of a range are gathered
-/// before there is a result, and what was sorted is given out without computing anything.
+/// A query holds its result and its data for sorting or grouping, which are two buffers of their own. The expressions of a row
+/// may need as much (`docs::sql::Budget`); there is room for them, because these buffers are not at their largest at the same
+/// time: groups and parts of a range are gathered before there is a result, and sorted rows are returned without computing
+/// anything.
 const PER_QUERY_BYTE: usize = GROWING + 2;
-/// What the prepared form of a write takes for each byte of its body and its place: values, index entries, reads.
+/// Memory of a prepared write for each byte of its body and its queue entry: values, index entries, reads.
 const PREPARED_PER_MILLE: usize = 2_200;
 /// An idle connection (`reactor`'s test of ten thousand).
 const CONNECTION_BYTES: usize = 2 * 1024;
-/// What one has beside where it speaks TLS (`reactor`'s test of idle TLS connections).
+/// Additional memory of an idle TLS connection (`reactor`'s test of idle TLS connections).
 const TLS_BYTES: usize = 8 * 1024;
-/// Replies of one connection that wait behind an unanswered request.
+/// Limit of replies of one connection that wait behind an unanswered request.
 pub(crate) const BEHIND_BYTES_MAX: usize = 128 * 1024;
-/// What one turn of a connection may take beyond the bound of its loop's buffers, before those who hold most are closed: what
-/// waits behind an unanswered request, and one reply more in a buffer that has doubled.
+/// Memory that one turn of a connection may take beyond the bound of its loop's buffers, before the largest holders are closed:
+/// replies behind an unanswered request, and one more reply in a buffer that has doubled.
 const TURN_BYTES: usize = BEHIND_BYTES_MAX + 192 * 1024;
 /// Spare buffers that each loop's HTTP keeps.
 const SPARE_BYTES: usize = 384 * 1024;
-/// Of a loop's buffers: spare ones of the reactor, for input and for output each.
+/// Part of a loop's buffers for spare buffers of the reactor, for input and for output each.
 const POOL_PARTS_PER_BUFFERS: usize = 8;
 
-/// Room for 190,000 places of one reader; larger tables were not measured.
+/// Room for 190,000 cached document places of one reader; larger tables were not measured.
 const PLACES_BYTES_MOST: usize = 4 << 20;
 
-/// Connections where the file does not say how many.
+/// Default limit of connections.
 const CONNECTIONS_DEFAULT: usize = 10_000;
-/// Bytes of a request's body where the file does not say how many.
+/// Default limit of a request's body.
 pub(crate) const BODY_BYTES_DEFAULT: usize = 1 << 20;
-/// A loop runs a query within this: what needs more goes to the pool.
+/// Limit of a query on a loop: a query that needs more goes to the pool.
 const LOOP_QUERY_BYTES_MOST: usize = 1 << 20;
-/// Memory for sorting while the store is opened, at most.
+/// Limit of memory for sorting while the store is opened.
 const SORT_BYTES_MOST: usize = 64 << 20;
 
-/// A declared query that waits for a thread, beside its values: its place in the line, its reply, what it runs with.
+/// Memory of a declared query that waits for a thread, besides its values: its place in the queue, its reply, its context.
 pub(crate) const WAITING_QUERY_BYTES: usize = 1 << 10;
-/// Declared queries that wait for a thread have so much, which the process has room for, and a part of the memory beyond the smallest.
+/// Memory for declared queries that wait for a thread: a minimum, which the process' part includes, and a part of the memory
+/// beyond the smallest settings.
 const WAITING_QUERIES_BYTES_LEAST: usize = 64 << 10;
 const WAITING_QUERIES_GROW_FROM: usize = 32 << 20;
 const PARTS_FOR_WAITING_QUERIES: usize = 256;
 const WAITING_QUERIES_BYTES_MOST: usize = 16 << 20;
 
-/// The least that serves: a part below it makes the setting too small.
+/// The least parts with which a server works: a smaller part makes the setting too small.
 const POOL_QUERY_BYTES_LEAST: usize = 128 << 10;
 const LOOP_QUERY_BYTES_LEAST: usize = 32 << 10;
 const BUFFERS_BYTES_LEAST: usize = 1 << 20;
 const REPLIES_BYTES_LEAST: usize = 1 << 20;
 
-/// A setting that the memory is too small for.
+/// A setting for which the memory is too small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shortage {
-    /// The key of `[server]` that asks too much.
+    /// The key of `[server]` that requires too much.
     pub(crate) key: &'static str,
-    /// What is wrong.
+    /// The fault.
     pub(crate) what: String,
-    /// What would do.
+    /// Values that would fit.
     pub(crate) allowed: String,
 }
 
-/// The parts, in bytes, and what follows from them.
+/// The parts, in bytes, and values derived from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Division {
     /// Each memtable.
     pub(crate) memtable_bytes: usize,
     /// One transaction of the store: about the largest document.
     pub(crate) transaction_bytes: usize,
-    /// Result of one query on a loop, and as much for what it sorts and groups.
+    /// Result of one query on a loop, and as much for sorting and grouping.
     pub(crate) loop_query_bytes: usize,
-    /// The same of one on the pool.
+    /// The same for a query on the pool.
     pub(crate) query_bytes: usize,
-    /// Bodies being gathered, of each loop.
+    /// Bodies being gathered, for each loop.
     pub(crate) gathered_bytes: usize,
     /// Bodies of writes that wait for the store.
     pub(crate) writes_bytes: usize,
@@ -181,19 +182,19 @@ pub(crate) struct Division {
     pub(crate) prepared_bytes: usize,
     /// Large replies that wait for their clients.
     pub(crate) replies_bytes: usize,
-    /// What one reader of the store remembers of where documents are.
+    /// One reader's cache of document places.
     pub(crate) places_bytes: usize,
     /// Threads that wait for the disk.
     pub(crate) cold_threads: usize,
-    /// Reads past the page cache that each loop may have under way.
+    /// Reads past the page cache that each loop may have in flight.
     pub(crate) direct_places: usize,
     /// Buffers of each loop's connections, spare ones included.
     pub(crate) buffers_bytes: usize,
-    /// Connections, idle ones counted.
+    /// Connections, including idle ones.
     pub(crate) connections: usize,
-    /// What an idle one of them holds.
+    /// Memory of an idle connection.
     connection_bytes: usize,
-    /// What views gather while they are built, and a view that is verified.
+    /// Data of views that are being built, or of a view that is verified.
     pub(crate) building_bytes: usize,
     /// Plans of prepared queries.
     pub(crate) plan_bytes: usize,
@@ -201,19 +202,19 @@ pub(crate) struct Division {
     pub(crate) statement_bytes: usize,
     /// Declared queries that wait for a thread.
     pub(crate) waiting_query_bytes: usize,
-    /// Static files in the memory of all loops, beyond what each of them has room for.
+    /// Static files in the memory of all loops, beyond each loop's minimum.
     file_caches_bytes: usize,
-    /// Endpoints and their statements, those of two configurations, beyond what the process has room for.
+    /// Endpoints and their statements of two configurations, beyond the part of the process.
     endpoint_bytes: usize,
     threads: usize,
     /// Threads that help with scans, and that build.
     helpers: usize,
-    /// Those of them that help with scans: each computes a row of its own.
+    /// Helper threads of scans: each computes a row of its own.
     query_helpers: usize,
 }
 
 impl Division {
-    /// Divides the setting. The parts' sum is under it only where [`Division::check`] finds no shortage.
+    /// Divides the setting. The parts' sum is below it only if [`Division::check`] finds no shortage.
     pub(crate) fn of(config: &ServerConfig) -> Division {
         let memory = usize::try_from(config.memory_bytes).unwrap_or(usize::MAX);
         let threads = config.threads;
@@ -256,16 +257,16 @@ impl Division {
         let writes_bytes = (rest / 16).max(config.body_bytes_max + config.body_bytes_max / 8);
         let prepared_bytes = writes_bytes / 1_000 * PREPARED_PER_MILLE;
         let second = Division { gathered_bytes, writes_bytes, prepared_bytes, ..first };
-        // Thirteen parts: three for queries on the pool, two for those on loops, two for large replies, four for buffers,
-        // one for connections, and one that nobody has, for what an allocator loses between sizes.
+        // Thirteen parts: three for queries on the pool, two for those on loops, two for large replies, four for buffers, one for
+        // connections, and one in reserve, for the allocator's losses between sizes.
         let rest = memory.saturating_sub(second.sum());
-        // The feed with one consumer that is behind has room: such a one would wait without an end.
+        // The feed with one consumer that is behind must fit: otherwise such a consumer would wait for ever.
         let replies_bytes = (rest / 13 * 2).max(second.changes_bytes_least());
         let part = rest.saturating_sub(replies_bytes) / 11;
-        // Each helper computes a row. Where that leaves too little, it has room in the part that nobody has.
+        // Each helper computes a row. If that leaves too little, helpers use the reserve.
         let alone = part * 3 / POOL_THREADS / PER_QUERY_BYTE;
         let helped = part * 3 / (POOL_THREADS * PER_QUERY_BYTE + first.query_helpers);
-        // Files in memory are what would else wait in buffers: they have a piece of that part.
+        // Files in memory would otherwise wait in buffers, so they use a piece of that part.
         let file_caches_bytes = (memory.saturating_sub(FILE_CACHES_GROW_FROM) / PARTS_FOR_FILE_CACHES)
             .min(FILE_CACHES_BYTES_MOST)
             .min(part);
@@ -280,14 +281,14 @@ impl Division {
         }
     }
 
-    /// As many threads as the file's memory has room for, where the file leaves their number open.
+    /// As many threads as fit the file's memory, if the file does not set their number.
     pub(crate) fn threads_that_fit(config: &ServerConfig) -> usize {
         let fits = |threads: &usize| Division::check(&ServerConfig { threads: *threads, ..config.clone() }).is_ok();
         (1..=config.threads).rev().find(fits).unwrap_or(1)
     }
 
-    /// Whether the parts hold what the file asks for: its threads, the connections that it names, and on each loop one
-    /// body of the permitted size.
+    /// Whether the parts hold what the file requires: its threads, the connections that it sets, and on each loop one body of the
+    /// permitted size.
     pub(crate) fn check(config: &ServerConfig) -> Result<(), Shortage> {
         let memory = written(config.memory_bytes);
         if !Division::of(config).serves() {
@@ -333,7 +334,7 @@ impl Division {
         Ok(())
     }
 
-    /// Bytes of endpoints that a reload may bring beside those that a server has begun with.
+    /// Bytes of endpoints that a reload may add to those with which a server has started.
     pub(crate) fn endpoint_bytes_of_reload(config: &ServerConfig) -> usize {
         endpoint_bytes(config) / GENERATIONS
     }
@@ -346,7 +347,7 @@ impl Division {
             && self.replies_bytes >= REPLIES_BYTES_LEAST
     }
 
-    /// Bytes of static files that a loop keeps in memory.
+    /// Bytes of static files that a loop caches in memory.
     pub(crate) fn file_cache_bytes(&self) -> usize {
         FILE_CACHE_BYTES_LEAST + self.file_caches_bytes / self.threads.max(1)
     }
@@ -361,18 +362,18 @@ impl Division {
         self.buffers_bytes / POOL_PARTS_PER_BUFFERS
     }
 
-    /// Memory for sorting while the store is opened, when nothing is served yet: a third of the parts of queries, replies
-    /// and buffers would do too, but indexes of large collections want more.
+    /// Memory for sorting while the store is opened, when nothing is served yet: a third of the parts of queries, replies and
+    /// buffers would be enough, but indexes of large collections benefit from more.
     pub(crate) fn sort_bytes(config: &ServerConfig) -> usize {
         usize::try_from(config.memory_bytes / 8).unwrap_or(usize::MAX).min(SORT_BYTES_MOST)
     }
 
-    /// Bytes of a batch of the log, largest transaction included, in a buffer that has doubled, and a copy while it grows.
+    /// Bytes of a batch of the log, including the largest transaction, in a buffer that has doubled, and a copy while it grows.
     fn batch_bytes(&self) -> usize {
         GROWING * (BATCH_BYTES.min(self.memtable_bytes / 8) + self.transaction_bytes)
     }
 
-    /// What a reader of changes holds: a batch of the log, and what it reads ahead (`store::ChangeReader`).
+    /// Memory of a reader of changes: a batch of the log, and its read-ahead (`store::ChangeReader`).
     pub(crate) fn change_reader_bytes(&self) -> usize {
         CHANGE_READER_BYTES + BATCH_BYTES.min(self.memtable_bytes / 8) + self.transaction_bytes
     }
@@ -382,18 +383,18 @@ impl Division {
         CHANGES_CHUNK_BYTES + self.transaction_bytes
     }
 
-    /// The window of the feed: beside it there is room for its reader, and for a reader and a piece of one who is behind.
+    /// The window of the feed: beside it there is room for its reader, and for a reader and a piece of a consumer that is behind.
     pub(crate) fn changes_window_bytes(&self) -> usize {
         let beside = self.replies_bytes.saturating_sub(2 * self.change_reader_bytes() + self.changes_piece_bytes());
         (self.replies_bytes / CHANGES_WINDOW_PARTS).min(CHANGES_WINDOW_BYTES_MOST).min(beside)
     }
 
-    /// The least that the feed goes on with: a window of one piece, and what is beside it.
+    /// The minimum for the feed: a window of one piece, and the memory beside it.
     fn changes_bytes_least(&self) -> usize {
         2 * (self.change_reader_bytes() + self.changes_piece_bytes())
     }
 
-    /// Threads that wait, and what loops read past the page cache: pages, and the copies that are answered.
+    /// Threads for cold reads, and direct reads of loops: pages, and the copies that are answered.
     fn cold_bytes(&self) -> usize {
         let direct = store::DirectReads::memory_bytes(self.direct_places, 2 * DIRECT_PLACE_BYTES);
         self.cold_threads * (COLD_THREAD_BYTES + PER_QUERY_BYTE * COLD_RESULT_BYTES) + self.threads * direct
@@ -437,7 +438,7 @@ impl Division {
     }
 }
 
-/// What one body of the permitted size takes while it is gathered: its buffer never grows past it; a head's may double.
+/// Memory of one body of the permitted size while it is gathered: its buffer never exceeds it; that of a head may double.
 fn gathering_bytes(config: &ServerConfig) -> usize {
     config.body_bytes_max + 2 * config.head_bytes_max
 }
@@ -452,7 +453,7 @@ fn written_threads(threads: usize) -> String {
     if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") }
 }
 
-/// The least memory with which `does` holds, rounded up to what a person would write.
+/// The least memory with which `does` holds, rounded up to a readable number.
 fn enough(config: &ServerConfig, does: impl Fn(&ServerConfig) -> bool) -> String {
     const UNIT: u64 = 1_000_000;
     let holds = |units: u64| does(&ServerConfig { memory_bytes: units * UNIT, ..config.clone() });

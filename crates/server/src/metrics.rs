@@ -64,7 +64,7 @@ fn by_part(name: &str, help: &str, parts: &[(&str, u64)], out: &mut String) {
     }
 }
 
-/// The parts whose use is counted: what may wait. What only work in hand takes has its bound alone.
+/// The parts whose use is counted: those of waiting work. Other parts only have bounds.
 fn used(service: &Service, sources: &Sources) -> [(&'static str, u64); 9] {
     let store = service.database.store().stats();
     let loops: Vec<_> = sources.loops.iter().map(Loop::metrics).collect();

@@ -1,4 +1,4 @@
-//! A statement that somebody typed and that writes: INSERT, UPDATE or DELETE, each one transaction.
+//! A writing statement from a client or the command line: INSERT, UPDATE or DELETE, each one transaction.
 
 use crate::rows::Csv;
 use crate::statement::{Arguments, Shape};
@@ -13,33 +13,33 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether a text is such a statement. One that is no SQL at all is none: preparing it as a query tells what is wrong.
+    /// Whether a text is such a statement. `false` for invalid SQL: preparing it as a query reports the error.
     pub fn is_one(sql: &str) -> bool {
         Modification::is_one(sql).unwrap_or(false)
     }
 
-    /// Prepares one.
+    /// Prepares a statement.
     pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Change, SqlError> {
         Ok(Change { statement: Modification::prepare(sql, catalog)? })
     }
 
-    /// The names of the columns that RETURNING gives; none without it.
+    /// The names of the columns of RETURNING; none without it.
     pub fn columns(&self) -> Vec<&str> {
         self.statement.columns().collect()
     }
 
-    /// The values of the statement's parameters, by slot; or the name of one that is not given.
+    /// The values of the statement's parameters, by slot; or the name of a missing one.
     pub fn bind<'a>(&self, arguments: &'a Arguments) -> Result<Vec<Value<'a>>, String> {
         let names = self.statement.parameters().iter();
         names.map(|name| arguments.value(name).ok_or_else(|| name.clone())).collect()
     }
 
-    /// How its documents are found, in one line, and whether a collection is read whole for that.
+    /// How its documents are found, in one line, and whether a whole collection is read for that.
     pub(crate) fn plan_line(&self, values: &[Value<'_>]) -> (String, bool) {
         self.statement.plan_line(values)
     }
 
-    /// Runs it, waits until it is durable, and gives its rows to a sink. [`Outcome::rows`] are the documents it was about.
+    /// Runs it, waits until it is durable, and passes its rows to a sink. [`Outcome::rows`] is the number of affected documents.
     pub fn execute<S: RowSink + ?Sized>(
         &self,
         database: &Database,
@@ -50,7 +50,7 @@ impl Change {
         database.modify(&self.statement, values, budget, sink)
     }
 
-    /// The same with the rows written: as JSON inside `{"changed": N, "rows": […]}`, where rows stand only with RETURNING.
+    /// The same with the rows written: as JSON inside `{"changed": N, "rows": […]}`; `rows` only with RETURNING.
     pub fn write(
         &self,
         database: &Database,

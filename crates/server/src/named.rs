@@ -1,4 +1,4 @@
-//! The document that the path of a declared endpoint names, and one that has to be read elsewhere.
+//! The document named by the path of a declared endpoint, and documents that must be read on another thread.
 
 use crate::config::Target;
 use crate::failure::{Failure, Kind};
@@ -8,7 +8,7 @@ use docs::key::{Key, KeyType};
 use docs::{CollectionId, Moment, ReadError, Required, Session};
 use http::Params;
 
-/// A document that the path names.
+/// A document named by the path.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     pub(crate) collection: CollectionId,
@@ -23,7 +23,7 @@ impl Named {
         Some(Named { collection: CollectionId(collection), kind, parameter: target.parameter.clone() })
     }
 
-    /// The key in the path. Text that is no key of the collection's type names nothing: 404, never 400.
+    /// The key in the path. Text that is not a key of the collection's type names no document: 404, never 400.
     pub(crate) fn key<'k>(&self, params: &Params<'_, 'k>, text: &'k mut Vec<u8>) -> Option<Key<'k>> {
         if self.kind != KeyType::String
             && let Some(key) = self.kind.of_text(params.get_raw(&self.parameter)?)
@@ -34,12 +34,12 @@ impl Named {
         self.kind.of_text(text)
     }
 
-    /// What a transaction must find. `None`: the path names no document.
+    /// The precondition of a transaction. `None`: the path names no document.
     pub(crate) fn required(&self, params: &Params<'_, '_>, text: &mut Vec<u8>) -> Option<Required> {
         Some(Required { collection: self.collection, key: self.key(params, text)?.as_bytes().to_vec() })
     }
 
-    /// 404 unless the document exists; what it gives is still to be checked.
+    /// 404 unless the document exists; a returned value is still to be checked.
     pub(crate) fn check(
         &self,
         session: &Session,
@@ -67,7 +67,7 @@ pub(crate) fn missing() -> Failure {
 /// A document's change number and text.
 pub(crate) type Numbered = (u64, Vec<u8>);
 
-/// A document whose existence is still to be looked at: that would have waited for the disk.
+/// A document whose existence is still to be checked: the check would have waited for the disk.
 pub(crate) struct Unread {
     pub(crate) collection: CollectionId,
     pub(crate) kind: KeyType,
@@ -75,8 +75,8 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    /// The document's change number and text, read on a thread that may wait; nothing where it has over so many bytes, 404 where
-    /// there is none.
+    /// The document's change number and text, read on a thread that may wait; `None` if it is larger than this, 404 if it does
+    /// not exist.
     pub(crate) fn read(&self, session: &Session, bytes_max: usize) -> Result<Option<Numbered>, Failure> {
         self.read_at(&session.now(), bytes_max)
     }

@@ -1,8 +1,8 @@
 //! Pages of declared queries: `page = { limit = 20, max = 100 }` in an endpoint.
 //!
-//! A request's `limit` says how many rows it wants, up to `max`, and `after` is the cursor that the page before came with
-//! (`cursor.rs`). The reply is `{"items":[…],"after":CURSOR}`, with null behind the last page; `wrap` gives `items` another
-//! name. The statement is prepared once for all pages (`docs::sql::Paged`).
+//! A request's `limit` is the number of rows, up to `max`, and `after` is the cursor of the page before (`cursor.rs`). The reply
+//! is `{"items":[…],"after":CURSOR}`, with null after the last page; `wrap` gives `items` another name. The statement is prepared
+//! once for all pages (`docs::sql::Paged`).
 
 use crate::cursor::{self, Asked};
 use crate::failure::{Failure, Kind};
@@ -14,29 +14,29 @@ use std::sync::Arc;
 /// The parameters of the request that choose a page.
 pub(crate) const LIMIT: &str = "limit";
 pub(crate) const AFTER: &str = "after";
-/// The name of the rows where `wrap` gives no other.
+/// Default name of the rows, without `wrap`.
 pub(crate) const ITEMS: &str = "items";
-/// Bytes of a cursor at most, so that it fits into a request's target: its default is 8 KiB, and there is more in it.
+/// Limit of a cursor, so that it fits into a request's target: the target's default limit is 8 KiB, and it contains more.
 const CURSOR_BYTES_MAX: usize = 6 << 10;
 
-/// How long pages are.
+/// Lengths of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageConfig {
-    /// Rows where the request's `limit` does not say how many.
+    /// Default number of rows.
     pub limit: u64,
-    /// The most that it may say.
+    /// Largest allowed `limit` of a request.
     pub max: u64,
 }
 
-/// A declared query that gives pages.
+/// A declared query that returns pages.
 pub(crate) struct Pages {
     paged: Paged,
     config: PageConfig,
-    /// Of the statement.
+    /// Checksum of the statement.
     asked: Asked,
 }
 
-/// Which page a request wants.
+/// The requested page.
 #[derive(Clone)]
 pub(crate) struct Page {
     rows_max: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// `asked` is what the cursor belongs to.
+    /// `asked` identifies the query to which the cursor belongs.
     pub(crate) fn new(rows_max: u64, after: Option<Vec<OwnedValue>>, asked: Asked) -> Page {
         Page { rows_max, after, asked }
     }
@@ -54,7 +54,7 @@ impl Page {
         PageAt { rows_max: self.rows_max, after: self.after.as_deref() }
     }
 
-    /// Closes a page behind its rows: where it ended, if there are more. Gives the bytes of the cursor.
+    /// Closes a page after its rows, with the cursor if there are more rows. Returns the bytes of the cursor.
     pub(crate) fn close(&self, end: Option<Vec<OwnedValue>>, out: &mut Vec<u8>) -> usize {
         out.extend_from_slice(b"],\"after\":");
         let Some(cursor) = end.map(|end| cursor::write(&end, self.asked)) else {
@@ -67,7 +67,7 @@ impl Page {
 }
 
 impl Pages {
-    /// About how many bytes it has in memory, but for its plans.
+    /// Approximate bytes of memory, without its plans.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Pages>() + self.paged.bytes()
     }
@@ -76,7 +76,7 @@ impl Pages {
         Ok(Pages { paged: Paged::prepare(sql, catalog)?, config: page, asked: Asked::of(sql) })
     }
 
-    /// Which page is wanted; `values` are those of the statement that the request gave.
+    /// The requested page; `values` are those of the statement that the request gave.
     pub(crate) fn wanted<'v>(&self, text: &str, values: impl Iterator<Item = &'v Value<'v>>) -> Result<Page, Failure> {
         let invalid = |detail: String| Failure::new(Kind::Invalid, detail);
         let asked = values.fold(self.asked, |asked, value| asked.and_value(value));
@@ -98,7 +98,7 @@ impl Pages {
         Ok(Page::new(rows_max, after, asked))
     }
 
-    /// Runs the query and appends a page behind the beginning of its rows: the rows, and what closes them.
+    /// Runs the query and appends a page after the beginning of its rows: the rows, and the end.
     pub(crate) fn write(
         &self,
         (now, page): (&docs::Moment<'_>, &Page),
@@ -115,18 +115,18 @@ impl Pages {
         Ok(outcome)
     }
 
-    /// How the page's rows are found, in one line, and whether a collection is read whole.
+    /// How the page's rows are found, in one line, and whether a whole collection is read.
     pub(crate) fn plan_line(&self, page: &Page, values: &[Value<'_>]) -> (Arc<str>, bool) {
         self.paged.plan_line(values, page.at())
     }
 }
 
-/// A page was asked for as lines or CSV.
+/// A page was requested as lines or CSV.
 pub(crate) fn not_json() -> Failure {
     Failure::new(Kind::Invalid, "a page is JSON: its end is told beside its rows")
 }
 
-/// A parameter's text: of repeated ones the first counts.
+/// A parameter's text; of repeated ones the first counts.
 fn parameter(text: &str, name: &str) -> Result<Option<String>, Failure> {
     let refused = |why: String| Failure::new(Kind::Invalid, format!("parameter `{name}` {why}"));
     let Some((_, value)) = query::pairs(text).find(|(given, _)| *given == name) else { return Ok(None) };

@@ -1,21 +1,21 @@
-//! Panics of the server's own threads: each is a bug. The thread goes on with its next work, and health tells until that has
-//! been done; a thread that cannot go on is told until the server is started again.
+//! Panics of the server's own threads: each is a bug. The thread continues with its next work, and health reports the panic until
+//! that work is done. The panic of a thread that cannot continue is reported until the server is restarted.
 //!
-//! What a request asked of a pool is answered 500, and not told here: nothing is missing when it is over.
+//! A panic in a request's job on a pool is answered with 500 and not reported here: it leaves no work undone.
 
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Which threads panicked at their last work, and with what.
+/// Threads whose last work panicked, with the texts.
 #[derive(Debug, Default)]
 pub(crate) struct Panics {
     told: Mutex<BTreeMap<&'static str, String>>,
 }
 
 impl Panics {
-    /// Notes what a thread panicked with, or that it has done its work.
+    /// Records a thread's panic, or that it has done its work.
     pub(crate) fn note(&self, thread: &'static str, panicked: Option<String>) {
         let mut told = self.lock();
         match panicked {
@@ -28,7 +28,7 @@ impl Panics {
         }
     }
 
-    /// A line of all, where there are any.
+    /// All of them in one line, if there are any.
     pub(crate) fn told(&self) -> Option<String> {
         let told = self.lock();
         let lines: Vec<String> = told.iter().map(|(thread, text)| format!("{thread}: {text}")).collect();
@@ -40,7 +40,7 @@ impl Panics {
     }
 }
 
-/// Does some work; or gives what it panicked with. Whoever asks looks no more at what the work had in its hands.
+/// Runs some work; or returns the text of its panic. The caller must not use the work's data afterwards.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| text_of(&*panic).to_owned())
 }

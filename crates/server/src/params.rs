@@ -1,7 +1,7 @@
 //! Declared query parameters: from the query of a request to typed values.
 //!
-//! The contract, same for every endpoint: names that are not declared are ignored, whatever they hold; of repeated ones
-//! the first counts; a declared one that is empty, badly escaped or not of its type is refused.
+//! The rules are the same for every endpoint: undeclared names are ignored, whatever their values; of repeated ones the first
+//! counts; a declared one that is empty, badly escaped or not of its type is rejected.
 
 use crate::failure::{Failure, Kind};
 use docs::config::{Parameter, ParameterDefault, ParameterKind, ParameterValue};
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Most declared parameters of an endpoint: their places live on the stack of the call.
+/// Limit of declared parameters of an endpoint: their entries are on the stack of the call.
 pub(crate) const DECLARED_MAX: usize = 32;
 
 /// The values of a request's declared parameters, in their order, without allocation.
@@ -41,7 +41,7 @@ impl<'v> Given<'v> {
     }
 }
 
-/// Where a parameter's text is.
+/// Location of a parameter's text.
 #[derive(Clone)]
 enum Place<'q> {
     Absent,
@@ -49,8 +49,7 @@ enum Place<'q> {
     Decoded(Range<usize>),
 }
 
-/// Reads the declared parameters in their order; an absent one is its default or `Null`. `text` keeps what had to be
-/// unescaped.
+/// Reads the declared parameters in their order; a missing one is its default or `Null`. `text` holds decoded texts.
 pub(crate) fn read<'v>(
     declared: &'v [Parameter],
     query: &'v str,
@@ -63,9 +62,9 @@ pub(crate) fn read<'v>(
     Ok(())
 }
 
-/// Reads a query of the usual kind, all in one pass: declared names and no others, each once, as they are, integers of a
-/// few digits and texts without an escape. `None`: it is not one, or something is wrong with it, and what has been read of
-/// it does not count.
+/// Fast path for the usual query, in one pass: only declared names, each once, unescaped, integers of a few digits and texts
+/// without an escape. `None`: the query is of another form, or something is wrong with it; the values read so far are then
+/// invalid.
 fn read_plain<'v>(declared: &'v [Parameter], query: &'v str, given: &mut Given<'v>) -> Option<()> {
     const { assert!(DECLARED_MAX <= u32::BITS as usize) };
     given.count = declared.len().min(DECLARED_MAX);
@@ -98,8 +97,7 @@ fn read_plain<'v>(declared: &'v [Parameter], query: &'v str, given: &mut Given<'
     Some(())
 }
 
-/// The value that a query of the usual kind has of one parameter: a hint, for only the first pair of that name is looked at, and
-/// none of its bounds.
+/// The value of one parameter in a usual query. A hint: only the first pair of that name is read, and its limits are not checked.
 pub(crate) fn sent<'q>(parameter: &Parameter, query: &'q str) -> Option<Scalar<'q>> {
     let pair = query.split('&').find(|pair| is_named(pair, &parameter.name))?;
     let text = pair.get(parameter.name.len() + 1..)?;
@@ -113,11 +111,11 @@ pub(crate) fn sent<'q>(parameter: &Parameter, query: &'q str) -> Option<Scalar<'
 /// Whether a pair of this name begins the query.
 #[inline]
 fn is_named(query: &str, name: &str) -> bool {
-    // The byte behind the name tells most others apart, without a call.
+    // The byte after the name distinguishes it from most others, without a call.
     query.as_bytes().get(name.len()) == Some(&b'=') && query.as_bytes().starts_with(name.as_bytes())
 }
 
-/// An integer that surely fits, to the end of its pair, and what follows that.
+/// A short integer up to the end of its pair, and the rest of the query.
 #[inline]
 fn plain_integer(text: &str) -> Option<(Scalar<'_>, &str)> {
     let (is_negative, digits) = match text.strip_prefix('-') {
@@ -138,7 +136,7 @@ fn plain_integer(text: &str) -> Option<(Scalar<'_>, &str)> {
     if rest.is_empty() { Some((value, rest)) } else { Some((value, rest.strip_prefix('&')?)) }
 }
 
-/// A text without an escape, to the end of its pair, and what follows that.
+/// A text without an escape up to the end of its pair, and the rest of the query.
 #[inline]
 fn plain_text(text: &str) -> Option<(Scalar<'_>, &str)> {
     let end = text.bytes().position(|byte| matches!(byte, b'&' | b'%' | b'+')).unwrap_or(text.len());
@@ -150,7 +148,7 @@ fn plain_text(text: &str) -> Option<(Scalar<'_>, &str)> {
     }
 }
 
-/// Reads any query, or says what is wrong with it.
+/// Reads any query, or returns what is wrong with it.
 fn read_any<'v>(
     declared: &'v [Parameter],
     query: &'v str,
@@ -170,7 +168,7 @@ fn read_any<'v>(
             Place::Absent => default_of(parameter),
             Place::Sent(sent) => typed(parameter, sent)?,
             Place::Decoded(range) => {
-                // Only whole decoded values were appended, each checked to be UTF-8.
+                // Only complete decoded values were appended, each checked to be UTF-8.
                 let decoded = text.get(range.clone()).and_then(|bytes| std::str::from_utf8(bytes).ok());
                 typed(parameter, decoded.unwrap_or_default())?
             }
@@ -180,7 +178,7 @@ fn read_any<'v>(
     Ok(())
 }
 
-/// What a parameter is when a request does not give it.
+/// The value of a parameter that a request does not give.
 pub(crate) fn default_of(parameter: &Parameter) -> Scalar<'_> {
     match &parameter.default {
         ParameterDefault::Missing => Scalar::Null,
@@ -200,7 +198,7 @@ pub(crate) fn unix_ms() -> i64 {
     since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Fixes one of the file's `[params]`, as `--set NAME=VALUE` asks: the value is checked as a request's would be.
+/// Sets the fixed value of one of the file's `[params]` by `--set NAME=VALUE`: the value is checked as a request's would be.
 pub(crate) fn fix(declared: &mut [Parameter], given: &str) -> Result<(), String> {
     let (name, text) = given.split_once('=').ok_or("NAME=VALUE is expected")?;
     let known: Vec<&str> = declared.iter().map(|parameter| parameter.name.as_str()).collect();
@@ -234,7 +232,7 @@ fn find<'q>(
         }
         let decoded = query::decode(raw_value, &mut scratch);
         let decoded = decoded.map_err(|error| refused(&declared[index], error.to_string()))?;
-        // Nothing is escaped: what was sent is the value.
+        // Nothing is escaped: the sent text is the value.
         if decoded.as_ptr() == raw_value.as_ptr() {
             places[index] = Place::Sent(raw_value);
             continue;
@@ -268,7 +266,7 @@ pub(crate) fn typed<'v>(parameter: &Parameter, text: &'v str) -> Result<Scalar<'
     Ok(value)
 }
 
-/// The value of a path's part. Text that is none of its type names nothing: 404, as for keys.
+/// The value of a path parameter. Text that is not of its type names nothing: 404, as for keys.
 pub(crate) fn of_path<'v>(
     parameter: &'v Parameter,
     params: &Params<'_, 'v>,
@@ -279,7 +277,7 @@ pub(crate) fn of_path<'v>(
     value.ok_or_else(|| no_such_path(parameter))
 }
 
-/// The path's part that is this parameter cannot be what it is there.
+/// The failure of a path parameter whose text is invalid.
 #[cold]
 pub(crate) fn no_such_path(parameter: &Parameter) -> Failure {
     let Parameter { name, kind, values, min, max, .. } = parameter;
@@ -299,10 +297,10 @@ fn type_name(kind: ParameterKind) -> &'static str {
     }
 }
 
-/// So many digits cannot overflow.
+/// This many digits cannot overflow.
 const SHORT_DIGITS: usize = 18;
 
-/// `-?[0-9]+` within 64 bits; `str::parse` would take a plus as well.
+/// `-?[0-9]+` within 64 bits; `str::parse` would accept a plus as well.
 fn integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.len() <= SHORT_DIGITS {
@@ -316,7 +314,7 @@ fn integer(text: &str) -> Option<i64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// A JSON number; `str::parse` would take `inf` and `nan` as well.
+/// A JSON number; `str::parse` would accept `inf` and `nan` as well.
 fn number(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     plain.then(|| text.parse().ok()).flatten().filter(|number: &f64| number.is_finite())
@@ -336,7 +334,7 @@ fn check(parameter: &Parameter, value: Scalar<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What [`check`] finds nothing wrong with.
+/// Whether [`check`] accepts it.
 #[inline]
 fn is_within(parameter: &Parameter, value: Scalar<'_>) -> bool {
     let is_outside =
@@ -368,12 +366,12 @@ fn equal(allowed: &ParameterValue, value: Scalar<'_>) -> bool {
     }
 }
 
-/// Bytes of what was sent that a message repeats.
+/// Bytes of a sent text that a message quotes.
 const ECHO_BYTES: usize = 100;
 /// Allowed values that a message lists.
 const LISTED_MAX: usize = 10;
 
-/// What was sent, or its beginning.
+/// A sent text, or its beginning.
 pub(crate) fn echo(text: &str) -> Cow<'_, str> {
     if text.len() <= ECHO_BYTES {
         return text.into();
@@ -381,7 +379,7 @@ pub(crate) fn echo(text: &str) -> Cow<'_, str> {
     format!("{}…", &text[..text.floor_char_boundary(ECHO_BYTES)]).into()
 }
 
-/// Values that are allowed: all, or the first ones and how many more there are.
+/// Allowed values: all, or the first ones and the number of the others.
 fn listed(values: &[ParameterValue]) -> String {
     let shown = |value: &ParameterValue| match value {
         ParameterValue::Integer(value) => value.to_string(),
@@ -518,7 +516,7 @@ mod contract {
         check("from=-9223372036854775809", None);
     }
 
-    /// Reads one parameter of this kind; `None`: refused.
+    /// Reads one parameter of this kind; `None`: rejected.
     #[track_caller]
     fn check_kind(kind: ParameterKind, text: &str, expected: Option<Scalar<'_>>) {
         let mut declared = declared();

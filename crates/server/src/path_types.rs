@@ -1,8 +1,8 @@
-//! Types of parts of paths that nobody declared.
+//! Types of undeclared path parameters.
 //!
-//! A part of a path is text unless something says that it is a number: its declaration, the collection in which `require` finds
-//! a document by it, or else the endpoint's statements, where all that they do with it is to compare it with, or give it to, fields that are
-//! always numbers. As text it would equal none of them, without a word.
+//! A path parameter is text unless it is declared otherwise, is a key of the collection in which `require` finds a document, or
+//! the endpoint's statements only compare it with, or assign it to, fields that are always numeric. As text it would never equal
+//! such a field, without any error.
 
 use crate::config::{Action, EndpointConfig, ServiceConfig, path_parameters};
 use crate::stepping;
@@ -11,7 +11,7 @@ use docs::config::{Parameter, ParameterDefault, ParameterKind, ParameterPlace};
 use docs::key::KeyType;
 use docs::sql::{Compared, Query};
 
-/// The configuration with the types that its statements tell, as if they were declared.
+/// The configuration with the types inferred from its statements, as if they were declared.
 pub(crate) fn with_types(config: &ServiceConfig, catalog: &Catalog) -> ServiceConfig {
     let mut typed = config.clone();
     for endpoint in &mut typed.endpoints {
@@ -35,7 +35,7 @@ pub(crate) fn with_types(config: &ServiceConfig, catalog: &Catalog) -> ServiceCo
     typed
 }
 
-/// Nothing where the statements are mistaken: that is told when they are prepared.
+/// `None` if the statements have mistakes: these are reported when they are prepared.
 fn compared(name: &str, endpoint: &EndpointConfig, file: &[Parameter], catalog: &Catalog) -> Option<Compared> {
     match &endpoint.action {
         Action::Query { sql, .. } => Some(Query::prepare(sql, catalog).ok()?.compared(name)),
@@ -46,7 +46,7 @@ fn compared(name: &str, endpoint: &EndpointConfig, file: &[Parameter], catalog: 
     }
 }
 
-/// A part of the path: declared, or of the type of the key that `require` finds with it, else text.
+/// A path parameter: declared, or of the type of the key with which `require` finds a document, otherwise text.
 pub(crate) fn of_path(name: &str, endpoint: &EndpointConfig, catalog: &Catalog) -> Parameter {
     if let Some(declared) = endpoint.path_params.iter().find(|parameter| parameter.name == name) {
         return declared.clone();

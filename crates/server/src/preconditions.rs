@@ -4,10 +4,10 @@ use crate::failure::{Failure, Kind};
 use docs::Precondition;
 use http::Request;
 
-/// Most tags in one header field.
+/// Limit of tags in one header field.
 const TAGS_MAX: usize = 64;
 
-/// What the request's header fields ask of the stored document. Most requests have none of them.
+/// The precondition in the request's header fields. Most requests have none.
 #[inline]
 pub(crate) fn of(request: &Request<'_>) -> Result<Precondition, Failure> {
     if request.is_conditional() { read(request) } else { Ok(Precondition::None) }
@@ -25,18 +25,18 @@ fn read(request: &Request<'_>) -> Result<Precondition, Failure> {
     }
 }
 
-/// What a precondition says about reading a document that is there.
+/// The result of a precondition for reading an existing document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The document is to be sent.
+    /// The document is sent.
     Holds,
-    /// The client has it already.
+    /// The client has the current version.
     NotModified,
-    /// It is not the one that the client means.
+    /// The document is not the version that the client expects.
     Failed,
 }
 
-/// Judges a document by its change number.
+/// Checks a document by its change number.
 pub(crate) fn judge(precondition: &Precondition, number: u64) -> Verdict {
     match precondition {
         Precondition::Differs(numbers) if numbers.contains(&number) => Verdict::NotModified,
@@ -46,8 +46,8 @@ pub(crate) fn judge(precondition: &Precondition, number: u64) -> Verdict {
     }
 }
 
-/// The value of a field that may be there once. Of a condition a second one would go on with the first one's list, and looked over it would
-/// let a write through; of any other field the second may be a proxy's, and nobody can tell which one counts.
+/// The value of a field that may occur once. A second field of a condition would continue the first one's list, and ignoring it
+/// would let a write through; a second one of any other field may be a proxy's, and it is unknown which one counts.
 pub(crate) fn once<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [u8]>, Failure> {
     let mut values = request.headers().filter(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     let first = values.next();
@@ -57,7 +57,7 @@ pub(crate) fn once<'r>(request: &Request<'r>, name: &str) -> Result<Option<&'r [
     }
 }
 
-/// Change numbers of a list of tags. A tag that is none of ours matches nothing; `If-None-Match` compares weakly.
+/// Change numbers of a list of tags. A tag of another form matches nothing; `If-None-Match` compares weakly.
 fn tags(field: &str, list: &[u8], weak: bool) -> Result<Vec<u64>, Failure> {
     let broken = || Failure::new(Kind::Invalid, format!("{field} takes * or quoted tags, up to {TAGS_MAX}"));
     let list = std::str::from_utf8(list).map_err(|_| broken())?;

@@ -1,5 +1,5 @@
-//! From a checked configuration to what is served: SQL prepared against a catalog, endpoints, and what else a start or a reload
-//! needs of the file.
+//! From a checked configuration to a service: SQL prepared against a catalog, endpoints, and everything else that a start or a
+//! reload needs of the file.
 
 use crate::config::{Action, EndpointConfig, ServiceConfig, path_parameters};
 use crate::endpoint::Endpoint;
@@ -23,9 +23,9 @@ use store::{Recovery, Store};
 /// Why a server does not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// The configuration has mistakes that show only against the catalog: SQL.
+    /// The configuration has mistakes that are found only with the catalog: SQL.
     Config(Mistakes),
-    /// The collections cannot be made of what the file says.
+    /// The collections cannot be made as the file requires.
     Open(OpenError),
     /// The data folder cannot be opened.
     Folder {
@@ -45,7 +45,7 @@ pub enum StartError {
         /** The system's reason. */
         source: std::io::Error,
     },
-    /// Threads or descriptors are short.
+    /// Threads or descriptors ran out.
     System(std::io::Error),
 }
 
@@ -91,7 +91,7 @@ impl From<OpenError> for StartError {
     }
 }
 
-/// The statements of an endpoint, by the name of its way to sort.
+/// The statements of an endpoint, by the names of their orders.
 type Statements = Vec<(String, DeclaredQuery)>;
 
 /// Prepares every declared query against a catalog.
@@ -131,7 +131,7 @@ fn prepare_guards(config: &ServiceConfig, catalog: &Catalog) -> Result<Vec<Optio
     all.collect::<Result<_, _>>().map_err(|mistake| Mistakes { list: vec![mistake], more: 0 })
 }
 
-/// Opens the folder of every endpoint that has one.
+/// Opens the folder of every endpoint that serves files.
 fn open_files(config: &ServiceConfig) -> Result<Vec<Option<Files>>, Mistakes> {
     let all = config.endpoints.iter().map(|endpoint| {
         let Action::Files(files) = &endpoint.action else { return Ok(None) };
@@ -159,10 +159,10 @@ fn columns(
     all.map(of_endpoint).collect()
 }
 
-/// The types of the values that a statement's parameter may have: what is not declared may be any value.
+/// The types of the values that a statement's parameter may have: an undeclared one may be any value.
 fn parameter_types(name: &str, endpoint: &EndpointConfig, config: &ServiceConfig, catalog: &Catalog) -> JsonTypes {
     if path_parameters(&endpoint.pattern).any(|part| part == name) {
-        // A request always has the parts of its path.
+        // A request always has its path parameters.
         let part = of_path(name, endpoint, catalog);
         return openapi::types_of(&Parameter { required: true, ..part });
     }
@@ -189,8 +189,8 @@ pub(crate) fn routes(config: &ServiceConfig, database: &Database) -> Result<(Vec
     Ok((resolved.collect(), openapi))
 }
 
-/// The configuration of the documents, completed by what the declared queries want carried in indexes, so that they
-/// read no document through them. SQL's mistakes are told.
+/// The configuration of the documents, completed by the fields that declared queries need in indexes, so that the indexes cover
+/// the queries. Mistakes of SQL are reported.
 pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartError> {
     let mut docs = config.docs.clone();
     docs.sort_bytes = Division::sort_bytes(&config.server);
@@ -207,7 +207,7 @@ pub fn complete(config: &ServiceConfig) -> Result<docs::config::Config, StartErr
     Ok(docs)
 }
 
-/// Opens a data folder with the documents of a file, completed ([`complete`]), and brings it in line with them.
+/// Opens a data folder with the completed documents of a file ([`complete`]), and adapts it to them.
 pub fn open_folder(
     config: &ServiceConfig,
     documents: &docs::config::Config,
@@ -220,25 +220,25 @@ pub fn open_folder(
     })
 }
 
-/// Tells every mistake of a configuration that is read already, SQL included, without a data folder.
+/// Reports every mistake of a configuration that was read, including SQL, without a data folder.
 pub fn check(config: &ServiceConfig) -> Result<(), StartError> {
     complete(config).map(drop)
 }
 
-/// Address space for the tree file of a database that is made for a rehearsal and holds a catalog alone.
+/// Address space for the tree file of a rehearsal's database, which contains only a catalog.
 const REHEARSAL_MAP_BYTES: usize = 64 << 20;
-/// The least segment of the log that a store takes.
+/// The least segment of the log that a store accepts.
 const SEGMENT_BYTES_LEAST: u64 = 64 << 10;
 
-/// Opens a configuration that has no mistakes as a start opens it, in memory and without data. Whatever a start would refuse in
-/// an empty folder is an error here too, and is reported as a mistake of the file.
+/// Opens a configuration without mistakes as a start opens it, in memory and without data. Everything that a start would reject
+/// in an empty folder is an error here too, and is reported as a mistake of the file.
 pub fn rehearse(config: &ServiceConfig) -> Result<(), StartError> {
     let opened = || -> Result<(), StartError> {
         let mut documents = complete(config)?;
         documents.builds_indexes_later = true;
         let mut options = store_options(config);
         options.map_bytes = REHEARSAL_MAP_BYTES as u64;
-        // Segments are written with zeros first: no larger than transactions ask for.
+        // Segments are first filled with zeros: no larger than transactions need.
         let segment_bytes = (2 * options.transaction_bytes_max as u64).next_multiple_of(4096).max(SEGMENT_BYTES_LEAST);
         if options.changes_kept_bytes == 0 {
             options.log_segment_bytes = options.log_segment_bytes.min(segment_bytes);

@@ -1,8 +1,9 @@
-//! The process's part of `/_/metrics`: processor time, memory, descriptors, start; read from procfs (proc(5)) when the page is requested.
+//! Metrics of the process in `/_/metrics`: processor time, memory, descriptors, start; read from procfs (proc(5)) when the page
+//! is requested.
 //!
 //! The names `process_*` are those of Prometheus's client libraries
-//! (<https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics>), so they lack this server's prefix. A number that the
-//! kernel does not give is left out.
+//! (<https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics>), so they lack this server's prefix. A number
+//! that the kernel does not provide is left out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +13,7 @@ use std::sync::LazyLock;
 const TICKS_PER_SECOND: f64 = 100.0;
 /// Bytes in the unit of `/proc/PID/status`, which it calls kB.
 const STATUS_UNIT_BYTES: f64 = 1024.0;
-/// A link for each open descriptor.
+/// Contains a link for each open descriptor.
 const DESCRIPTORS: &str = "/proc/self/fd";
 
 /// Fields of `/proc/PID/stat`, counted behind the command's name (proc_pid_stat(5)).
@@ -20,11 +21,11 @@ const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const START_TICKS: usize = 19;
 
-/// When the process started, in seconds of Unix time. Computed once, so that it never changes by a rounding.
+/// When the process started, in seconds of Unix time. Computed once, so that rounding never changes it.
 static STARTED: LazyLock<Option<f64>> =
     LazyLock::new(|| started(&text("/proc/stat"), stat_field(&text("/proc/self/stat"), START_TICKS)?));
 
-/// Appends them.
+/// Appends the metrics.
 pub(crate) fn append(out: &mut String) {
     let (stat, status) = (text("/proc/self/stat"), text("/proc/self/status"));
     let memory = |name: &str| Some(number_behind(&status, name)? * STATUS_UNIT_BYTES);
@@ -58,12 +59,12 @@ pub(crate) fn append(out: &mut String) {
     }
 }
 
-/// A file of procfs; empty where it cannot be read.
+/// A file of procfs; empty if it cannot be read.
 fn text(path: &str) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// A field of `/proc/PID/stat`. The command's name, in parentheses, may hold blanks and parentheses.
+/// A field of `/proc/PID/stat`. The command's name, in parentheses, may contain blanks and parentheses.
 fn stat_field(stat: &str, index: usize) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_ascii_whitespace().nth(index)?.parse().ok()
@@ -79,15 +80,16 @@ fn number_behind(text: &str, name: &str) -> Option<f64> {
     rest.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The moment of a start that was so many ticks after the machine's own, which `/proc/stat` has in seconds of Unix time.
+/// The start time of a process that started this many ticks after the machine; `/proc/stat` has the machine's start in seconds of
+/// Unix time.
 fn started(machine: &str, ticks: f64) -> Option<f64> {
     Some(number_behind(machine, "btime ")? + ticks / TICKS_PER_SECOND)
 }
 
-/// Since Linux 6.2 the folder's size is the number of its links. Before, it is 0, and they are counted.
+/// Since Linux 6.2 the folder's size is the number of its links. Before that it is 0, and the links are counted.
 fn open_descriptors() -> Option<f64> {
     match fs::metadata(DESCRIPTORS).ok()?.len() {
-        // Without the one by which the folder is read.
+        // Without the descriptor by which the folder is read.
         0 => Some(fs::read_dir(DESCRIPTORS).ok()?.count().saturating_sub(1) as f64),
         count => Some(count as f64),
     }

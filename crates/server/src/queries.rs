@@ -1,5 +1,5 @@
-//! What queries may take together, and what they took: helpers of scans, limits, counts for `/_/metrics`, a line in the log
-//! for one that reads much or is ended.
+//! State shared by queries: helper threads of scans, limits, counters for `/_/metrics`, and log lines for queries that read much
+//! or are ended.
 
 use crate::config::ServerConfig;
 use crate::memory::Division;
@@ -10,31 +10,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The field of a reply that tells how its query found its rows; a request of a declared endpoint asks for it by the same name.
+/// The field of a reply with the access path of its query; a request of a declared endpoint asks for it with a field of the same
+/// name.
 pub(crate) const PLAN_FIELD: &str = "Sapsan-Plan";
 
-/// See the module's text. One for a service.
+/// See the module's documentation. One for a service.
 pub(crate) struct Queries {
     /// Threads that help with scans.
     pub(crate) workers: Arc<Workers>,
-    /// Those that came as text, prepared.
+    /// Prepared statements of requests.
     pub(crate) statements: Statements,
     /// How long one query may run on the pool.
     pub(crate) time_max: Duration,
-    /// Where queries put what exceeds their memory, if they may.
+    /// Space for data of queries beyond their memory, if that is allowed.
     pub(crate) spill: Option<Arc<SpillSpace>>,
-    /// A query that reads so many rows is told in the log.
+    /// A query that reads at least this many rows is logged.
     log_rows: u64,
     scans: AtomicU64,
     rows_read: AtomicU64,
-    /// Those that were begun on a loop in vain.
+    /// Queries that were started on a loop in vain.
     left_loop: AtomicU64,
-    /// Nobody is served any more.
+    /// The server has stopped.
     is_stopped: AtomicBool,
 }
 
 impl Queries {
-    /// `folder` is the data's.
+    /// `folder` is the data folder.
     pub(crate) fn new(config: &ServerConfig, folder: &Path) -> Queries {
         let bytes_max = config.query_spill_bytes;
         let workers = Workers::new(config.query_threads.saturating_sub(1)).on_start(executor::give_way);
@@ -51,17 +52,17 @@ impl Queries {
         }
     }
 
-    /// Ends what runs: the loops have ended, and nobody waits for a reply.
+    /// Ends running queries: the loops have ended, and nobody waits for a reply.
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Counts one that a loop began, and that goes on to the pool since it takes longer.
+    /// Counts a query that a loop started, and that goes to the pool because it takes longer.
     pub(crate) fn count_left_loop(&self) {
         self.left_loop.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// Number of these.
     pub(crate) fn left_loop(&self) -> u64 {
         self.left_loop.load(Ordering::Relaxed)
     }
@@ -76,13 +77,13 @@ impl Queries {
         Scratch::new().with_workers(Arc::clone(&self.workers))
     }
 
-    /// Whether what a query did is worth a word: it reads a collection whole, or has read many rows.
+    /// Whether a query is worth logging: it reads a whole collection, or has read many rows.
     #[inline]
     pub(crate) fn is_told(&self, outcome: &Outcome) -> bool {
         outcome.scans || outcome.rows_read >= self.log_rows
     }
 
-    /// Counts what a query did that was ended before its end: of rows as many as are known. `plan` tells how it found its rows.
+    /// Counts a query that was ended, with its known number of rows. `plan` is its access path.
     pub(crate) fn count_ended(
         &self,
         error: &QueryError,
@@ -105,8 +106,7 @@ impl Queries {
         }
     }
 
-    /// Counts what a query did. `plan` tells how it found its rows; where somebody waits for the reply, the log of slow
-    /// requests may tell both.
+    /// Counts a query. `plan` is its access path; if a client waits for the reply, the log of slow requests may show both.
     pub(crate) fn count(&self, outcome: &Outcome, plan: &str, scans: bool, sql: &str, client: Option<&Presence>) {
         if let Some(client) = client {
             client.note_work(format!("rows read: {}; rows: {}; plan: {plan}", outcome.rows_read, outcome.rows));
@@ -119,12 +119,12 @@ impl Queries {
         }
     }
 
-    /// Bytes on disk that queries take now, and that they have written so far.
+    /// Bytes on disk that queries use now, and that they have written so far.
     pub(crate) fn spilled(&self) -> (u64, u64) {
         self.spill.as_ref().map_or((0, 0), |space| (space.used(), space.written()))
     }
 
-    /// Queries that read a collection whole, and index entries and documents that queries looked at.
+    /// Queries that read a whole collection, and index entries and documents that queries scanned.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.scans.load(Ordering::Relaxed), self.rows_read.load(Ordering::Relaxed))
     }

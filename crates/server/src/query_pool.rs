@@ -1,9 +1,9 @@
-//! The threads for long queries, and what may wait for them.
+//! The threads for long queries, and their queues.
 //!
-//! What `/_/` asks waits in one line, few requests with perhaps large statements. Declared queries and steps wait in another: each waits in
-//! about a kilobyte, so thousands may where the memory has room. A request is rejected at once where that part of the memory is
-//! taken, and where those before it are expected to take longer than a query may wait (`query_seconds`): each endpoint remembers what it
-//! took ([`crate::loop_time`]). The lines take turns.
+//! Requests of `/_/` wait in one queue: few requests, perhaps with large statements. Declared queries and steps wait in another:
+//! each takes about a kilobyte, so thousands may wait if there is memory. A request is rejected at once if that memory is used
+//! up, or if the requests before it are expected to take longer than a query may wait (`query_seconds`): each endpoint remembers
+//! how long its queries took ([`crate::loop_time`]). The threads serve the queues in turn.
 
 use crate::failure::{Failure, Kind};
 use crate::in_flight::{InFlight, Taken};
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Requests of `/_/` that may wait.
+/// Limit of waiting requests of `/_/`.
 const GENERAL_MAX: usize = 64;
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct QueryPool {
     pool: Pool,
     bytes: InFlight,
@@ -27,15 +27,15 @@ pub(crate) struct QueryPool {
     refused: AtomicU64,
 }
 
-/// What the declared line holds.
+/// The queue of declared queries.
 #[derive(Default)]
 struct Declared {
     count: AtomicU64,
-    /// What those who wait are expected to take, added up.
+    /// Sum of the expected times of waiting queries.
     expected_ns: AtomicU64,
 }
 
-/// A place in the line of declared queries. Given back when the query begins, or will not.
+/// A place in the queue of declared queries. Released when the query begins, or is given up.
 pub(crate) struct Place {
     of: Arc<Declared>,
     expected_ns: u64,
@@ -59,7 +59,7 @@ impl QueryPool {
             name: "query".to_owned(),
         };
         Ok(QueryPool {
-            // A scan may take a core for seconds: the next request of a loop must not wait its turn behind it.
+            // A scan may take a core for seconds: a loop's next request must not wait behind it.
             pool: Pool::giving_way(settings)?,
             bytes: InFlight::new(bytes_max),
             declared: Arc::default(),
@@ -68,7 +68,7 @@ impl QueryPool {
         })
     }
 
-    /// A place for a declared query that holds so many bytes beside its own structures and is expected to take so long.
+    /// A place for a declared query that holds this many bytes besides its own structures and is expected to take this time.
     pub(crate) fn place(&self, bytes: usize, expected: Duration) -> Result<Place, Failure> {
         let waiting_ns = self.declared.expected_ns.load(Ordering::Relaxed);
         let wait = Duration::from_nanos(waiting_ns / POOL_THREADS as u64);
@@ -96,12 +96,12 @@ impl QueryPool {
         Failure::new(Kind::Busy, format!("too many requests wait for a thread: {count} declared queries, {why}"))
     }
 
-    /// Queues work of `/_/`, or of a place that was given ([`QueryPool::place`]).
+    /// Queues work of `/_/`, or of a place ([`QueryPool::place`]).
     pub(crate) fn try_submit(&self, line: Line, job: Job) -> Result<(), Refused<Job>> {
         self.pool.try_submit_to(line, job)
     }
 
-    /// What is said where no more fit into the line of `/_/`.
+    /// The rejection of a request for which the queue of `/_/` has no room.
     pub(crate) fn is_full() -> Cow<'static, str> {
         format!("too many requests wait for a thread: {GENERAL_MAX} of `/_/`, the most that may").into()
     }
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(failure.field(), Some(("Retry-After", "1")));
         drop(places);
         assert_eq!((pool.waiting_bytes(), pool.declared.expected_ns.load(Ordering::Relaxed)), (0, 0));
-        // Two threads, one second each: after 60 of them the next one would wait longer than it may.
+        // Two threads, one second each: after 60 of them the next one would wait too long.
         let (places, failure) = fill(Duration::from_secs(1));
         assert_eq!(places.len(), 61);
         assert!(failure.detail.contains("30 s (`[server] query_seconds`)"), "{}", failure.detail);

@@ -1,6 +1,7 @@
-//! Declared queries: prepared once, executed on the loop within a small budget. One that takes longer than about a millisecond, or
-//! makes a larger result, is run again on the pool with the service's whole budget, and answered late: a loop is never held for long.
-//! The next of its kind go to the pool at once ([`crate::loop_time`]), which refuses them where its queue is full.
+//! Declared queries: prepared once, executed on the loop within a small budget. A query that takes longer than about a
+//! millisecond, or makes a larger result, is run again on the pool with the service's whole budget, and answered late: a loop is
+//! never blocked for long. The next queries of its kind go to the pool at once ([`crate::loop_time`]), which rejects them if its
+//! queue is full.
 
 use crate::access;
 use crate::client::Watch;
@@ -31,22 +32,22 @@ use reactor::Loop;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What one query on the pool may use.
+/// Limits of one query on the pool.
 #[derive(Clone)]
 pub(crate) struct Whole {
     rows_max: u64,
     bytes_max: usize,
-    /// When its time is over, in which it also waits for its thread.
+    /// End of its time, including its wait for a thread.
     ends: Instant,
-    /// Where it puts what exceeds its memory, if it may.
+    /// Space for data beyond its memory, if that is allowed.
     spill: Option<Arc<SpillSpace>>,
-    /// To which it gives way.
+    /// The loops to which it yields.
     loops: Arc<[Loop]>,
     queries: Arc<Queries>,
 }
 
 impl Whole {
-    /// Of a query that is asked for now.
+    /// For a query that is requested now.
     pub(crate) fn of(shared: &Shared) -> Whole {
         Whole {
             rows_max: shared.scan_rows_max,
@@ -58,39 +59,39 @@ impl Whole {
         }
     }
 
-    /// The same for a statement that writes: the other half is what its transaction holds.
+    /// The same for a writing statement: the other half is for its transaction.
     pub(crate) fn of_change(self) -> Whole {
         Whole { bytes_max: self.bytes_max / 2, ..self }
     }
 
-    /// When its time is over.
+    /// End of its time.
     pub(crate) fn ends(&self) -> Instant {
         self.ends
     }
 
-    /// Bytes of its result that may be held.
+    /// Limit of its result's bytes.
     pub(crate) fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
-    /// As much of it as there is room for.
+    /// Reduced to the limits of a thread.
     pub(crate) fn within(self, room: Room) -> Whole {
         let spill = if room.is_cold() { None } else { self.spill };
         let (rows_max, bytes_max) = (self.rows_max.min(room.rows_max), self.bytes_max.min(room.bytes_max));
         Whole { rows_max, bytes_max, spill, ..self }
     }
 
-    /// Runs a query within it.
+    /// Runs a query within these limits.
     pub(crate) fn run<R>(self, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
         self.run_until(&|_| false, now_ms, run)
     }
 
-    /// The same for a client that may go.
+    /// The same for a client that may disconnect.
     pub(crate) fn run_for<R>(self, client: &Watch, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
         self.run_until(&|now| client.is_over(now), now_ms, run)
     }
 
-    /// The same for a statement that writes: the checks of its documents, too, end with its time, its client and the server.
+    /// The same for a writing statement: the checks of its documents, too, end with its time, its client and the server.
     pub(crate) fn run_change<R>(self, client: &Arc<Watch>, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
         let question = self.question(client);
         docs::asking(Some(&question), || self.run_for(client, now_ms, run))
@@ -122,42 +123,42 @@ impl Whole {
     }
 }
 
-/// A declared query, ready to run.
+/// A prepared declared query.
 pub(crate) struct DeclaredQuery {
-    /// Its endpoint's, which the log tells instead of the text.
+    /// Its endpoint's route, which the log shows instead of the text.
     pub(crate) route: Box<str>,
     pub(crate) query: Query,
     /// The declared parameters of the request's query.
     declared: Vec<Parameter>,
-    /// What fills each slot of the statement.
+    /// Source of each slot of the statement.
     slots: Vec<Source>,
-    /// What must give a row in the state that the statement reads.
+    /// Query that must return a row in the state that the statement reads.
     guard: Option<DeclaredGuard>,
-    /// It calls date functions, so it is told the time.
+    /// It calls date functions, so it needs the time.
     uses_clock: bool,
     one_row: bool,
     pub(crate) habits: Habits,
-    /// Bytes before and behind the rows; of a page all that stands before its first row.
+    /// Bytes before and after the rows; for a page everything before its first row.
     pub(crate) before: Box<[u8]>,
     pub(crate) behind: Box<[u8]>,
-    /// Where it gives pages.
+    /// If it returns pages.
     pages: Option<Box<Pages>>,
 }
 
-/// Where a parameter of the statement comes from.
+/// Source of a statement's parameter.
 enum Source {
-    /// A declared parameter of the request, by its place.
+    /// A declared parameter of the request, by its index.
     Request(usize),
-    /// A part of the path, and its type.
+    /// A path parameter, with its type.
     Path(Parameter),
     /// One of the file's `[params]`.
     File(Parameter),
-    /// A column of the guard's row, which is known when the statement runs.
+    /// A column of the guard's row, known when the statement runs.
     Guard(usize),
 }
 
 impl DeclaredQuery {
-    /// Prepares an endpoint's statement and finds a source for each of its parameters.
+    /// Prepares an endpoint's statement and finds the source of each of its parameters.
     pub(crate) fn prepare(
         endpoint: &EndpointConfig,
         file: &[Parameter],
@@ -199,7 +200,7 @@ impl DeclaredQuery {
         }))
     }
 
-    /// About how many bytes it has in memory, but for its plans.
+    /// Approximate bytes of memory, without its plans.
     pub(crate) fn bytes(&self) -> usize {
         let pages = self.pages.as_deref().map_or(0, Pages::bytes);
         size_of::<DeclaredQuery>() + self.query.bytes() + pages + self.slots.len() * size_of::<Source>()
@@ -210,7 +211,7 @@ impl DeclaredQuery {
         &self.query
     }
 
-    /// Notes the range that a request's run will begin with.
+    /// Records the first range of a request's run for prefetching.
     #[inline]
     pub(crate) fn foresee(&self, local: &mut Local, params: &Params<'_, '_>, query: &str) {
         let Local { session, text, out: from, scratch, .. } = local;
@@ -226,7 +227,7 @@ impl DeclaredQuery {
                     Some(Source::Path(parameter)) => params::of_path(parameter, params, text).ok(),
                     Some(Source::Guard(_)) | None => None,
                 };
-                // The range begins there or later; and who says what is wrong is the run.
+                // The range begins there or later; the run reports errors.
                 let Some(value) = value else { break };
                 docs::order::lower(value, from);
             }
@@ -248,7 +249,7 @@ impl DeclaredQuery {
         let mut values = Values::new(self.slots.len());
         match self.read_values(request.query(), params, text, path_texts, values.slots()) {
             Ok(()) => {}
-            // A document that is required and not there goes before a bad parameter.
+            // A missing required document takes precedence over a bad parameter.
             Err(failure) if unread.is_some() => return self.fail_late(service, failure, unread, reply),
             Err(failure) => return service.fail(&failure, reply),
         }
@@ -309,7 +310,7 @@ impl DeclaredQuery {
                 }
                 large::send(&service.replies, &service.errors, reply, Status(200), JSON, out);
             }
-            // Any other limit would be met on the pool again.
+            // Any other limit would be reached on the pool again.
             Err(Ended::Query(error))
                 if matches!(error, QueryError::Deadline | QueryError::Limit { what: COMPUTED | ROW, .. })
                     || matches!(error, QueryError::Limit { limit, .. } if limit == service.loop_query_bytes as u64) =>
@@ -327,7 +328,7 @@ impl DeclaredQuery {
         }
     }
 
-    /// What a request asks, for a thread that waits.
+    /// The request's query, for a thread that waits.
     #[cold]
     fn asked(
         &self,
@@ -340,12 +341,12 @@ impl DeclaredQuery {
         QueryRequest { kept: KeptRequest::of(service, request), values, page, guard, now_ms, required }
     }
 
-    /// The columns of the guard's row, empty without a guard; ends the request where it gives none.
+    /// The columns of the guard's row, empty without a guard; ends the request if there is no row.
     pub(crate) fn admit(&self, guard: Option<&Guard>, now: &Moment<'_>) -> Result<Vec<OwnedValue>, Ended> {
         match (&self.guard, guard) {
             (None, _) => Ok(Vec::new()),
             (Some(declared), Some(guard)) => declared.admit(guard, now),
-            // Nobody has asked it: that is no permission.
+            // The guard was not run: that is no permission.
             (Some(declared), None) => Err(Ended::Refused(declared.refused())),
         }
     }
@@ -359,14 +360,14 @@ impl DeclaredQuery {
         filled.collect()
     }
 
-    /// Has it run on the pool, from its beginning.
+    /// Runs it on the pool, from the beginning.
     #[cold]
     fn hand_over(self: &Arc<Self>, service: &Service, asked: QueryRequest, reply: Reply<'_>) {
         let query = LateQuery::new(self, service, asked, Whole::of(service));
         Arc::new(query).start(reply.later_watched());
     }
 
-    /// What a request asks that another configuration's endpoint was asked before; an answer, where it is wrong.
+    /// The query of a request that began with another configuration's endpoint; or an answer, if it is invalid.
     #[cold]
     pub(crate) fn asked_again(
         self: &Arc<Self>,
@@ -384,17 +385,17 @@ impl DeclaredQuery {
         }
         let values = values.as_slice().iter().map(OwnedValue::new).collect();
         let (kept, now_ms) = (request.clone(), self.now_ms());
-        // An endpoint with a guard is not asked again: what is kept of a request has not its header fields.
+        // Endpoints with a guard do not come here: the kept request has no header fields.
         let asked = QueryRequest { kept, values, page, guard: None, now_ms, required: None };
         Ok(LateQuery::new(self, service, asked, whole))
     }
 
-    /// Whether its result is one row, and no array.
+    /// Whether its result is one row instead of an array.
     pub(crate) fn has_one_row(&self) -> bool {
         self.one_row
     }
 
-    /// How the rows of a run are found, in one line, and whether a collection is read whole.
+    /// How the rows of a run are found, in one line, and whether a whole collection is read.
     fn plan_of(&self, (values, page): (&[Value<'_>], Option<&Page>)) -> (Arc<str>, bool) {
         match self.pages.as_deref().zip(page) {
             Some((pages, page)) => pages.plan_line(page, values),
@@ -402,19 +403,19 @@ impl DeclaredQuery {
         }
     }
 
-    /// Counts a run that is worth a word.
+    /// Counts a run that is worth logging.
     #[cold]
     fn tell(&self, queries: &Queries, outcome: &Outcome, asked: (&[Value<'_>], Option<&Page>)) {
         queries.count(outcome, &self.plan_of(asked).0, outcome.scans, &self.route, None);
     }
 
-    /// What the statement is told of the time.
+    /// The time of the statement's date functions.
     #[inline]
     fn now_ms(&self) -> i64 {
         if self.uses_clock { params::unix_ms() } else { 0 }
     }
 
-    /// Which page a request wants. A cursor is of the values that the request gave, and not of what is filled in.
+    /// The requested page. A cursor depends on the values that the request gave, not on values that the server filled in.
     #[cold]
     fn page(&self, pages: &Pages, query: &str, values: &[Value<'_>]) -> Result<Page, Failure> {
         let is_given = |slot: &Source| match slot {
@@ -429,7 +430,7 @@ impl DeclaredQuery {
         pages.wanted(query, given.map(|(_, value)| value))
     }
 
-    /// Runs it again, from its beginning, where it may wait for the disk.
+    /// Runs it again, from the beginning, on threads that may wait for the disk.
     fn answer_cold(self: &Arc<Self>, service: &Service, asked: QueryRequest, reply: Reply<'_>) {
         let wants_plan = asked.kept.wants_plan;
         let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
@@ -449,7 +450,7 @@ impl DeclaredQuery {
         reading::read_or(service, &service.errors, late, (read, done), |late, _| for_pool.start(late));
     }
 
-    /// A request that has failed, unless it fails for a required document that is not there.
+    /// Answers a failed request, with 404 if a required document does not exist.
     #[cold]
     fn fail_late(&self, service: &Service, failure: Failure, required: Option<Unread>, reply: Reply<'_>) {
         let errors = Arc::clone(&service.errors);
@@ -478,7 +479,7 @@ impl DeclaredQuery {
         Ok((out, self.plan_of((&values, page)).0))
     }
 
-    /// The same where it may have helpers; it is counted, and a reply tells the plan.
+    /// The same with helper threads; it is counted, and a reply may include the plan.
     pub(crate) fn run_long(
         &self,
         session: &docs::Session,
@@ -531,7 +532,7 @@ impl DeclaredQuery {
         }
         let run = if self.one_row { Query::write_row } else { Query::write_array };
         let outcome = run(&self.query, now.view(), values, scratch, budget, out).map_err(Ended::Query)?;
-        // Rows are copies; what they were copied from was really there.
+        // Rows are copies; this checks that their source was valid.
         now.check_indexes().map_err(|error| Ended::Query(QueryError::Store(error)))?;
         if self.one_row && outcome.rows == 0 {
             return Err(Ended::NoRow);
@@ -558,7 +559,7 @@ impl DeclaredQuery {
                 Source::File(parameter) => value_of(params::default_of(parameter)),
                 Source::Guard(_) => Value::Null,
                 Source::Path(parameter) => {
-                    // A path has no more parameters than there are buffers: the router refuses such routes.
+                    // A path has no more parameters than there are buffers: the router rejects such routes.
                     let Some(text) = path_texts.next() else { return Err(params::no_such_path(parameter)) };
                     value_of(params::of_path(parameter, params, text)?)
                 }
@@ -568,10 +569,10 @@ impl DeclaredQuery {
     }
 }
 
-/// Statements of more parameters have their values on the heap.
+/// More values than this are on the heap.
 const VALUES_INLINE: usize = 16;
 
-/// The values of one execution, by slot; those of all but the longest statements without allocation.
+/// The values of one execution, by slot; without allocation for all but the longest statements.
 struct Values<'v> {
     inline: [Value<'v>; VALUES_INLINE],
     spilled: Vec<Value<'v>>,
@@ -579,7 +580,7 @@ struct Values<'v> {
 }
 
 impl<'v> Values<'v> {
-    /// NULL for each of so many slots.
+    /// NULL for each slot.
     fn new(count: usize) -> Self {
         let spilled = if count > VALUES_INLINE { vec![Value::Null; count] } else { Vec::new() };
         Values { inline: [Value::Null; VALUES_INLINE], spilled, count }
@@ -594,14 +595,14 @@ impl<'v> Values<'v> {
     }
 }
 
-/// A reply's body, and the plan where the reply is to tell it.
+/// A reply's body, and the plan for replies that include it.
 pub(crate) type WholeReply = (Vec<u8>, Arc<str>);
 
-/// Why a run gave no result.
+/// Why a run returned no result.
 pub(crate) enum Ended {
     Query(QueryError),
     NoRow,
-    /// Its guard gives no row.
+    /// Its guard returns no row.
     Refused(Failure),
 }
 
@@ -620,7 +621,7 @@ impl Ended {
     }
 }
 
-/// Finds what fills a parameter of the statement: a declared parameter, a part of the path, or the file's `[params]`.
+/// Finds the source of a statement's parameter: a declared parameter, a path parameter, or the file's `[params]`.
 fn source(name: &str, endpoint: &EndpointConfig, file: &[Parameter], catalog: &Catalog) -> Result<Source, String> {
     if let Some(place) = endpoint.params.iter().position(|parameter| parameter.name == name) {
         return Ok(Source::Request(place));

@@ -1,4 +1,4 @@
-//! Reads that leave their loop, since they would wait there for the disk: on the threads that wait (`cold`), or on the pool.
+//! Reads that leave their loop because they would wait for the disk: on the threads for cold reads (`cold`), or on the pool.
 
 use crate::background;
 use crate::cold::{Room, Watch};
@@ -17,8 +17,8 @@ pub(crate) fn count_cold(service: &Service, cold: &mut Watch) {
     cold.handed_over();
 }
 
-/// Reads where it may be waited for the disk, and then calls `done`, which answers. `read` gives nothing where its room is
-/// too small: then it is called again on the pool.
+/// Reads on a thread that may wait for the disk, then calls `done`, which answers. `read` returns `None` if its limits are too
+/// small: then it is called again on the pool.
 pub(crate) fn read_late<T>(
     service: &Service,
     errors: &Arc<ErrorRules>,
@@ -38,7 +38,7 @@ pub(crate) fn read_late<T>(
     });
 }
 
-/// The same, but that `go_on` is called where the room of a thread that waits is too small.
+/// The same, but calls `go_on` if the limits of a thread for cold reads are too small.
 pub(crate) fn read_or<T, R, D>(
     service: &Service,
     errors: &Arc<ErrorRules>,
@@ -51,7 +51,7 @@ pub(crate) fn read_or<T, R, D>(
 {
     let (database, sessions) = (service.database.clone(), Arc::clone(&service.cold.sessions));
     background::run(&*service.cold.pool, errors, late, move |late| {
-        // Announced, for it may wait for the disk.
+        // Announced as blocking, since it may wait for the disk.
         let result = blocking(|| sessions.with(&database, |session| read(session, Room::COLD)));
         match result.transpose() {
             Some(result) => done(late, result),

@@ -1,4 +1,4 @@
-//! What errors of the database are to a client, and how a request hears of one whose reply is late.
+//! From errors of the database to failures for clients, and how late replies report them.
 
 use crate::failure::{ErrorRules, Failure, Kind, PROBLEM, problem, problem_with};
 use docs::sql::{
@@ -36,7 +36,7 @@ pub(crate) fn refuse_with(mut late: LateReply, failure: &Failure, members: Map<S
     late.send(status, PROBLEM, problem_with(status, failure, members));
 }
 
-/// What a refused or failed write is to the client.
+/// The failure of a rejected or failed write.
 pub(crate) fn of_write(error: &WriteError) -> Failure {
     let kind = match error {
         WriteError::NotFound => Kind::NotFound,
@@ -48,7 +48,7 @@ pub(crate) fn of_write(error: &WriteError) -> Failure {
         _ => Kind::Unavailable,
     };
     match error {
-        // The store calls it by an option of its own, which no file has.
+        // The store names it by an option of its own, which no file has.
         WriteError::TooLarge { what, limit } if what.starts_with("transaction,") => {
             let takes = format!("what this writes takes over {limit} bytes with its index entries");
             Failure::new(kind, format!("{takes}: the most of one transaction, a part of `[server] memory`"))
@@ -58,7 +58,7 @@ pub(crate) fn of_write(error: &WriteError) -> Failure {
     }
 }
 
-/// What a statement that changed nothing is to the client.
+/// The failure of a statement that changed nothing.
 pub(crate) fn of_modify(error: &ModifyError) -> Failure {
     match error {
         ModifyError::Write(error) => of_write(error),
@@ -67,26 +67,26 @@ pub(crate) fn of_modify(error: &ModifyError) -> Failure {
     }
 }
 
-/// What a transaction that the store did not take is to the client.
+/// The failure of a transaction that the store rejected.
 pub(crate) fn of_store(error: store::Error) -> Failure {
     of_write(&WriteError::from(error))
 }
 
-/// What a failed read is to the client.
+/// The failure of a read.
 pub(crate) fn of_read(error: &ReadError) -> Failure {
     if matches!(error, ReadError::Store(store::Error::Busy)) {
         // No reader is free, or the configuration has just changed.
         return Failure::new(Kind::Busy, error.to_string());
     }
     if matches!(error, ReadError::Store(store::Error::Full)) {
-        // What a view's verification sorts outside memory has no room.
+        // The disk has no room for a view's verification to sort outside memory.
         return Failure::new(Kind::Unavailable, error.to_string());
     }
     tracing::error!(%error, "a read failed");
     Failure::new(Kind::Internal, error.to_string())
 }
 
-/// What a query that ended without its whole result is to the client.
+/// The failure of a query that ended without its whole result.
 pub(crate) fn of_query(error: &QueryError) -> Failure {
     let kind = match error {
         QueryError::Limit { what: ROWS_KEPT, .. } => {
@@ -126,7 +126,7 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
         QueryError::Store(store::Error::Busy) => {
             return Failure::new(Kind::Busy, "the configuration has just changed: try again");
         }
-        // Who took its rows has gone, or knows itself why it takes no more.
+        // The consumer of its rows has gone, or knows itself why it takes no more.
         QueryError::Unwanted => Kind::Internal,
         _ => {
             tracing::error!(%error, "a query failed");

@@ -1,15 +1,15 @@
-//! Another configuration without a restart: `POST /_/config/reload`, and SIGHUP.
+//! Change of the configuration without a restart: `POST /_/config/reload`, and SIGHUP.
 //!
-//! The file is read and checked whole; with a mistake nothing changes. Else the collections are brought in line with it beside
-//! writes ([`docs::Database::reopen`]) and the endpoints are prepared anew, and requests that begin then go by them ([`crate::switch`]).
-//! `[server]` stays as it was: what it has differently is told by name, and needs a restart. The certificate alone is read again, so that
-//! it can be renewed.
+//! The file is read and checked as a whole; if it has a mistake, nothing changes. Otherwise the collections are adapted beside
+//! writes ([`docs::Database::reopen`]) and the endpoints are prepared again, and requests that begin afterwards use them
+//! ([`crate::switch`]). `[server]` stays as it was: settings that differ are reported by name, and need a restart. Only the
+//! certificate is read again, so that it can be renewed.
 //!
-//! A file that would drop collections with documents, indexes, rules or views is refused with their list, unless the request permits
-//! it (`?allow-drop=true`). A signal permits nothing.
+//! A file that would drop collections with documents, indexes, rules or views is rejected with their list, unless the request
+//! permits it (`?allow-drop=true`). A signal permits nothing.
 //!
-//! One thread does it, one after the other. It also takes the same configuration once more when rules that were announced have
-//! come into force: then queries know of them.
+//! One thread reloads, one request at a time. It also reopens the same configuration when announced rules have come into force:
+//! then queries use them.
 
 use crate::changes::Feed;
 use crate::config::{ConfigError, ServiceConfig, TlsConfig};
@@ -38,13 +38,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long an answer waits for rules, indexes and unique fields that stored documents are looked at by: with few documents it tells how
-/// that ended. And between two looks.
+/// How long an answer waits for the check of rules, indexes and unique fields against stored documents: with few documents it
+/// reports the result. The second is the interval of checks.
 const SETTLE: Duration = Duration::from_millis(500);
 const LOOK_FOR_RULES: Duration = Duration::from_millis(2);
-/// Between two looks at whether rules came into force.
+/// Interval at which it checks whether rules came into force.
 const LOOK: Duration = Duration::from_millis(500);
-/// Between two looks at whether something still holds a configuration before.
+/// Interval at which it checks whether an old configuration is still held.
 const LOOK_FOR_HOLDERS: Duration = Duration::from_millis(20);
 
 /// The thread; ends when it is dropped.
@@ -61,10 +61,10 @@ impl ReloadThread {
     ) -> std::io::Result<ReloadThread> {
         let (asks, asked) = sync_channel(WAITING_MAX);
         let mut reloader = Reloader { switch: Arc::clone(switch), config, tls, gives_up: false, retired: Vec::new() };
-        // What the start may drop is dropped.
+        // The permission to drop was only for the start.
         reloader.config.docs.may_drop = false;
         let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(move || reloader.run(&asked))?;
-        // Set once, here.
+        // Set only here.
         let _ = switch.current().service.reloads.asks.set(asks.clone());
         Ok(ReloadThread { asks, thread: Some(thread) })
     }
@@ -72,27 +72,27 @@ impl ReloadThread {
 
 impl Drop for ReloadThread {
     fn drop(&mut self) {
-        // It takes what waits first.
+        // It does the waiting work first.
         let _ = self.asks.send(Ask::Stop);
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was told by itself.
+            // A panic of the thread was reported by itself.
             let _ = thread.join();
         }
     }
 }
 
-/// Why the file is not taken.
+/// Why the file is rejected.
 enum Refused {
     Config(ConfigError),
     Start(StartError),
-    /// Its endpoints have no room beside those that are served.
+    /// Its endpoints do not fit beside those that are served.
     TooLarge {
         bytes: usize,
         most: usize,
     },
     /// The certificate or its key cannot be used any more, since the file was checked a moment ago.
     Tls(String),
-    /// Taking it panicked.
+    /// The reload panicked.
     Panicked(String),
 }
 
@@ -127,7 +127,7 @@ impl Refused {
         }
     }
 
-    /// What else the answer holds.
+    /// Further members of the answer.
     fn members(&self) -> Map<String, Json> {
         let mut members = Map::new();
         if let Refused::Start(StartError::Open(OpenError::WouldDrop(lost))) = self {
@@ -137,28 +137,28 @@ impl Refused {
     }
 }
 
-/// A list as an answer has it.
+/// A list for an answer.
 fn listed(differences: &Differences) -> Json {
     let mut told = differences.told.clone();
     told.extend((differences.more > 0).then(|| format!("and {} more", differences.more)));
     told.into()
 }
 
-/// Whether indexes, rules or views are still being made. What was refused is not.
+/// Whether indexes, rules or views are still being built. Rejected ones are not.
 fn is_building(service: &Service) -> bool {
     schema::counts(service).0 > 0 || service.database.views().iter().any(|view| view.state == ViewState::Building)
 }
 
 struct Reloader {
     switch: Arc<Switch>,
-    /// What is served.
+    /// The served configuration.
     config: ServiceConfig,
-    /// What its addresses speak TLS by.
+    /// The TLS setting of its addresses.
     tls: Option<TlsServer>,
-    /// Taking it once more was refused.
+    /// Reopening the same configuration was rejected.
     gives_up: bool,
-    /// Configurations before, until nothing else holds them. Ending a database waits for its threads: an event loop, or the
-    /// thread that commits, must not be the last one to let it go.
+    /// Old configurations, until nothing else holds them. The end of a database waits for its threads: an event loop, or the
+    /// committing thread, must not be its last owner.
     retired: Vec<Arc<Routing>>,
 }
 
@@ -205,7 +205,7 @@ impl Reloader {
         }
     }
 
-    /// Does some work. After a panic what is served goes on as it is, and its expiry begins anew: taking another stops that first.
+    /// Runs some work. After a panic the served configuration stays, and its expiry is started again: a reload stops it first.
     fn watched<T>(&mut self, work: impl FnOnce(&mut Reloader) -> Result<T, Refused>) -> Result<T, Refused> {
         let done = caught(|| work(self));
         let service = &self.switch.current().service;
@@ -219,7 +219,7 @@ impl Reloader {
         })
     }
 
-    /// Reads the file and takes what it says. Gives what is answered.
+    /// Reads the file and applies it. Returns the answer.
     fn reload(&mut self, may_drop: bool) -> Result<(Status, Json), Refused> {
         #[cfg(test)]
         tests::panic_if_armed();
@@ -229,7 +229,7 @@ impl Reloader {
         if bytes > most {
             return Err(Refused::TooLarge { bytes, most });
         }
-        // What needs a restart is told until there was one.
+        // Settings that need a restart are reported until there was one.
         config.file_server = self.config.file_server.clone();
         let certificate = config.server.tls.take();
         config.server = self.config.server.clone();
@@ -262,8 +262,7 @@ impl Reloader {
         Ok((Status(409), told))
     }
 
-    /// Handshakes from now on use what the file names, and what its files hold now. Where TLS was added or taken away, that needs a
-    /// restart.
+    /// Makes later handshakes use the file's certificate with its present content. Adding or removing TLS needs a restart.
     fn renew_certificate(&mut self, given: Option<TlsConfig>) -> Result<(), Refused> {
         let (Some(server), Some(given)) = (&self.tls, given) else { return Ok(()) };
         given.replace(server).map_err(Refused::Tls)?;
@@ -271,7 +270,7 @@ impl Reloader {
         Ok(())
     }
 
-    /// Waits for a while until all is looked at that the file has new for stored documents; gives what was refused.
+    /// Waits a while until everything new in the file has been checked against stored documents; returns the rejected parts.
     fn wait_for_rules(&self) -> Vec<Json> {
         let (current, began) = (self.switch.current(), Instant::now());
         while schema::counts(&current.service).0 > 0 && began.elapsed() < SETTLE {
@@ -280,8 +279,8 @@ impl Reloader {
         schema::refused(&current.service)
     }
 
-    /// A change that was refused late has stopped the views that were being built: what is served is taken once more, which
-    /// begins them again.
+    /// A change that was rejected late has stopped the builds of views: the served configuration is applied again, which restarts
+    /// them.
     fn begin_builds_anew(&mut self) {
         if self.switch.current().service.database.has_stopped_builds()
             && let Err(error) = self.take(self.config.clone())
@@ -290,7 +289,7 @@ impl Reloader {
         }
     }
 
-    /// Takes the same once more where queries gain by it.
+    /// Applies the same configuration again if queries benefit.
     fn look(&mut self) {
         let database = self.switch.current().service.database.clone();
         if self.gives_up || !database.gains_by_reopening() || !database.is_settled() {
@@ -311,7 +310,7 @@ impl Reloader {
         let old = &before.service;
         let mut documents = complete(&config)?;
         documents.builds_indexes_later = true;
-        // What is served meanwhile and what comes share one bound.
+        // The served and the new configuration share one bound.
         documents.plans = old.database.catalog().plans.clone();
         let (division, mut new_feed) = (Division::of(&config.server), false);
         old.expiry.stop();
@@ -342,11 +341,11 @@ impl Reloader {
         current.cold.let_go();
         self.retired.push(Arc::clone(&before));
         self.config = config;
-        // Permitted once.
+        // The permission counts once.
         self.config.docs.may_drop = false;
         log_dropped(&current.database);
         if new_feed {
-            // Who follows goes on at the new one, by the number that it was told last.
+            // Consumers continue with the new feed, from the number that they were sent last.
             old.feed.end();
             current.feed.start(&current.database).map_err(StartError::System)?;
         } else {
@@ -357,7 +356,7 @@ impl Reloader {
     }
 }
 
-/// Whether a collection's number means the same in both, and so do its keys.
+/// Whether collection numbers and keys mean the same in both.
 fn has_same_collections(a: &Database, b: &Database) -> bool {
     let (a, b) = (&a.catalog().collections, &b.catalog().collections);
     let is_same =

@@ -1,4 +1,4 @@
-//! Requests for another configuration on their way to the thread of `reload`, and how many were done and refused.
+//! Requests for a reload on their way to the thread of `reload`, and counters of completed and rejected ones.
 
 use crate::failure::{ErrorRules, Failure, Kind};
 use crate::params::echo;
@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 
-/// Requests that may wait for the one that is being done.
+/// Limit of waiting requests.
 pub(crate) const WAITING_MAX: usize = 8;
 
 /// The parameter that permits a reload to drop what the file no longer declares.
 const ALLOW_DROP: &str = "allow-drop";
 
-/// What the thread is asked for.
+/// Work for the thread.
 pub(crate) enum Ask {
     Reload {
         late: Option<LateReply>,
@@ -24,7 +24,7 @@ pub(crate) enum Ask {
     Stop,
 }
 
-/// The way to the thread, and what it has done.
+/// The queue of the thread, and its counters.
 #[derive(Default)]
 pub(crate) struct Reloads {
     pub(crate) asks: OnceLock<SyncSender<Ask>>,
@@ -33,7 +33,7 @@ pub(crate) struct Reloads {
 }
 
 impl Reloads {
-    /// Answers when it is done or refused.
+    /// Requests a reload; it is answered when it is done or rejected.
     pub(crate) fn ask(&self, request: &Request<'_>, reply: Reply<'_>) {
         let may_drop = match may_drop(request.query()) {
             Ok(may_drop) => may_drop,
@@ -52,13 +52,13 @@ impl Reloads {
         }
     }
 
-    /// The same without an answer but in the log. A signal says no more than that, so nothing may be dropped.
+    /// The same with only a log line as answer. A signal carries no permission, so nothing may be dropped.
     pub(crate) fn ask_by_signal(&self) {
-        // Where so many wait the file will be read after this moment all the same.
+        // If the queue is full, the file will be read after this moment anyway.
         let _ = self.asks.get().map(|asks| asks.try_send(Ask::Reload { late: None, may_drop: false }));
     }
 
-    /// How many were done, and refused.
+    /// Completed and rejected reloads.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }

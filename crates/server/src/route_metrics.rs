@@ -1,4 +1,4 @@
-//! Metrics of requests: how many of each route had which status, and how long they took.
+//! Metrics of requests: their number by route and status, and their latency.
 
 use crate::route_series::RouteSeries;
 use http::{BUCKETS, SeriesTotal};
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 const REQUESTS: &str = "sapsan_http_requests_total";
 const DURATION: &str = "sapsan_http_request_duration_seconds";
 
-/// Appends them.
+/// Appends the metrics.
 pub(crate) fn append(totals: &[SeriesTotal], names: &RouteSeries, out: &mut String) {
     if totals.is_empty() {
         return;
@@ -38,7 +38,7 @@ pub(crate) fn append(totals: &[SeriesTotal], names: &RouteSeries, out: &mut Stri
     }
 }
 
-/// As the value of a label.
+/// Escapes a text for the value of a label.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,19 +1,19 @@
-//! Which series of the metrics a request counts under: one for each declared route, up to a bound.
+//! Assignment of requests to series of the metrics: one for each declared route, up to a limit.
 
 use http::{SERIES_MAX, Series};
 use std::sync::{Mutex, PoisonError};
 
 /// Requests of the general API.
 pub(crate) const GENERAL: Series = Series(1);
-/// Requests for the feed of changes, which are open as long as their clients follow it.
+/// Requests for the feed of changes, which stay open as long as their clients follow it.
 pub(crate) const CHANGES: Series = Series(2);
 
-/// The names of the series that are always there, by their numbers. `other` has what leads to no route, what is refused before
-/// a route is looked for, and routes beyond the bound.
+/// The names of the fixed series, by their numbers. `other` counts requests without a route, requests rejected before routing,
+/// and routes beyond the limit.
 const FIXED: [&str; 3] = ["other", "/_/", "/_/changes"];
 
-/// Names of series. A route keeps its series when the configuration is read again, and its series stays when the route goes:
-/// counters never go back.
+/// Names of series. A route keeps its series when the configuration is read again, and a series stays when its route is removed:
+/// counters never decrease.
 #[derive(Debug, Default)]
 pub(crate) struct RouteSeries(Mutex<Vec<Box<str>>>);
 
@@ -32,7 +32,7 @@ impl RouteSeries {
         Series(u16::try_from(FIXED.len() + place).unwrap_or_default())
     }
 
-    /// What a series is called.
+    /// The name of a series.
     pub(crate) fn name(&self, series: Series) -> String {
         let number = usize::from(series.0);
         if let Some(name) = FIXED.get(number) {

@@ -1,4 +1,4 @@
-//! Which route a request takes, and what answers it: the one place that knows the service and all that works on it.
+//! Routes of requests and their handlers: the one module that knows the service and everything that uses it.
 
 use crate::access::{self, Granted, Listener};
 use crate::direct::{Kind as Asker, Waiting};
@@ -18,7 +18,7 @@ use http::{LateReply, Lookup, Method, Order, Reply, Request, Router, Status};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a path leads to.
+/// The target of a path.
 enum Route {
     /// Shared by the routes of an endpoint that has several.
     Declared(Arc<Endpoint>),
@@ -29,15 +29,15 @@ enum Route {
 pub(crate) struct Routing {
     pub(crate) service: Service,
     router: Router<Route>,
-    /// Some endpoint runs steps.
+    /// An endpoint runs steps.
     has_steps: bool,
-    /// Documents of some collection are checked by a JSON Schema of any kind.
+    /// Documents of a collection are checked by a JSON Schema that is not plain, which may take long.
     checks_fully: bool,
-    /// Some endpoint's request tells what it will ask for.
+    /// The first reads of an endpoint's requests are known from path and query.
     looks_ahead: bool,
 }
 
-/// What the server asks for: see [`http::Service`].
+/// The methods that the server calls: see [`http::Service`].
 impl Routing {
     /// Joins the declared endpoints and the general API.
     pub(crate) fn new(service: Service, endpoints: Vec<Endpoint>) -> Routing {
@@ -75,19 +75,19 @@ impl Routing {
         }
     }
 
-    /// Whether the body is taken as it comes.
+    /// Whether the body is taken in pieces.
     pub(crate) fn takes_pieces(request: &Request<'_>) -> bool {
         request.method() == Method::Post && Door::is_bulk(request.path())
     }
 
-    /// Steps may go on to the pool: their turn among the writes of their connection is kept by letting none beside them.
+    /// Steps may continue on the pool: no other write of their connection may run beside them, so that the order is kept.
     fn leads_to_steps(&self, method: Method, path: &str) -> bool {
         let found = self.router.find(method, path);
         matches!(found, Lookup::Found { value: Route::Declared(endpoint), .. } if endpoint.has_steps())
     }
 
-    /// What may be prepared by the thread for large writes keeps its turn in the same way: a large body, and a patch of a document
-    /// that may be large.
+    /// Writes that may be prepared by the thread for large writes keep their order in the same way: a large body, and a patch of
+    /// a document that may be large.
     #[inline]
     fn may_be_large(&self, request: &Request<'_>, path: &str) -> bool {
         match request.body().len() {
@@ -109,7 +109,7 @@ impl Routing {
     }
 
     pub(crate) fn foresee(&self, local: &mut Local, method: Method, path: &str, query: &str) {
-        // While reads wait for the disk, looking for a leaf may wait too: it would hold up the whole loop.
+        // While reads wait for the disk, looking up a leaf may wait too: it would block the whole loop.
         if !self.looks_ahead || local.cold.was_asking() {
             return;
         }
@@ -136,7 +136,7 @@ impl Routing {
         local.shrink();
     }
 
-    /// A request of the general API's own listener.
+    /// Serves a request of the general API's own listener.
     pub(crate) fn call_admin(&self, local: &mut Local, request: &Request<'_>, reply: Reply<'_>) {
         if let Some(coding) = body_coding(request) {
             return refusal::fail(&coded(coding), reply);
@@ -151,7 +151,7 @@ impl Routing {
         local.shrink();
     }
 
-    /// All but a declared endpoint. Below `/_/` a stranger does not even hear which routes there are.
+    /// Handles everything but declared endpoints. Below `/_/` a client without access does not learn which routes exist.
     #[inline(never)]
     fn answer_other(
         &self,
@@ -196,7 +196,7 @@ impl Routing {
         }
     }
 
-    /// What a declared query is asked here that waited for a thread by another configuration; nothing where that is answered already.
+    /// Routes a declared query again that waited for a thread with another configuration; `None` if it has been answered.
     #[cold]
     pub(crate) fn route_again(
         &self,
@@ -212,14 +212,14 @@ impl Routing {
                 late.header("Allow", &allow);
                 Failure::new(Kind::MethodNotAllowed, format!("this path takes {allow}"))
             }
-            // The general API's own paths are never declared, and no query is asked by OPTIONS.
+            // The general API's paths are never declared, and OPTIONS runs no query.
             _ => Failure::new(Kind::NotFound, "no route has this path"),
         };
         refusal::refuse(&self.service.errors, late, &failure);
         None
     }
 
-    /// Answers what was read past the page cache.
+    /// Answers completed reads past the page cache.
     pub(crate) fn completed(&self, local: &mut Local) {
         if let Some(direct) = &mut local.direct {
             direct.ended(|waiting, outcome| answer_waiting(&self.service, waiting, outcome));
@@ -255,7 +255,7 @@ fn answer_waiting(service: &Service, waiting: Waiting, outcome: Result<Outcome<'
     }
 }
 
-/// What the body is compressed with (RFC 9110, section 8.4), where it is.
+/// The coding of a compressed body (RFC 9110, section 8.4).
 #[inline]
 fn body_coding<'r>(request: &Request<'r>) -> Option<&'r [u8]> {
     if request.body().is_empty() && !request.is_in_pieces() {
@@ -271,5 +271,5 @@ fn coded(coding: &[u8]) -> Failure {
     Failure::new(Kind::Coded, format!("Content-Encoding is `{shown}`: bodies are taken as they are, send it without"))
 }
 
-/// Bytes of a coding's name that a message repeats.
+/// Bytes of a coding's name that a message quotes.
 const CODING_BYTES: usize = 100;

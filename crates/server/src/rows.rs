@@ -8,8 +8,8 @@ use docs::sql::{Field, RowSink, Value};
 /// Bytes that the writer fills at once.
 const PIECE_BYTES: usize = 256;
 
-/// Writes rows as CSV with a head line. NULL is an empty field; text that needs it is quoted; stored JSON text comes
-/// without its quotes, other JSON as it is. A row of one empty field is `""`: readers take an empty line for no row.
+/// Writes rows as CSV with a head line. NULL is an empty field; text is quoted if necessary; stored JSON text is written without
+/// its quotes, other JSON as it is. A row of one empty field is `""`, since readers ignore an empty line.
 pub struct Csv<'o> {
     out: &'o mut Vec<u8>,
     start: usize,
@@ -48,7 +48,7 @@ impl<'o> Csv<'o> {
         });
     }
 
-    /// Has the writer write until it has no more; it gives how much of a piece it has filled.
+    /// Calls `write` until all input is written; it returns how much of a piece it has filled.
     fn fill(&mut self, mut write: impl FnMut(&mut Writer, &mut [u8]) -> (WriteResult, usize)) {
         let mut piece = [0; PIECE_BYTES];
         loop {

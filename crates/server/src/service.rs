@@ -1,4 +1,4 @@
-//! The service: what all that answers requests works on, and what each loop keeps for itself. It knows no route: see `routing`.
+//! The service: state that all handlers use, and state of each loop. It knows no routes: see `routing`.
 
 use crate::access::{Access, Listener};
 use crate::backups::Backups;
@@ -36,13 +36,13 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Bytes of buffers that a loop keeps between two requests; one that grew beyond is given back.
+/// Bytes of buffers that a loop keeps between two requests; larger ones are freed.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
-/// Most parameters of a declared route's path.
+/// Limit of parameters of a declared route's path.
 pub(crate) const PATH_PARAMETERS_MAX: usize = 8;
 
-/// What one configuration makes of the server, apart from its routes.
+/// The state that depends on the configuration, without its routes.
 pub(crate) struct Service {
     pub(crate) database: Database,
     pub(crate) errors: Arc<ErrorRules>,
@@ -59,60 +59,60 @@ impl Drop for Service {
     }
 }
 
-/// What stays whatever the configuration.
+/// The state that does not depend on the configuration.
 pub(crate) struct Shared {
-    /// Who may use the general API.
+    /// Access to the general API.
     pub(crate) access: Access,
-    /// Which pages of other origins may use declared endpoints.
+    /// Pages of other origins that may use declared endpoints.
     pub(crate) cors: Option<Cors>,
-    /// Who has sent wrong tokens.
+    /// Senders of wrong tokens.
     pub(crate) tries: Tries,
-    /// Reads that wait for the disk. Ends before the pool, to which they may go on: so that one is the pool's last owner
-    /// who waits for its jobs.
+    /// Threads for cold reads. Ended before the pool, to which their reads may go on: so the pool's last owner is one that waits
+    /// for its jobs.
     pub(crate) cold: ColdReads,
     /// Long queries.
     pub(crate) pool: Arc<QueryPool>,
     /// Writes that are not prepared on a loop.
     pub(crate) large_writes: Arc<LargeWrites>,
-    /// The most of one transaction.
+    /// Limit of one transaction.
     pub(crate) transaction_bytes: usize,
-    /// One thread, where backups may be made.
+    /// One thread, if backups are allowed.
     pub(crate) backup_thread: Option<Pool>,
     pub(crate) scan_rows_max: u64,
     pub(crate) queries: Arc<Queries>,
     pub(crate) loops: Arc<[Loop]>,
     pub(crate) writes: InFlight,
-    /// The most of a body that is gathered, and of a line of one that is not.
+    /// Limit of a gathered body, and of a line of a body in pieces.
     pub(crate) body_bytes_max: usize,
     /// Large replies that wait for their clients.
     pub(crate) replies: InFlight,
-    /// What a query on a loop may take.
+    /// Limit of a query on a loop.
     pub(crate) loop_query_bytes: usize,
-    /// What one on the pool may take.
+    /// Limit of a query on the pool.
     pub(crate) query_bytes: usize,
-    /// Reads that left their loop since they would have waited for the disk.
+    /// Reads that left their loop because they would have waited for the disk.
     pub(crate) cold_reads: AtomicU64,
-    /// Those of them that were read past the page cache.
+    /// The part of them that were read past the page cache.
     pub(crate) direct_reads: AtomicU64,
-    /// How many of these each loop may have under way.
+    /// Limit of concurrent ones of each loop.
     direct_places: usize,
-    /// Static files that each loop keeps in memory.
+    /// Bytes of static files that each loop caches in memory.
     file_cache_bytes: usize,
     pub(crate) pool_sessions: Arc<Sessions>,
     pub(crate) backups: Arc<Backups>,
     pub(crate) verifications: Arc<Verifications>,
-    /// What threads panicked with.
+    /// Panics of threads.
     pub(crate) panics: Arc<Panics>,
     pub(crate) expiry: Expiry,
     pub(crate) reloads: Reloads,
-    /// How many configurations are held: the one that is served, and those before it that something goes on with.
+    /// Number of configurations in memory: the served one, and older ones that are still used.
     pub(crate) services: AtomicU64,
-    /// What requests are counted under.
+    /// Series of requests.
     pub(crate) series: Arc<RouteSeries>,
-    /// Requests that took long.
+    /// Slow requests.
     pub(crate) slow: Arc<SlowRequests>,
     pub(crate) sources: OnceLock<Sources>,
-    /// Where the newest configuration is found. Held weakly, for it holds this.
+    /// The newest configuration. Held weakly, because it holds this.
     pub(crate) switch: OnceLock<Weak<Switch>>,
 }
 
@@ -134,24 +134,24 @@ pub(crate) struct Pools {
 /// A buffer for each parameter of a path.
 pub(crate) type PathTexts = [Vec<u8>; PATH_PARAMETERS_MAX];
 
-/// What one loop keeps: its reader of the store, and buffers that are used again.
+/// State of one loop: its reader of the store, and reusable buffers.
 pub(crate) struct Local {
-    /// Whose requests these are.
+    /// The listener of its requests.
     pub(crate) listener: Listener,
-    /// Shared with the large documents that are on their way.
+    /// Shared with large documents that are being sent.
     pub(crate) session: Rc<Session>,
     /// Whether this loop waits for the disk.
     pub(crate) cold: Watch,
-    /// What it reads past the page cache.
+    /// Its reads past the page cache.
     pub(crate) direct: Option<Direct>,
     pub(crate) lp: Loop,
-    /// Writes that are not handed over yet.
+    /// Writes that are not submitted yet.
     pub(crate) held: HeldWrites,
-    /// Takes writes that turn out to be no work for a loop.
+    /// Takes writes that turn out to be too long for a loop.
     pub(crate) long_writes: Arc<LongWrites>,
-    /// What had to be unescaped of the query.
+    /// Decoded texts of the query.
     pub(crate) text: Vec<u8>,
-    /// What had to be unescaped of the path.
+    /// Decoded texts of the path.
     pub(crate) path_texts: PathTexts,
     /// Static files.
     pub(crate) files: FileCache,
@@ -217,7 +217,7 @@ impl Service {
         Service { database, errors: Arc::new(errors), feed, tokens, openapi: openapi.into_bytes().into(), shared }
     }
 
-    /// Answers a failure as the file's `[errors]` say.
+    /// Answers a failure according to `[errors]`.
     pub(crate) fn fail(&self, failure: &Failure, mut reply: Reply<'_>) {
         let (status, media, body) = self.errors.reply(failure);
         if let Some((name, value)) = failure.field() {
@@ -228,10 +228,10 @@ impl Service {
 }
 
 impl Local {
-    /// Of a new loop.
+    /// For a new loop.
     pub(crate) fn new(service: &Service, lp: &Loop, listener: Listener) -> Local {
         let session = session(&service.database, listener).expect("there are more reader slots than loops (see start)");
-        // What the general API's own listener has to wait for goes to threads.
+        // On the general API's own listener, reads that must wait go to threads.
         let places = Some(service.direct_places).filter(|_| listener == Listener::Public);
         Local {
             listener,
@@ -253,7 +253,7 @@ impl Local {
         self.direct.as_ref().map(Direct::completions)
     }
 
-    /// Begins what was asked for in a turn of the loop, and goes on with what was not done in those before.
+    /// Begins the reads requested in a turn of the loop, and continues held writes.
     #[inline]
     pub(crate) fn tick_ended(&mut self) {
         if let Some(direct) = &mut self.direct {
@@ -262,21 +262,22 @@ impl Local {
         self.held.turn_ended(&self.session, &self.lp);
     }
 
-    /// Gives back what one unusual request made large. Path texts are no longer than a request's target, which has its
-    /// own bound, and stay.
+    /// Frees buffers that an unusual request enlarged. Path texts are no longer than a request's target, which has its own limit,
+    /// and stay.
     #[inline]
     pub(crate) fn shrink(&mut self) {
         self.out.clear();
         let buffers = [&mut self.text, &mut self.out];
         let kept = buffers.iter().fold(0, |kept, buffer| kept | buffer.capacity());
-        // The other one is emptied where it is used again. The union is under twice the largest.
+        // The other one is cleared when it is used again. The union is less than twice the largest.
         if kept > KEPT_BYTES_MAX {
             give_back(buffers);
         }
     }
 }
 
-/// A reader for a listener on one loop. The general API's own remembers no places: the bound of that memory is the loops' alone.
+/// A reader for a listener on one loop. The general API's own listener caches no document places: the memory for them is the
+/// loops'.
 pub(crate) fn session(database: &Database, listener: Listener) -> Result<Session, store::Error> {
     let session = database.session()?;
     Ok(if listener == Listener::Admin { session.without_places() } else { session })

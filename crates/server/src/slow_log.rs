@@ -1,4 +1,4 @@
-//! The log of slow requests: a line for each that took as long as `[server] slow_log_seconds`, up to a number of them each second.
+//! The log of slow requests: one line for each that took at least `[server] slow_log_seconds`, up to a number of lines a second.
 
 use crate::route_series::{CHANGES, RouteSeries};
 use http::{Method, SlowLog, SlowRequest};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines that begin within one second. Where there are more slow requests, the next line says how many were left out.
+/// Limit of lines within one second. If there are more slow requests, the next line has the number of omitted ones.
 const LINES_MAX: u32 = 20;
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct SlowRequests {
     count: AtomicU64,
@@ -25,7 +25,7 @@ struct Lines {
 }
 
 impl SlowRequests {
-    /// Has requests told that take so long. The feed of changes, which lasts as long as its client, is none of them.
+    /// Logs requests that take this long, except those of the feed of changes, which last as long as their clients.
     pub(crate) fn log(self: &Arc<Self>, after: Duration, names: &Arc<RouteSeries>) -> SlowLog {
         let (slow, names) = (Arc::clone(self), Arc::clone(names));
         SlowLog::new(after, move |request| {
@@ -46,14 +46,14 @@ impl SlowRequests {
         tracing::warn!(method, route, status, micros, work = request.work, left_out, "a slow request");
     }
 
-    /// How many there were.
+    /// Number of slow requests.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 }
 
 impl Lines {
-    /// Whether a line may be written now, and how many before it were not.
+    /// Whether a line may be written now, and how many before it were omitted.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now.saturating_duration_since(began) >= Duration::from_secs(1)) {
             (self.began, self.written) = (Some(now), 0);

@@ -1,13 +1,14 @@
-//! What the metrics are read from besides the service.
+//! Sources of the metrics besides the service.
 
 use crate::memory::Division;
 use http::{MetricsTotal, SeriesTotal};
 use reactor::Loop;
 use std::time::Instant;
 
-/// Known once everything runs.
+/// Set once everything runs.
 pub(crate) struct Sources {
-    /// Asks the server, which is held weakly, for it holds the service and that holds this; nothing when it is gone.
+    /// Reads the server's counters. The server is held weakly, because it holds the service, which holds this; `None` when it is
+    /// gone.
     pub(crate) http: Box<dyn Fn() -> Option<(MetricsTotal, Vec<SeriesTotal>)> + Send + Sync>,
     pub(crate) loops: Vec<Loop>,
     pub(crate) division: Division,

@@ -1,4 +1,4 @@
-//! From a prepared configuration to a running server, and to its end.
+//! From a prepared configuration to a running server, and its end.
 
 use crate::changes::Feed;
 use crate::cold::ColdReads;
@@ -21,14 +21,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Readers of the store beside those of loops, builders and cold reads.
+/// Readers of the store besides those of loops, builders and cold reads.
 const OTHER_READERS_MAX: usize = 128;
 
-/// What sets the addresses, for messages.
+/// The settings of addresses, for messages.
 const HTTP_SETTING: &str = "--http ADDRESS:PORT";
 const ADMIN_SETTING: &str = "`[server] admin`";
 
-/// A server at work.
+/// A running server.
 pub struct Running {
     reactor: reactor::Running,
     /// Ends before the service.
@@ -37,23 +37,23 @@ pub struct Running {
     address: SocketAddr,
     admin: Option<SocketAddr>,
     drain: Duration,
-    /// Writes the access log. Ends after the loops: what they queued is written.
+    /// Writes the access log. Ended after the loops, so that their queued lines are written.
     log: Option<QueuedWriterThread>,
 }
 
 impl Running {
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where the general API listens, if it has a listener with an address of its own.
+    /// The address of the general API's own listener, if it has one with an address.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin
     }
 
-    /// Takes no more connections, lets the open ones finish until the configured deadline, and cuts the rest. A backup
-    /// or verification under way is given up, and consumers of changes are told.
+    /// Accepts no more connections, lets the open ones finish until the configured deadline, and closes the rest. A running
+    /// backup or verification is stopped, and consumers of changes are notified.
     pub fn drain(&self) {
         let current = self.server.service().current();
         let service = &current.service;
@@ -63,13 +63,13 @@ impl Running {
         self.reactor.drain(self.drain);
     }
 
-    /// Has `call` called once an event loop has ended by itself (a fault of the program, or of the system): the others end, too,
-    /// and nobody is served any more. `call` runs on that loop's thread, and may end the process.
+    /// Sets a function that is called once an event loop has ended by itself (a fault of the program, or of the system): the
+    /// other loops end too, and nothing is served any more. It runs on that loop's thread, and may end the process.
     pub fn on_broken(&self, call: impl FnOnce() + Send + 'static) {
         self.reactor.on_broken(call);
     }
 
-    /// Has the configuration file read again, as `POST /_/config/reload` does; the log tells what became of it.
+    /// Reads the configuration file again, as `POST /_/config/reload` does; the log has the result.
     pub fn reload(&self) {
         self.server.service().current().service.reloads.ask_by_signal();
     }
@@ -85,7 +85,7 @@ impl Running {
     }
 }
 
-/// What the memory setting allows, in words: what a client can meet as a refusal.
+/// The limits that follow from the memory setting, in words: those that a client can reach.
 pub fn capacity(settings: &ServerConfig) -> String {
     let division = Division::of(settings);
     let written = |bytes: usize| format!("{:.1} MB", bytes as f64 / 1e6);
@@ -108,8 +108,8 @@ pub fn store_options(config: &ServiceConfig) -> store::Options {
     options.transaction_bytes_max = division.transaction_bytes;
     options.queue_bytes_max = division.prepared_bytes;
     options.places_bytes = division.places_bytes;
-    // Two readers for each loop, and as many where the general API has its own listener; one for each thread that waits for the disk, one for each that builds, and those of the pool, of
-    // backups, of consumers that are behind.
+    // Two readers for each loop, and as many if the general API has its own listener; one for each thread for cold reads, one for
+    // each that builds, and those of the pool, of backups, and of consumers that are behind.
     options.readers_max =
         options.readers_max.max(4 * config.server.threads + division.cold_threads + OTHER_READERS_MAX);
     options.read_ahead = config.server.read_ahead;
@@ -123,7 +123,7 @@ pub fn store_options(config: &ServiceConfig) -> store::Options {
     options
 }
 
-/// Tries the address, so that a port in use is told before a data folder is made or its log replayed.
+/// Tries the address, so that a port in use is reported before a data folder is made or its log replayed.
 fn try_address(address: SocketAddr, setting: &'static str) -> Result<(), StartError> {
     if address.port() == 0 {
         return Ok(());
@@ -144,7 +144,7 @@ fn tls_not_read(problem: String) -> StartError {
     StartError::System(std::io::Error::other(format!("`[server] tls`: {problem}")))
 }
 
-/// The access log on standard output, where the file asks for one.
+/// The access log on standard output, if the file enables it.
 fn access_log(config: &ServiceConfig) -> Result<(Option<AccessLog>, Option<QueuedWriterThread>), StartError> {
     if !config.server.access_log {
         return Ok((None, None));
@@ -153,7 +153,7 @@ fn access_log(config: &ServiceConfig) -> Result<(Option<AccessLog>, Option<Queue
     Ok((Some(AccessLog::new(writer)), Some(thread)))
 }
 
-/// The threads behind the loops: none of them waits for what another kind does.
+/// The threads behind the loops: no kind waits for another.
 fn start_pools(settings: &ServerConfig, division: &Division) -> Result<Pools, executor::StartError> {
     let backup = executor::Settings { threads: 1, queue_max: 1, second_max: 0, name: "backup".to_owned() };
     Ok(Pools {
@@ -164,7 +164,7 @@ fn start_pools(settings: &ServerConfig, division: &Division) -> Result<Pools, ex
     })
 }
 
-/// Opens the data folder and serves it. With `[server] access_log = true` each request is a line on standard output.
+/// Opens the data folder and serves it. With `[server] access_log = true` each request is logged on standard output.
 pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError> {
     let started = Instant::now();
     let settings = &config.server;
@@ -230,14 +230,14 @@ pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError>
     let weak = Arc::downgrade(&server);
     let http = Box::new(move || weak.upgrade().map(|server| (server.metrics(), server.series())));
     let sources = Sources { http, loops: reactor.loops().to_vec(), division, started };
-    // Set once, here: nobody else has the server yet.
+    // Set only here: nobody else has the server yet.
     let _ = server.service().current().service.sources.set(sources);
     let _ = server.service().current().service.switch.set(Arc::downgrade(server.service()));
     let reloads = ReloadThread::start(server.service(), config.clone(), tls).map_err(StartError::System)?;
     Ok(Running { reactor, reloads, server, address, admin, drain: settings.drain, log })
 }
 
-/// What a configuration has dropped from the folder is a state change that the log keeps.
+/// Logs what a configuration has dropped from the folder.
 pub(crate) fn log_dropped(database: &Database) {
     let dropped = database.dropped();
     if !dropped.is_empty() {

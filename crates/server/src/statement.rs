@@ -1,4 +1,4 @@
-//! A statement that somebody typed, through the general API or the command line: a query, or `EXPLAIN` of one.
+//! A statement from the general API or the command line: a query, or `EXPLAIN` of one.
 
 use crate::explaining::{Explained, PLAN};
 use crate::flowing;
@@ -15,13 +15,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Statement {
     query: Arc<Query>,
-    /// Its plan is asked for, not its rows.
+    /// The kind of plan, if a plan is requested instead of rows.
     explain: Option<Explain>,
     /// Threads that may help.
     workers: Option<Arc<Workers>>,
 }
 
-/// Values given to a statement by name, and the JSON text of each: what SQL sees of arrays and objects (rule 3).
+/// Values of a statement's parameters by name, and the JSON text of each array and object, as SQL sees them (rule 3).
 #[derive(Debug, Default)]
 pub struct Arguments {
     given: Map<String, Json>,
@@ -56,7 +56,7 @@ impl Statement {
         Statement::prepare_by(sql, |sql| Query::prepare(sql, catalog).map(Arc::new))
     }
 
-    /// The same of a text that may be kept prepared from an earlier request.
+    /// The same for a text whose prepared form may be cached from an earlier request.
     pub(crate) fn kept(sql: &str, catalog: &Catalog, statements: &Statements) -> Result<Statement, SqlError> {
         Statement::prepare_by(sql, |sql| statements.query(sql, catalog))
     }
@@ -68,18 +68,18 @@ impl Statement {
         let Some((explain, start)) = Explain::of(sql)? else {
             return Ok(Statement { query: prepare(sql)?, explain: None, workers: None });
         };
-        // Line ends stay, the rest becomes blanks, so that messages tell the place in the text as it was typed.
+        // Line ends stay, the rest becomes blanks, so that messages show the place in the original text.
         let (prefix, rest) = sql.split_at(start);
         let blanks: String = prefix.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
         Ok(Statement { query: prepare(&(blanks + rest))?, explain: Some(explain), workers: None })
     }
 
-    /// The same with threads that help where much is read.
+    /// The same with threads that help with large scans.
     pub fn with_workers(self, workers: Arc<Workers>) -> Statement {
         Statement { workers: Some(workers), ..self }
     }
 
-    /// How it finds its rows, in one line, and whether it reads a collection whole.
+    /// How it finds its rows, in one line, and whether it reads a whole collection.
     pub fn plan_line(&self, values: &[Value<'_>]) -> (Arc<str>, bool) {
         self.query.plan_line(values)
     }
@@ -96,7 +96,7 @@ impl Statement {
         if self.explain.is_some() { vec![PLAN] } else { self.query.columns().collect() }
     }
 
-    /// The values of the query's parameters, by slot; or the name of one that is not given. A plan alone needs none.
+    /// The values of the query's parameters, by slot; or the name of a missing one. A plan alone needs none.
     pub fn bind<'a>(&self, arguments: &'a Arguments) -> Result<Vec<Value<'a>>, String> {
         let names = self.query.parameters().iter();
         names
@@ -108,7 +108,7 @@ impl Statement {
             .collect()
     }
 
-    /// Runs it and gives its rows to a sink.
+    /// Runs it and passes its rows to a sink.
     pub fn execute<S: RowSink>(
         &self,
         now: &Moment<'_>,
@@ -124,7 +124,7 @@ impl Statement {
         self.query.execute(now.view(), values, &mut self.scratch(), budget, sink)
     }
 
-    /// Runs it; its rows leave while they are made. What has not left when it ends is in `rest`.
+    /// Runs it; its rows are sent while they are made. Unsent bytes are left in `rest`.
     pub(crate) fn flow(
         &self,
         now: &Moment<'_>,

@@ -1,5 +1,5 @@
-//! Endpoints of several statements: one transaction, submitted from the loop within a small budget. What looks at more rows
-//! than that, or makes a larger reply, is run again on the pool with the service's whole budget.
+//! Endpoints of several statements: one transaction, submitted from the loop within a small budget. If it scans more rows, or
+//! makes a larger reply, it is run again on the pool with the service's whole budget.
 
 use crate::access;
 use crate::background;
@@ -30,18 +30,18 @@ use http::{LateReply, Params, Reply, Request, Status};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows that steps may look at where all others wait for them: on a loop, and where the store prepares them again.
+/// Rows that steps may scan while others wait for them: on a loop, and when the store prepares them again.
 const LOOP_ROWS_MAX: u64 = 20_000;
-/// Bytes of rows that they keep there, at most.
+/// Limit of the bytes of rows that they hold there.
 const LOOP_BYTES_MAX: usize = 256 << 10;
-/// Bytes of a reply that waits with its transaction.
+/// Limit of a reply that waits with its transaction.
 const REPLY_BYTES_MAX: usize = 4 << 10;
 
-/// Declared steps, ready to run.
+/// Prepared steps of an endpoint.
 pub(crate) struct DeclaredSteps {
     steps: Arc<Steps>,
-    /// Declared parameters of the request's query, parts of the path, those of the file: in this order, the body's
-    /// before the file's.
+    /// Declared parameters of the request's query, path parameters, those of the file: in this order, with the body's before the
+    /// file's.
     declared: Vec<Parameter>,
     path: Vec<Parameter>,
     body: Option<Arc<Body>>,
@@ -51,23 +51,23 @@ pub(crate) struct DeclaredSteps {
     habits: Arc<Habits>,
 }
 
-/// How steps are answered.
+/// The answer of steps.
 struct Answered {
     /// For the log.
     route: Box<str>,
     status: Status,
-    /// Bytes before and behind the rows; where no rows are wanted the whole reply is before.
+    /// Bytes before and after the rows; if no rows are returned, the whole reply is before.
     before: Box<[u8]>,
     behind: Box<[u8]>,
-    /// By step: the status where its expectation does not hold, and what is said.
+    /// By step: status and detail if its expectation fails.
     otherwise: Vec<(u16, String)>,
 }
 
-/// A mistake in the file: its bytes there, and what is wrong.
+/// A mistake in the file: its bytes, and a description.
 pub(crate) type Misplaced = (Range<usize>, String);
 
 impl DeclaredSteps {
-    /// Prepares an endpoint's steps; nothing where it has none.
+    /// Prepares an endpoint's steps; `None` if it has none.
     pub(crate) fn prepare(
         endpoint: &EndpointConfig,
         file: &[Parameter],
@@ -108,22 +108,22 @@ impl DeclaredSteps {
         }))
     }
 
-    /// About how many bytes they have in memory, but for their plans.
+    /// Approximate bytes of memory, without their plans.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<DeclaredSteps>() + self.steps.bytes()
     }
 
-    /// Whether a step may change something.
+    /// Whether a step may write.
     pub(crate) fn writes(&self) -> bool {
         self.steps.writes()
     }
 
-    /// The columns that the last step gives, by the types of the parameters that are declared.
+    /// The columns of the last step, by the types of the declared parameters.
     pub(crate) fn column_types(&self, parameter: &dyn Fn(&str) -> JsonTypes) -> Vec<ColumnType> {
         self.steps.column_types(parameter)
     }
 
-    /// Answers one request. `required` must be there when the transaction is done.
+    /// Answers one request. The `required` document must exist when the transaction is done.
     pub(crate) fn answer(
         &self,
         service: &Service,
@@ -192,7 +192,7 @@ impl DeclaredSteps {
         held.steps(&service.database, session, with_all(call, of_body), Box::new(done));
     }
 
-    /// The values of the parameters before those of the body, in the order in which the steps know them.
+    /// The values of the parameters before those of the body, in the steps' order.
     fn before_body(
         &self,
         request: &Request<'_>,
@@ -236,7 +236,7 @@ impl Answered {
         }
     }
 
-    /// Counts and tells what steps did, as of a single statement.
+    /// Counts and logs the steps like a single statement.
     fn count(
         &self,
         queries: &Queries,
@@ -279,7 +279,7 @@ impl Answered {
     }
 }
 
-/// The reply that submitted steps owe.
+/// The pending reply of submitted steps.
 struct Owed {
     database: Database,
     shared: Arc<Shared>,
@@ -293,7 +293,7 @@ struct Owed {
 }
 
 impl Owed {
-    /// Answers, unless the steps need more than they may have here: then they are run on the pool.
+    /// Answers, unless the steps exceed their limits here: then they are run on the pool.
     fn told(mut self, call: StepsCall, did: &StepsDid, outcome: Result<Vec<u8>, StepsError>) {
         if let Err(StepsError::Failed {
             error:
@@ -302,7 +302,7 @@ impl Owed {
             ..
         }) = &outcome
         {
-            // What others have changed meanwhile tells nothing of how long it takes.
+            // A conflict with other writes says nothing about how long the steps take.
             if !matches!(error, ModifyError::Write(_))
                 && let Some(lp) = self.shared.loops.first()
             {
@@ -354,7 +354,7 @@ impl Owed {
     }
 }
 
-/// Prepares an endpoint's steps for the parameters that it gives them, in this order.
+/// Prepares an endpoint's steps with the parameters that it gives them, in this order.
 pub(crate) fn prepare_steps(
     steps: &[StepConfig],
     endpoint: &EndpointConfig,

@@ -1,4 +1,4 @@
-//! Rows of a query as JSON, lines or CSV, that leave while they are made (`flowing.rs`).
+//! Rows of a query as JSON, lines or CSV, sent while they are made (`flowing.rs`).
 
 use crate::flowing;
 use crate::media::Shape;
@@ -6,10 +6,10 @@ use crate::rows::Csv;
 use docs::Moment;
 use docs::sql::{Budget, Outcome, Query, QueryError, Scratch, Value};
 
-/// What stands before an array of rows, and behind it.
+/// The text before and after an array of rows.
 pub(crate) type Around<'a> = (&'a [u8], &'a [u8]);
 
-/// Runs a query on a state; what has not left when it ends is in `rest`.
+/// Runs a query on a state; unsent bytes are left in `rest`.
 pub(crate) fn stream(
     query: &Query,
     (now, values, shape): (&Moment<'_>, &[Value<'_>], Shape),
@@ -18,7 +18,7 @@ pub(crate) fn stream(
     budget: &Budget<'_>,
     (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
 ) -> Result<Outcome, QueryError> {
-    // Now, while an answer can still say so.
+    // Now, while an error can still be reported.
     now.check_indexes().map_err(QueryError::Store)?;
     let outcome = match shape {
         Shape::Csv => {

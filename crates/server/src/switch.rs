@@ -1,8 +1,8 @@
-//! The service that the HTTP server has: the newest of those that configurations make, for each loop.
+//! The HTTP server's service: for each loop, the routing of the newest configuration.
 //!
-//! A loop looks for a newer one before each request and at the end of each turn, with one load; a request that has begun goes on
-//! with the one that it began with, and so does what it handed to other threads. Loops that sleep are woken, or they would hold the
-//! old one, with its memory and its view of the files, until somebody asks them for something. See [`crate::reload`].
+//! A loop checks for a newer one before each request and at the end of each turn, with one load. A request that has begun
+//! continues with its configuration, and so does its work on other threads. Sleeping loops are woken; otherwise they would hold
+//! the old configuration, with its memory and its view of the files, until their next request. See [`crate::reload`].
 
 use crate::access::Listener;
 use crate::routing::Routing;
@@ -14,16 +14,16 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct Switch {
     current: RwLock<Arc<Routing>>,
-    /// How many there have been.
+    /// Number of configurations so far.
     number: AtomicU64,
-    /// Those that it is served by, for waking them.
+    /// The loops that use it, to wake them.
     loops: Mutex<Vec<Loop>>,
 }
 
-/// What a loop keeps.
+/// State of a loop.
 pub(crate) struct Turn {
     routing: Arc<Routing>,
     number: u64,
@@ -39,19 +39,19 @@ impl Switch {
         self.numbered().0
     }
 
-    /// The current one, and which it is.
+    /// The current one, with its number.
     fn numbered(&self) -> (Arc<Routing>, u64) {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         (Arc::clone(&current), self.number.load(Ordering::Acquire))
     }
 
-    /// Has requests that begin from now on go to this one.
+    /// Makes later requests use this routing.
     pub(crate) fn put(&self, routing: Routing) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(routing);
         self.number.fetch_add(1, Ordering::Release);
         drop(current);
-        // Their turn ends with a look.
+        // The loops check at the end of their turns.
         let loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
         loops.iter().for_each(|lp| lp.run(Box::new(|_| {})));
     }
@@ -77,7 +77,7 @@ impl Switch {
     #[cold]
     fn renew(&self, turn: &mut Turn) {
         let (routing, number) = self.numbered();
-        // Where no reader is free the old one goes on for this request.
+        // If no reader is free, this request continues with the old one.
         let Ok(session) = service::session(&routing.service.database, turn.local.listener) else { return };
         if let Some(direct) = &mut turn.local.direct {
             let old = &turn.routing.service;
@@ -140,7 +140,7 @@ impl http::Service for Switch {
     }
 }
 
-/// The general API alone, behind the listener of `[server] admin`.
+/// Only the general API, behind the listener of `[server] admin`.
 pub(crate) struct AdminEntrance(pub(crate) Arc<Switch>);
 
 impl http::Service for AdminEntrance {

@@ -1,9 +1,9 @@
-//! Tokens: what a request may do by the secret that it sends, whoever sends it.
+//! Tokens: permissions of a request by the secret that it sends, whoever sends it.
 //!
-//! `sapsan token` makes a token of 256 random bits. The file has its SHA-256 alone: a secret with so much chance in it needs no slow
-//! hash. The digest of what a request sends is compared with every token of the file, all bytes of each, so that the time tells
-//! nothing about them. Guessing is hopeless at any rate, so a valid token is never delayed or rejected because its address has sent
-//! wrong ones: only the reply to a wrong token depends on how many there were ([`Tries`]).
+//! `sapsan token` makes a token of 256 random bits. The file has only its SHA-256: a secret of so much entropy needs no slow
+//! hash. The digest of a sent token is compared with every token of the file, all bytes of each, so that the time reveals nothing
+//! about them. Guessing is hopeless at any rate, so a valid token is never delayed or rejected because its address has sent wrong
+//! ones: only the reply to a wrong token depends on their number ([`Tries`]).
 
 use crate::access::Granted;
 use crate::config::TokenConfig;
@@ -15,28 +15,28 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-/// What begins a token's text: a leaked one is found by it.
+/// Prefix of a token's text, by which a leaked one can be found.
 const PREFIX: &str = "sapsan_";
 /// Random bytes of a token.
 pub const RANDOM_BYTES: usize = 32;
 const SCHEME: &[u8] = b"Bearer";
 
-/// May read through the general API.
+/// Permits reading through the general API.
 pub const READ: &str = "read";
-/// May change documents through the general API.
+/// Permits changing documents through the general API.
 pub const WRITE: &str = "write";
-/// May back up, reload, verify.
+/// Permits backups, reloads, verification.
 pub const ADMIN: &str = "admin";
 
 /// The tokens of a configuration.
 #[derive(Debug)]
 pub(crate) struct Tokens(Vec<TokenConfig>);
 
-/// A token as it is given out.
+/// A new token.
 pub struct NewToken {
-    /// What the client sends. It is nowhere else.
+    /// The client's secret. It is stored nowhere else.
     pub text: String,
-    /// What the file has of it.
+    /// Its digest for the file.
     pub sha256: String,
 }
 
@@ -53,7 +53,7 @@ impl Tokens {
         Tokens(tokens)
     }
 
-    /// The token that a request sends. None: it sends none, or one of another scheme than ours.
+    /// The token that a request sends. `None`: it sends none, or one of another scheme.
     pub(crate) fn of(&self, request: &Request<'_>, tries: &Tries) -> Result<Option<&TokenConfig>, Failure> {
         let Some(sent) = sent(request)? else { return Ok(None) };
         let Some(token) = self.find(&digest(sent)) else {
@@ -67,7 +67,7 @@ impl Tokens {
         Ok(Some(token))
     }
 
-    /// Whether a token that was right when its request came allows what the endpoint asks for by another configuration.
+    /// Whether a token that was valid when its request arrived has the scope that the endpoint requires in another configuration.
     pub(crate) fn check_again(&self, sent: Option<&Sent>, scope: &str) -> Result<(), Failure> {
         let token = self.find(&sent.ok_or_else(missing)?.0).ok_or_else(unknown)?;
         check_end(token)?;
@@ -84,12 +84,12 @@ impl Tokens {
     }
 }
 
-/// The digest of what a request sent as its token, for a request that is kept.
+/// The digest of a sent token, for a request that is kept.
 #[derive(Clone)]
 pub(crate) struct Sent([u8; 32]);
 
 impl Sent {
-    /// None where the request sends no token.
+    /// `None` if the request sends no token.
     pub(crate) fn of(request: &Request<'_>) -> Option<Sent> {
         sent(request).ok().flatten().map(|token| Sent(digest(token)))
     }
@@ -102,7 +102,7 @@ fn check_end(token: &TokenConfig) -> Result<(), Failure> {
     Err(Failure::new(Kind::Unauthorized, format!("the token `{}` has ended: `until` of `[tokens.{0}]`", token.name)))
 }
 
-/// The request sends no token, and has to.
+/// A token is required, and the request has none.
 pub(crate) fn missing() -> Failure {
     Failure::new(Kind::Unauthorized, "this needs a token, as in `Authorization: Bearer TOKEN`")
 }
@@ -111,7 +111,7 @@ fn unknown() -> Failure {
     Failure::new(Kind::Unauthorized, "the token is none of the file's `[tokens]`")
 }
 
-/// What the Authorization field says by the scheme Bearer (RFC 6750).
+/// The token of the Authorization field, with the scheme Bearer (RFC 6750).
 fn sent<'r>(request: &Request<'r>) -> Result<Option<&'r [u8]>, Failure> {
     let mut values = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("Authorization"));
     let Some((_, value)) = values.next() else { return Ok(None) };

@@ -1,8 +1,8 @@
-//! Wrong tokens by address. After a burst, an address is told of one wrong token a second that it is wrong (401); the others are
-//! answered 429. Valid tokens are not counted here, so no client is rejected for what others at its address have sent.
+//! Wrong tokens by address. After a burst, only one wrong token a second of an address is answered with 401; the others are
+//! answered with 429. Valid tokens are not counted here, so no client is rejected because of other clients at its address.
 //!
-//! The table is bounded. An IPv6 address counts by its first 64 bits, because one network's host may use all addresses behind them. Behind
-//! a proxy of `[server] trusted_proxies` each client has its own address; behind any other all have the proxy's.
+//! The table is bounded. An IPv6 address counts by its first 64 bits, because a host may use all addresses of its network. Behind
+//! a proxy of `[server] trusted_proxies` each client has its own address; behind any other proxy all have the proxy's.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,27 +12,27 @@ use std::time::{Duration, Instant};
 
 /// Wrong tokens that an address may send at once.
 const BURST: u32 = 10;
-/// After so long one more.
+/// After this time one more.
 const REFILL: Duration = Duration::from_secs(1);
-/// Addresses that are remembered; of more the one goes that has tried least.
+/// Addresses in the table; beyond that the one with the fewest attempts is evicted.
 const ADDRESSES_MAX: usize = 4096;
 
 /// The addresses that have sent wrong tokens lately.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
-    /// When each will have paid for all that it tried.
+    /// For each address, when all its attempts are made up for.
     paid_at: Mutex<HashMap<IpAddr, Instant>>,
     failed: AtomicU64,
     slowed: AtomicU64,
 }
 
 impl Tries {
-    /// Counts a wrong token of this address. False: the address has sent too many lately.
+    /// Counts a wrong token of this address. `false`: the address has sent too many recently.
     pub(crate) fn failed(&self, address: IpAddr) -> bool {
         self.failed_at(address, Instant::now())
     }
 
-    /// Wrong tokens, and those of them that were answered 429.
+    /// Wrong tokens, and those that were answered with 429.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.failed.load(Ordering::Relaxed), self.slowed.load(Ordering::Relaxed))
     }
@@ -63,7 +63,7 @@ impl Tries {
     }
 }
 
-/// What an address counts as.
+/// The address under which it counts.
 fn counted(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) >> 64 << 64)),
@@ -92,7 +92,7 @@ mod tests {
         let later = now + REFILL;
         assert!(tries.failed_at(ip("10.0.0.1"), later));
         assert!(!tries.failed_at(ip("10.0.0.1"), later));
-        // Time without tries makes no more than a burst of them.
+        // Time without attempts never permits more than a burst.
         let much_later = now + 1000 * REFILL;
         for _ in 0..BURST {
             assert!(tries.failed_at(ip("10.0.0.1"), much_later));
@@ -122,7 +122,7 @@ mod tests {
         }
         assert_eq!(tries.lock().len(), ADDRESSES_MAX);
         assert!(!tries.failed_at(ip("192.0.2.1"), now));
-        // What is paid makes room.
+        // An entry that is made up for is removed.
         tries.failed_at(ip("192.0.2.2"), now + 100 * REFILL);
         assert_eq!(tries.lock().len(), 1);
     }

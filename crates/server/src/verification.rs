@@ -1,18 +1,18 @@
-//! The verification of a view that is under way: one at a time, and none without an end.
+//! The running verification of a view: one at a time, with a time limit.
 //!
-//! A verification reads a whole collection as of one moment. As long as it runs it takes a thread of the pool, and the data file grows by
-//! what is written meanwhile, for the pages of its moment stay. So it ends after [`TIME_MAX`], when the server drains, and with its
-//! client ([`crate::client`]).
+//! A verification reads a whole collection as of one moment. While it runs, it takes a thread of the pool, and the data file
+//! grows by everything written meanwhile, because the pages of its moment are kept. So it ends after [`TIME_MAX`], when the
+//! server drains, and with its client ([`crate::client`]).
 
 use crate::failure::{Failure, Kind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest time of one, from its first document on: some thousand million documents.
+/// Time limit, from its first document on: some thousand million documents.
 const TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Whether a verification is under way, and whether it may go on.
+/// Whether a verification is running, and whether it may continue.
 #[derive(Debug, Default)]
 pub(crate) struct Verifications {
     is_under_way: AtomicBool,
@@ -20,12 +20,12 @@ pub(crate) struct Verifications {
 }
 
 impl Verifications {
-    /// The server drains: what is under way ends.
+    /// The server drains: ends the running verification.
     pub(crate) fn give_up(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
     }
 
-    /// The right to verify a view: two at a time would take all threads of the pool for as long as they last.
+    /// Permission to verify a view: two at a time would take all threads of the pool.
     pub(crate) fn take_turn(self: &Arc<Self>) -> Result<Turn, Failure> {
         match self.is_under_way.swap(true, Ordering::AcqRel) {
             true => Err(Failure::new(Kind::Busy, "another verification is under way: one at a time")),
@@ -34,7 +34,7 @@ impl Verifications {
     }
 }
 
-/// The right to verify a view; given back when it is dropped.
+/// Permission to verify a view; returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     all: Arc<Verifications>,
@@ -47,20 +47,20 @@ impl Drop for Turn {
 }
 
 impl Turn {
-    /// The verification begins.
+    /// Begins the verification.
     pub(crate) fn begin(&self) -> Run<'_> {
         Run { turn: self, ends: Instant::now() + TIME_MAX }
     }
 }
 
-/// A verification that runs.
+/// A running verification.
 pub(crate) struct Run<'t> {
     turn: &'t Turn,
     ends: Instant,
 }
 
 impl Run<'_> {
-    /// Why it has to end, for its client; nothing as long as it may go on.
+    /// Why it must end, for its client; `None` while it may continue.
     pub(crate) fn end(&self, now: Instant) -> Option<Failure> {
         if self.turn.all.is_ending.load(Ordering::Relaxed) {
             return Some(Failure::new(Kind::Busy, "the server stops: verify the view again once it has started"));

@@ -1,4 +1,4 @@
-//! The views' part of `/_/metrics`: `sapsan_view_*`, one number for each declared view.
+//! Metrics of views in `/_/metrics`: `sapsan_view_*`, one value for each declared view.
 
 use docs::views::{ViewState, ViewStatus};
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ fn as_number(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
-/// Appends them. A definition that serves until the declared one is built stands behind that in the list and is left out.
+/// Appends the metrics. An old definition that serves until the declared one is built is behind that in the list and is left out.
 pub(crate) fn append(views: &[ViewStatus], out: &mut String) {
     let declared =
         views.iter().enumerate().filter(|(place, view)| !views[..*place].iter().any(|v| v.name == view.name));

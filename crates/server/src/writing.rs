@@ -1,9 +1,9 @@
-//! From a write to its reply, on whatever thread the outcome is told.
+//! From a write to its reply, on whichever thread the outcome is known.
 //!
-//! A write is prepared on its loop, but where that takes milliseconds: a large body, and a long document that is checked by a JSON
-//! Schema of any kind; and one that turns out to take as long ([`crate::long_write`]). Such a one is prepared on another thread
-//! ([`LargeWrites`]), and stands alone among the requests of its connection that may change something ([`crate::routing`]), so that
-//! none overtakes it.
+//! A write is prepared on its loop, unless that takes milliseconds: a large body, a long document that is checked by a JSON
+//! Schema that is not plain, or a write that turns out to take as long ([`crate::long_write`]). Such a write is prepared on
+//! another thread ([`LargeWrites`]), and is alone among the writing requests of its connection ([`crate::routing`]), so that none
+//! overtakes it.
 
 use crate::client::Watch;
 use crate::cold::Sessions;
@@ -24,22 +24,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The reply to a write that was done.
+/// The reply to a successful write.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: Status,
     pub(crate) body: Arc<[u8]>,
-    /// The key of a new document is told: in the body, unless that is declared.
+    /// The key of a new document is reported: in the body, unless that is declared.
     pub(crate) key: Option<Arc<KeyTold>>,
     pub(crate) is_declared: bool,
-    /// There is a document afterwards, whose tag is told.
+    /// The document exists afterwards, and its tag is sent.
     pub(crate) has_tag: bool,
 }
 
-/// A guard, and what it is asked.
+/// A guard with its arguments.
 pub(crate) type Asked = (Arc<DeclaredGuard>, Guard);
 
-/// Hands a write over; it is answered when it is durable or refused. What is required must be there then: else 404.
+/// Submits a write; it is answered when it is durable or rejected. The required document must exist then, otherwise 404.
 pub(crate) fn submit(
     service: &Service,
     local: &mut Local,
@@ -79,8 +79,8 @@ pub(crate) fn submit(
     hand_over(service, local, Submission { write, guard, required, over, long: None, done: Box::new(done) });
 }
 
-/// The late reply to a write, and what a long check asks: whether its client has left or the server has stopped. Only of a client
-/// whose write is no work of a loop it is watched whether it stays.
+/// The late reply to a write, and the question for a long check: whether its client has left or the server has stopped. Only the
+/// client of a write that is not for a loop is watched.
 pub(crate) fn later(
     service: &Service,
     local: &Local,
@@ -95,7 +95,7 @@ pub(crate) fn later(
     (late, Some(over))
 }
 
-/// Whether the client of a watched reply has left, or the server has stopped. Who asks lets the loops go first.
+/// Whether the client of a watched reply has left, or the server has stopped. The caller yields to the loops first.
 pub(crate) fn question(shared: &Shared, late: &LateReply) -> Question {
     let (client, queries, loops) = (Watch::elsewhere(late), Arc::clone(&shared.queries), Arc::clone(&shared.loops));
     Arc::new(move || {
@@ -110,7 +110,7 @@ pub(crate) fn is_large(database: &Database, session: &Session, write: &Write) ->
     write.op.bytes() >= LARGE_BYTES || database.has_long_check(session, write)
 }
 
-/// Hands a write over to where it is prepared.
+/// Passes a write to where it is prepared.
 pub(crate) fn hand_over(service: &Service, local: &mut Local, submission: Submission) {
     let Local { session, held, long_writes, .. } = local;
     let is_large = submission.over.is_some();
@@ -122,8 +122,8 @@ pub(crate) fn hand_over(service: &Service, local: &mut Local, submission: Submis
     }
 }
 
-/// Large writes that wait for a thread. One is prepared at a time, on one of the threads that wait for the disk, behind no long
-/// query. Bound: each was counted as waiting when it was taken in ([`admit`]).
+/// Large writes that wait for a thread. One is prepared at a time, on one of the threads for cold reads, so never behind a long
+/// query. Bound: each was counted as waiting when it was taken ([`admit`]).
 #[derive(Default)]
 pub(crate) struct LargeWrites {
     line: Mutex<Line>,
@@ -133,7 +133,7 @@ pub(crate) struct LargeWrites {
 #[derive(Default)]
 struct Line {
     waiting: VecDeque<(Database, Submission)>,
-    /// A job of the pool is at it.
+    /// A job of the pool serves the queue.
     is_served: bool,
 }
 
@@ -142,17 +142,17 @@ impl LargeWrites {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many a thread has begun to prepare: each is counted before it is answered.
+    /// Number of writes that a thread has begun to prepare; each is counted before it is answered.
     pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// How many wait.
+    /// Number of waiting writes.
     pub(crate) fn queued(&self) -> usize {
         self.lock().waiting.len()
     }
 
-    /// The next one; nothing ends the job.
+    /// The next write; `None` ends the job.
     fn next(&self) -> Option<(Database, Submission)> {
         let mut line = self.lock();
         let next = line.waiting.pop_front();
@@ -161,11 +161,11 @@ impl LargeWrites {
     }
 }
 
-/// A job that serves the line. However it ends, who is left in the line gets an answer.
+/// A job that serves the queue. However it ends, the writes left in the queue are answered.
 struct Server {
     line: Arc<LargeWrites>,
     sessions: Arc<Sessions>,
-    /// The line was empty: what comes behind that has a job of its own.
+    /// The queue was empty: a later write gets a job of its own.
     is_over: bool,
 }
 
@@ -175,9 +175,9 @@ impl Server {
         while let Some((database, submission)) = self.line.next() {
             self.line.begun.fetch_add(1, Ordering::Relaxed);
             let mut submission = Some(submission);
-            // Without a session, for want of a reader, the write is given back.
+            // If no reader is free, there is no session, and the write is given back.
             let _ = self.sessions.with(&database, |session| {
-                // What nobody waits for any more is not begun.
+                // Work for a client that has gone is not begun.
                 if let Some(submission) = submission.take_if(|submission| !submission.is_over()) {
                     database.write_submission(session, submission);
                 }
@@ -206,7 +206,8 @@ pub(crate) fn refuse_busy(submission: Option<Submission>) {
 }
 
 impl Shared {
-    /// Takes a write that is not for a loop ([`is_large`]); gives back any other. One that fits into no transaction is refused before it is read.
+    /// Takes a write that is not for a loop ([`is_large`]); returns any other. One that fits into no transaction is rejected
+    /// before it is read.
     pub(crate) fn take_large(&self, database: &Database, submission: Submission, is_large: bool) -> Option<Submission> {
         let bytes = submission.write.op.bytes();
         if bytes > self.transaction_bytes {
@@ -226,17 +227,17 @@ impl Shared {
                 sessions: Arc::clone(&self.cold.sessions),
                 is_over: false,
             };
-            // A refused task is dropped, which answers all that wait: see `Server`.
+            // A rejected task is dropped, which answers all that wait: see `Server`.
             drop(self.cold.pool.try_submit(once(move || server.serve())));
         }
         None
     }
 }
 
-/// What a write takes while it waits, apart from its body: the operation, its place in the queue, its reply.
+/// Memory of a waiting write besides its body: the operation, its queue entry, its reply.
 pub(crate) const WAITING_BYTES: usize = 768;
 
-/// Counts a write as waiting until what this gives is dropped; refused while too much waits already.
+/// Counts a write as waiting until the returned value is dropped; rejected if too many bytes wait already.
 pub(crate) fn admit(service: &Service, op: &Op) -> Result<Taken, Failure> {
     service.writes.take(WAITING_BYTES + op.bytes()).ok_or_else(|| refusal::of_write(&WriteError::Busy))
 }

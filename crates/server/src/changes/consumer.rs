@@ -1,7 +1,7 @@
-//! One consumer of the feed: the body of its reply, which its loop pulls.
+//! One consumer of the feed: the body of its reply, pulled by its loop.
 //!
-//! It copies events from the shared window, and while it is behind that from its seat's piece. It keeps none of them between
-//! two pulls.
+//! It copies events from the shared window, or from its seat's piece while it is behind the window. Between two pulls it holds no
+//! events.
 
 use super::hub::{Arrival, End, Hub, Next, refuse};
 use super::place::Place;
@@ -12,25 +12,25 @@ use http::{BodySource, More, Status};
 use std::io::Write as _;
 use std::sync::Arc;
 
-/// A pull ends when it has given as many bytes, and the event that it is at.
+/// A pull ends after this many bytes, at the end of an event.
 const PULL_BYTES: usize = 32 << 10;
-/// How long an EventSource is to wait before it connects again.
+/// Reconnection time of an EventSource.
 const RETRY_MS: u32 = 1000;
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct Consumer {
     hub: Arc<Hub>,
     number: u64,
     wanted: Wanted,
-    /// All up to it was given, or was not wanted.
+    /// Everything up to here was sent, or was not requested.
     place: Place,
-    /// The chunk of the window that comes next, once it is there.
+    /// The next chunk of the window, once it exists.
     chunk: Option<u64>,
-    /// The beat that was heard last.
+    /// The last heartbeat that was sent.
     beat: Option<u64>,
 }
 
-/// Takes a request for the feed on: from here its reply is a consumer's.
+/// Turns a request for the feed into a consumer, with its reply.
 pub(crate) fn begin(hub: &Arc<Hub>, arrival: Arrival, place: Place) {
     let Arrival { mut late, wanted } = arrival;
     let Some(number) = hub.join(late.nudge(), wanted, place) else {
@@ -42,7 +42,7 @@ pub(crate) fn begin(hub: &Arc<Hub>, arrival: Arrival, place: Place) {
 }
 
 impl Consumer {
-    /// Copies what is wanted of a chunk; whether it is copied to its end.
+    /// Copies the requested events of a chunk. Returns whether it was copied to its end.
     fn copy(&mut self, chunk: &Chunk, out: &mut Vec<u8>) -> bool {
         let (start, mut number) = (out.len(), chunk.first_after(self.place));
         while let Some((entry, line)) = chunk.entry(number) {
@@ -67,11 +67,11 @@ impl Consumer {
         out.extend_from_slice(if self.wanted.form == Form::Events { b"\n\n" } else { b"\n" });
     }
 
-    /// Tells where the consumer is, also where nothing came that it wants: to resume from there costs no reading.
+    /// Sends the consumer's place, even if no requested event came: resuming from there costs no reading.
     fn heartbeat(&self, out: &mut Vec<u8>) {
         let place = self.place;
         let _ = match self.wanted.form {
-            // An event without data is not dispatched, but its id is remembered.
+            // An event without data is not dispatched, but clients store its id.
             Form::Events if self.beat.is_none() => write!(out, "retry: {RETRY_MS}\nid: {place}\n\n"),
             Form::Events => write!(out, ":\nid: {place}\n\n"),
             Form::Lines => match place.part() {
@@ -81,7 +81,7 @@ impl Consumer {
         };
     }
 
-    /// The last that it hears.
+    /// Sends the last event.
     fn say_end(&self, end: &End, out: &mut Vec<u8>) {
         let mut line = serde_json::json!({ "end": end.to_string(), "since": self.place.change_number });
         if let Some(part) = self.place.part() {
@@ -113,7 +113,7 @@ impl BodySource for Consumer {
                 More::Yes
             }
             Next::Beat(beat, tip) => {
-                // Where it waits at the tip, all up to it was not wanted.
+                // The consumer waits at the tip: nothing before the tip was requested.
                 self.place = self.place.max(tip.unwrap_or(self.place));
                 self.heartbeat(out);
                 self.beat = Some(beat);

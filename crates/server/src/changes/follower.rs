@@ -1,5 +1,5 @@
-//! The thread that reads changes from the log for all consumers: once for those who follow, and in turns for those who are
-//! behind. While nobody consumes it sleeps and reads nothing.
+//! The thread that reads changes from the log for all consumers: once for the consumers in the window, and in turns for those
+//! behind it. Without consumers it sleeps and reads nothing.
 
 use super::consumer;
 use super::hub::{Arrival, End, Hub, Orders, Wanting, refuse};
@@ -13,33 +13,33 @@ use http::LateReply;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Between two publications, where changes come without end: each costs every consumer a system call.
+/// Least time between two publications under continuous changes: each costs every consumer a system call.
 const PACE: Duration = Duration::from_millis(5);
-/// Between two signs of life.
+/// Interval of heartbeats.
 const BEAT: Duration = Duration::from_secs(10);
-/// Those who follow are told at the latest after so many bytes.
+/// A publication holds at most about this many bytes.
 const ROUND_BYTES: usize = 256 << 10;
-/// Transactions that are read in one turn for one who is behind: none of them may have changed what it wants.
+/// Transactions read in one turn for a consumer that is behind, since none of them may match its request.
 const TURN_TRANSACTIONS: usize = 4096;
-/// Between two looks for a seat.
+/// Interval of attempts to get a seat.
 const SEAT_WAIT: Duration = Duration::from_millis(2);
-/// Readers of the log for those who are behind.
+/// Readers of the log for consumers that are behind.
 const SEATS_MAX: usize = 4;
-/// Pieces after which a seat goes on to another, if one waits: to sit down again costs as much as reading a few.
+/// Pieces after which a seat passes to another consumer, if one waits: opening a reader costs as much as reading a few pieces.
 const PIECES_PER_SEAT: u32 = 32;
 
-/// What the parts of the feed take at most.
+/// Memory limits of the feed's parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// The window.
     pub(crate) window_bytes: usize,
     /// A reader of the log.
     pub(crate) reader_bytes: usize,
-    /// A piece for one who is behind.
+    /// A piece for a consumer that is behind.
     pub(crate) piece_bytes: usize,
 }
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct Follower {
     hub: Arc<Hub>,
     database: Database,
@@ -60,7 +60,7 @@ struct Live {
 struct Seat {
     member: u64,
     changes: Changes,
-    /// Pieces that it was given.
+    /// Pieces that its consumer was given.
     pieces: u32,
 }
 
@@ -81,10 +81,10 @@ impl Follower {
         }
     }
 
-    /// Does what is to be done; gives when to look again though nobody rings, `None`: not at all.
+    /// Does the work that is due. Returns when to continue without a wake-up; `None`: only after a wake-up.
     fn turn(&mut self, orders: Orders) -> Option<Instant> {
         let Orders { arrivals, wanting, seated, has_members, database, .. } = orders;
-        // Readers go on: the collections are the same.
+        // Readers stay open: the collections are the same.
         database.into_iter().for_each(|database| self.database = database);
         self.seats.retain(|seat| seated.contains(&seat.member));
         if !has_members && arrivals.is_empty() {
@@ -136,7 +136,7 @@ impl Follower {
         }
     }
 
-    /// Where a consumer begins.
+    /// The place from which a consumer begins.
     fn place(&mut self, arrival: &Arrival) -> Result<Place, Refusal> {
         self.begin()?;
         let (after, tip) = self.hub.window().unwrap_or((Place::after(0), Place::after(0)));
@@ -147,13 +147,13 @@ impl Follower {
             return Err(Refusal::Failure(Failure::new(Kind::Invalid, detail)));
         }
         if since < after {
-            // Opened to see whether they are there. Its seat may have to wait.
+            // Opened only to check that the changes are still kept. The consumer's seat may have to wait.
             self.database.changes_since(since.whole()).map_err(|error| refusal(since, error))?;
         }
         Ok(since)
     }
 
-    /// Begins to follow, if that is not done yet.
+    /// Opens the window, unless it is open.
     fn begin(&mut self) -> Result<(), Refusal> {
         if self.live.is_some() {
             return Ok(());
@@ -172,7 +172,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads what has changed and publishes it, unless it is too early; then, or where there is more, gives when it is time.
+    /// Reads and publishes new changes, if it is time. Returns the time of the next publication, if it is too early or there are
+    /// more.
     fn read_live(&mut self) -> Option<Instant> {
         let live = self.live.as_mut()?;
         let now = Instant::now();
@@ -217,7 +218,7 @@ impl Follower {
         }
     }
 
-    /// Reads the next piece for one who is behind.
+    /// Reads the next piece for a consumer that is behind.
     fn serve(&mut self, wanting: &Wanting) -> Served {
         let seat = self.seats.iter().position(|seat| seat.member == wanting.member);
         let Some(seat) = seat.or_else(|| self.sit_down(wanting)) else { return Served::NoSeat };
@@ -245,11 +246,11 @@ impl Follower {
         if !goes_on {
             self.seats.swap_remove(seat);
         }
-        // A seat that is free is for the next.
+        // If the seat is free, the next consumer gets it.
         if is_empty || !goes_on { Served::Busy } else { Served::Done }
     }
 
-    /// Opens a reader for one who is behind, if there is a seat.
+    /// Opens a reader for a consumer that is behind, if there is a seat.
     fn sit_down(&mut self, wanting: &Wanting) -> Option<usize> {
         if self.seats.len() >= SEATS_MAX {
             return None;
@@ -271,9 +272,9 @@ impl Follower {
     }
 }
 
-/// What was done for one who is behind.
+/// Result of a turn for a consumer that is behind.
 enum Served {
-    /// There is more to do at once.
+    /// There is more work at once.
     Busy,
     Done,
     NoSeat,
@@ -301,7 +302,7 @@ fn end_of(error: store::Error) -> End {
     }
 }
 
-/// A problem document that says where to begin again.
+/// A problem document that contains where to begin again.
 fn say_gone(late: LateReply, since: Place, oldest: u64) {
     let kind = Kind::Gone;
     let detail = format!(

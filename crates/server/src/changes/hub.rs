@@ -1,15 +1,16 @@
-//! What the follower's thread and the consumers on the loops share: the window, who consumes, and who waits for what.
+//! State shared by the follower's thread and the consumers on the loops: the window, the consumers, and their waits.
 //!
-//! A consumer is one of three:
+//! A consumer is in one of three states:
 //!
-//! - It follows: it copies from the window, and waits at its tip until the follower nudges it. One that falls out of the window is cut
-//!   off, and may come again from where it was.
-//! - It is behind: what it wants lies before the window. It has a seat, or waits for one: a reader of the log, which makes one
-//!   piece after the other. It follows when a piece reaches the window. While others wait, a seat goes on after some pieces, and at once
-//!   where its consumer does not take its piece or ask for the next; those whose last piece is longest ago come first.
-//! - It has ended.
+//! - Live: it copies from the window, and waits at its tip until the follower nudges it. A consumer that falls out of the window
+//!   is disconnected, and may resume from its place.
+//! - Behind: its next events lie before the window. It has a seat, or waits for one: a reader of the log, which makes one piece
+//!   after the other. It becomes live when a piece reaches the window. While others wait, a seat is passed on after some pieces,
+//!   and at once if its consumer does not take its piece or request the next; the consumer whose last piece is oldest comes
+//!   first.
+//! - Ended.
 //!
-//! The lock is held for look-ups and hand-overs alone: nothing is read, encoded or sent under it.
+//! The lock is held only for look-ups and hand-overs: nothing is read, encoded or sent under it.
 
 use super::place::Place;
 use super::wanted::Wanted;
@@ -23,16 +24,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Consumers at once.
+/// Limit of consumers.
 pub(crate) const CONSUMERS_MAX: usize = 1024;
-/// A consumer that does not begin with its piece for longer gives up its seat where others wait for one, and takes one again when it
-/// goes on: so busy is a loop seldom.
+/// A consumer that does not begin to take its piece within this time loses its seat if others wait for one, and gets one again
+/// when it continues. Loops are seldom busy for so long.
 const PIECE_IDLE: Duration = Duration::from_millis(100);
-/// The same of one that began with its piece and does not go on, or does not ask for the next: its client does not read, or not as
-/// fast. One that reads goes on in the same turn of its loop.
+/// The same for a consumer that began to take its piece and does not continue, or does not request the next: its client does not
+/// read, or reads more slowly. A consumer that reads continues in the same turn of its loop.
 const SEAT_IDLE: Duration = Duration::from_millis(2);
 
-/// Why a consumer hears nothing more.
+/// Why a consumer gets no more events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     TooSlow,
@@ -54,12 +55,12 @@ impl std::fmt::Display for End {
     }
 }
 
-/// What a consumer does next.
+/// Next step of a consumer.
 pub(crate) enum Next {
     Chunk(u64, Arc<Chunk>),
-    /// What comes before the window.
+    /// Events before the window.
     Piece(Arc<Chunk>),
-    /// It is time to say something; with the tip where the consumer waits at it.
+    /// A heartbeat is due; with the tip if the consumer waits at it.
     Beat(u64, Option<Place>),
     Nothing,
     End(End),
@@ -71,26 +72,26 @@ pub(crate) struct Arrival {
     pub(crate) wanted: Wanted,
 }
 
-/// A consumer that wants its next piece.
+/// A consumer that requests its next piece.
 pub(crate) struct Wanting {
     pub(crate) member: u64,
     pub(crate) place: Place,
     pub(crate) wanted: Wanted,
     pub(crate) has_seat: bool,
-    /// When it came, or was given its last piece.
+    /// When it joined, or was given its last piece.
     pub(crate) since: Instant,
 }
 
-/// What the follower is to do.
+/// Work for the follower.
 #[derive(Default)]
 pub(crate) struct Orders {
     pub(crate) arrivals: Vec<Arrival>,
     pub(crate) wanting: Vec<Wanting>,
-    /// Who has a seat.
+    /// Consumers that have a seat.
     pub(crate) seated: Vec<u64>,
     pub(crate) has_members: bool,
     pub(crate) is_ending: bool,
-    /// One that has taken over.
+    /// A database that has taken over.
     pub(crate) database: Option<Database>,
 }
 
@@ -100,7 +101,7 @@ struct Member {
     waits: bool,
     behind: Option<Behind>,
     end: Option<End>,
-    /// All up to it was read for this member, also where nothing in it changed a document.
+    /// Everything up to here was read for this consumer, even if nothing in it changed a document.
     known: Place,
 }
 
@@ -108,12 +109,12 @@ struct Behind {
     place: Place,
     wants: bool,
     piece: Option<Arc<Chunk>>,
-    /// After its piece all up to it is known.
+    /// After its piece, everything up to here is known.
     known: Place,
     is_last: bool,
-    /// When it came, or was given its last piece.
+    /// When it joined, or was given its last piece.
     since: Instant,
-    /// When it last took some of that piece.
+    /// When it last took a part of that piece.
     pulled: Option<Instant>,
     /// The memory of its reader and its piece.
     seat: Option<Taken>,
@@ -137,18 +138,18 @@ struct State {
     database: Option<Database>,
 }
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct Hub {
     state: Mutex<State>,
-    /// Whether somebody rang. Apart from the state, for commits ring it too and may not wait.
+    /// Whether a wake-up is pending. Apart from the state, because commits wake the follower too and must not wait.
     has_rung: Mutex<bool>,
     bell: Condvar,
-    /// Counts what the feed holds among the large replies.
+    /// Counts the feed's memory among the large replies.
     replies: InFlight,
     cut_off: AtomicU64,
 }
 
-/// Numbers for the metrics.
+/// Values of the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
     pub(crate) consumers: u64,
@@ -172,7 +173,7 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts memory; none where it is used up.
+    /// Reserves memory; `None` if there is none left.
     pub(crate) fn take(&self, bytes: usize) -> Option<Taken> {
         self.replies.take(bytes)
     }
@@ -189,7 +190,7 @@ impl Hub {
 
     // The loops' side.
 
-    /// Hands a request to the follower, unless there are too many.
+    /// Passes a request to the follower, unless there are too many.
     pub(crate) fn arrive(&self, arrival: impl FnOnce() -> Option<Arrival>) -> Result<(), Failure> {
         let mut state = self.lock();
         if state.is_ending {
@@ -208,7 +209,7 @@ impl Hub {
         Ok(())
     }
 
-    /// What a consumer does next. `chunk`: the one of the window that it is at; `beat`: the one that it heard last.
+    /// Next step of a consumer. `chunk`: its chunk of the window; `beat`: the last heartbeat that it sent.
     pub(crate) fn next(&self, number: u64, place: Place, chunk: Option<u64>, beat: Option<u64>) -> Next {
         let mut state = self.lock();
         let State { window, members, beat: now, is_ending, .. } = &mut *state;
@@ -229,7 +230,7 @@ impl Hub {
                 self.cut_off.fetch_add(1, Ordering::Relaxed);
                 return Next::End(End::TooSlow);
             }
-            // It has just come from behind, and the window went on meanwhile.
+            // It has just left its seat, and the window has moved on meanwhile.
             member.behind = Some(Behind::at(place));
         }
         let (next, tip) = match &mut member.behind {
@@ -272,14 +273,14 @@ impl Hub {
         let Some(member) = state.members.get_mut(&number) else { return };
         let Some(behind) = &mut member.behind else { return };
         if behind.piece.take().is_none() {
-            // It was taken away meanwhile, and is read again from where the consumer is.
+            // The piece was withdrawn meanwhile, and is read again from the consumer's place.
             return;
         }
         member.known = behind.known;
         if behind.is_last {
             member.behind = None;
             drop(state);
-            // Its memory is free for who waits for a seat.
+            // Its memory is free for a consumer that waits for a seat.
             self.ring();
         }
     }
@@ -295,7 +296,7 @@ impl Hub {
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.is_ending = true;
-        // Dropped unanswered they would be told of a fault.
+        // If they were dropped without an answer, they would answer with an internal error.
         let arrivals = std::mem::take(&mut state.arrivals);
         let nudges = nudges(&mut state, |_| true);
         drop(state);
@@ -306,7 +307,7 @@ impl Hub {
         self.ring();
     }
 
-    /// Has the follower go on with a database that has taken over.
+    /// Makes the follower continue with a database that has taken over.
     pub(crate) fn move_on(&self, database: Database) {
         let before = self.lock().database.replace(database);
         drop(before);
@@ -321,7 +322,7 @@ impl Hub {
         self.bell.notify_one();
     }
 
-    /// Waits until somebody rings or the time is over, and gives what is to be done.
+    /// Waits for a wake-up or until the time is over, and returns the work.
     pub(crate) fn orders(&self, until: Option<Instant>) -> Orders {
         let mut has_rung = self.has_rung.lock().unwrap_or_else(PoisonError::into_inner);
         while !*has_rung {
@@ -356,18 +357,18 @@ impl Hub {
         }
     }
 
-    /// The window's ends, where there is one.
+    /// The window's limits, if there is a window.
     pub(crate) fn window(&self) -> Option<(Place, Place)> {
         self.lock().window.as_ref().map(|window| (window.after(), window.tip()))
     }
 
-    /// Begins to follow, or ends: nobody consumes.
+    /// Opens or closes the window.
     pub(crate) fn set_window(&self, window: Option<Window>) {
         let before = std::mem::replace(&mut self.lock().window, window);
         drop(before);
     }
 
-    /// A new consumer's number; none where the server stops.
+    /// The number of a new consumer; `None` if the server stops.
     pub(crate) fn join(&self, nudge: Nudge, wanted: Wanted, place: Place) -> Option<u64> {
         let mut state = self.lock();
         if state.is_ending {
@@ -381,7 +382,7 @@ impl Hub {
         Some(number)
     }
 
-    /// Adds what has changed, and tells those who wait for it.
+    /// Adds changes, and nudges the consumers that wait for them.
     pub(crate) fn publish(&self, chunks: Vec<Chunk>, tip: Place) {
         let is_news = !chunks.is_empty();
         let mut state = self.lock();
@@ -395,7 +396,7 @@ impl Hub {
         nudges.iter().for_each(Nudge::send);
     }
 
-    /// Has all consumers say something.
+    /// Makes all consumers send a heartbeat.
     pub(crate) fn next_beat(&self) {
         let mut state = self.lock();
         state.beat += 1;
@@ -404,14 +405,14 @@ impl Hub {
         nudges.iter().for_each(Nudge::send);
     }
 
-    /// Gives a consumer that is behind a seat.
+    /// Gives a seat to a consumer that is behind.
     pub(crate) fn seat(&self, number: u64, memory: Taken) {
         if let Some(behind) = self.lock().members.get_mut(&number).and_then(|member| member.behind.as_mut()) {
             behind.seat = Some(memory);
         }
     }
 
-    /// Takes the seats of those that do not go on with their piece, or do not ask for the next; gives whose.
+    /// Withdraws the seats of consumers that do not continue with their piece, or do not request the next. Returns their numbers.
     pub(crate) fn clear_idle_seats(&self) -> Vec<u64> {
         let mut state = self.lock();
         let mut cleared = Vec::new();
@@ -422,7 +423,7 @@ impl Hub {
                 None => behind.since.elapsed() > PIECE_IDLE,
             };
             if behind.seat.is_some() && !behind.wants && stands {
-                // Its place is where it is in the piece; nothing after that is known.
+                // Its place is its position in the piece; nothing after that is known.
                 drop((behind.piece.take(), behind.seat.take()));
                 cleared.push(*number);
             }
@@ -430,7 +431,7 @@ impl Hub {
         cleared
     }
 
-    /// Takes the seat of one that wants its next piece: others wait.
+    /// Withdraws the seat of a consumer that requests its next piece: others wait.
     pub(crate) fn clear_seat(&self, number: u64) {
         let mut state = self.lock();
         if let Some(behind) = state.members.get_mut(&number).and_then(|member| member.behind.as_mut())
@@ -440,7 +441,7 @@ impl Hub {
         }
     }
 
-    /// Gives a consumer its next piece, after which all up to `known` was read; whether the reader goes on.
+    /// Gives a consumer its next piece, after which everything up to `known` was read. Returns whether the reader continues.
     pub(crate) fn give(&self, number: u64, piece: Chunk, known: Place) -> bool {
         let mut state = self.lock();
         let State { window, members, .. } = &mut *state;
@@ -475,7 +476,7 @@ impl Hub {
     }
 }
 
-/// Those who wait, and wait no more.
+/// Nudges of consumers that wait; they are marked as no longer waiting.
 fn nudges(state: &mut State, whom: impl Fn(&Member) -> bool) -> Vec<Nudge> {
     let waiting = state.members.values_mut().filter(|member| member.waits && whom(member));
     let nudges = waiting.map(|member| {

@@ -1,16 +1,16 @@
 //! The feed of changes: `GET /_/changes` for many consumers, read and encoded once.
 //!
 //! ```text
-//!   log ──► follower ──► window ──► consumers that follow       one thread, woken by commits
+//!   log ──► follower ──► window ──► live consumers              one thread, woken by commits
 //!      └──► seats ─────► pieces ──► consumers that are behind   the same thread, in turns
 //! ```
 //!
-//! - Each consumer gets every change after its place once, in order: events carry places, and a consumer copies only what comes
-//!   after its own.
-//! - A consumer's loop pulls; where there is nothing it waits without a timer or a thread until it is nudged.
-//! - All memory is counted among the large replies: the window, the readers, the pieces. What a connection has not sent yet is
-//!   in the bound of its loop's buffers.
-//! - A consumer that is slower than the window is cut off, and told where it was.
+//! - Each consumer gets every change after its place once, in order: events carry places, and a consumer copies only events after
+//!   its own place.
+//! - A consumer's loop pulls. If there is nothing to send, the consumer waits without a timer or a thread until it is nudged.
+//! - All memory is counted among the large replies: the window, the readers, the pieces. Unsent bytes of a connection count
+//!   against the bound of its loop's buffers.
+//! - A consumer that is slower than the window is disconnected, and is sent its place.
 
 mod consumer;
 mod follower;
@@ -33,7 +33,7 @@ use hub::Hub;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// See the module's text. Ends when it is dropped.
+/// See the module's documentation. Ends when it is dropped.
 pub(crate) struct Feed {
     hub: Arc<Hub>,
     sizes: Sizes,
@@ -63,17 +63,17 @@ impl Feed {
         Ok(())
     }
 
-    /// Goes on with a database that has taken over, with the same collections: the one before is held no longer.
+    /// Continues with a database that has taken over, with the same collections: the old one is released.
     pub(crate) fn move_on(&self, database: &Database) {
         self.hub.move_on(database.clone());
     }
 
-    /// Takes on a consumer.
+    /// Adds a consumer.
     pub(crate) fn arrive(&self, arrival: impl FnOnce() -> Option<Arrival>) -> Result<(), Failure> {
         self.hub.arrive(arrival)
     }
 
-    /// Tells all consumers that the server stops, and ends their replies.
+    /// Notifies all consumers that the server stops, and ends their replies.
     pub(crate) fn end(&self) {
         self.hub.end();
     }
@@ -83,7 +83,7 @@ impl Feed {
     }
 }
 
-/// The thread's. Where it ends by a panic, consumers are ended and no more are taken: they would wait for ever.
+/// Belongs to the thread. If the thread panics, all consumers end and no more are accepted: they would wait for ever.
 struct Life(Arc<Hub>, Arc<Panics>);
 
 impl Drop for Life {
@@ -100,7 +100,7 @@ impl Drop for Feed {
     fn drop(&mut self) {
         self.hub.end();
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // A panic of the thread was told by itself.
+            // A panic of the thread was reported by `Life`.
             let _ = thread.join();
         }
     }

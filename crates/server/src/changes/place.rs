@@ -1,13 +1,13 @@
-//! Where a consumer of changes is: what a feed's `id:` says, and what `since` takes.
+//! Place of a consumer in the feed of changes: the `id:` of events, and the value of `since`.
 //!
-//! A transaction of several changes is one change number. So that a consumer which was cut off between two of them gets each
-//! once, the number stands alone at the last of them only; the k-th before it is `N.k`.
+//! A transaction of several changes has one change number. A consumer that is disconnected within a transaction must still get
+//! each change once, so only the last change of a transaction has the bare number; the k-th before it has `N.k`.
 
-/// All up to this one was given. In the order of the feed.
+/// Everything up to this place was sent. Ordered as the feed is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) change_number: u64,
-    /// So many of its changes, from 1; [`WHOLE`]: all.
+    /// Number of its changes that were sent, from 1; [`WHOLE`]: all.
     part: u32,
 }
 
@@ -19,17 +19,17 @@ impl Place {
         Place { change_number, part: WHOLE }
     }
 
-    /// After the change of a transaction at this number, from 0, which is not its last.
+    /// After the change with this number, from 0, of a transaction; it is not the last one.
     pub(crate) fn within(change_number: u64, number: u32) -> Place {
         Place { change_number, part: number.saturating_add(1).min(WHOLE - 1) }
     }
 
-    /// How many of the transaction's changes, where it is not all.
+    /// How many of the transaction's changes were sent, if not all.
     pub(crate) fn part(self) -> Option<u32> {
         (self.part != WHOLE).then_some(self.part)
     }
 
-    /// The newest transaction that was given whole, which is where a reader has to begin.
+    /// The newest transaction that was sent whole: a reader begins after it.
     pub(crate) fn whole(self) -> u64 {
         if self.part == WHOLE { self.change_number } else { self.change_number - 1 }
     }

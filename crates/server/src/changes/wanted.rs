@@ -1,15 +1,15 @@
-//! What a consumer of the feed asks for.
+//! The request of a consumer of the feed.
 
 use super::place::Place;
 use crate::media::NDJSON;
 use docs::CollectionId;
 
-/// How events are framed.
+/// Framing of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Server-sent events: the HTML standard, section 9.2.
     Events,
-    /// A line of JSON each.
+    /// One line of JSON for each event.
     Lines,
 }
 
@@ -22,10 +22,10 @@ impl Form {
     }
 }
 
-/// What a consumer asked for.
+/// The request of a consumer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// After which place; `None`: from now on.
+    /// The place to begin after; `None`: from now on.
     pub(crate) since: Option<Place>,
     /// `None`: all.
     pub(crate) collection: Option<CollectionId>,

@@ -1,12 +1,12 @@
-//! The newest changes, encoded once for all consumers, and bounded: whoever is further behind reads the log.
+//! The newest changes, encoded once for all consumers, and bounded: a consumer that is further behind reads the log.
 //!
 //! ```text
 //!   after ─┐                                              ┌─ tip
 //!          | chunk 7 | chunk 8 | chunk 9 | … | chunk 12   |
 //! ```
 //!
-//! Everything after `after` up to `tip` is in the chunks. A chunk is never changed; consumers hold none between two pulls, so
-//! that what falls out of the window is freed at once.
+//! The chunks contain everything after `after` up to `tip`. A chunk is never changed; consumers hold none between two pulls, so
+//! an evicted chunk is freed at once.
 
 use super::place::Place;
 use crate::memory::CHANGES_CHUNK_BYTES;
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::io::Write as _;
 use std::sync::Arc;
 
-/// What an event takes beside its document, with its place in the chunk; a key may take as much as itself, escaped.
+/// Memory of an event besides its document, including its entry in the chunk. An escaped key may take as much again.
 const EVENT_BYTES: usize = 256;
 
 /// Events, each as a line of JSON.
@@ -45,7 +45,7 @@ impl Chunk {
         self.entries.is_empty()
     }
 
-    /// Memory that it takes.
+    /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Chunk>() + self.lines.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
@@ -62,7 +62,7 @@ impl Chunk {
         Some((entry, self.lines.get(start..entry.end)?))
     }
 
-    /// Gives back what it does not need.
+    /// Frees unused capacity.
     pub(crate) fn shrink(&mut self) {
         self.lines.shrink_to_fit();
         self.entries.shrink_to_fit();
@@ -82,7 +82,7 @@ impl Chunk {
             DocumentChange::Put { document, .. } => document.text(),
             _ => b"",
         };
-        // Never twice as much for a large document.
+        // Avoids doubling the capacity for a large document.
         if self.lines.capacity() - self.lines.len() < text.len() + EVENT_BYTES && text.len() > CHANGES_CHUNK_BYTES {
             self.lines.reserve_exact(text.len() + EVENT_BYTES);
         }
@@ -120,7 +120,7 @@ fn write_key(key: Scalar<'_>, out: &mut Vec<u8>) {
     };
 }
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Window {
     chunks: VecDeque<Arc<Chunk>>,
@@ -133,18 +133,18 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// An empty one after a transaction.
+    /// An empty window after a transaction.
     pub(crate) fn new(change_number: u64, bytes_max: usize) -> Window {
         let after = Place::after(change_number);
         Window { chunks: VecDeque::new(), first: 0, bytes: 0, bytes_max, after, tip: after }
     }
 
-    /// Everything after this is there.
+    /// The window contains everything after this place.
     pub(crate) fn after(&self) -> Place {
         self.after
     }
 
-    /// Everything up to this is there.
+    /// The window contains everything up to this place.
     pub(crate) fn tip(&self) -> Place {
         self.tip
     }
@@ -153,8 +153,8 @@ impl Window {
         self.bytes
     }
 
-    /// Adds what is newer; the oldest goes where the bound wants it. `tip`: what has been read, which may be more than
-    /// has changed a document.
+    /// Adds newer changes, and evicts the oldest beyond the bound. `tip`: everything up to there was read, which may include
+    /// transactions that changed no document.
     pub(crate) fn push(&mut self, chunk: Chunk, tip: Place) {
         self.tip = self.tip.max(tip);
         if chunk.is_empty() {
@@ -170,17 +170,17 @@ impl Window {
         }
     }
 
-    /// The number of the first chunk that holds something after a place which the window covers.
+    /// The number of the first chunk with an event after a place that the window covers.
     pub(crate) fn find(&self, place: Place) -> u64 {
         self.first + self.chunks.partition_point(|chunk| chunk.last().is_some_and(|last| last <= place)) as u64
     }
 
-    /// Whether a chunk has not fallen out.
+    /// Whether a chunk has not been evicted.
     pub(crate) fn holds(&self, number: u64) -> bool {
         number >= self.first
     }
 
-    /// A chunk by its number; none where there is none yet.
+    /// A chunk by its number; `None` if it does not exist yet.
     pub(crate) fn chunk(&self, number: u64) -> Option<&Arc<Chunk>> {
         self.chunks.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }

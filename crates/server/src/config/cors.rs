@@ -1,26 +1,26 @@
-//! `[server] cors`: which pages of other origins may use declared endpoints, and how.
+//! `[server] cors`: the pages of other origins that may use declared endpoints, and how.
 
 use docs::config::{Item, Table};
 
-/// Most origins, and most header fields.
+/// Limit of origins, and of header fields.
 const LIST_MAX: usize = 64;
-/// What pages may send where the file does not say.
+/// Header fields that pages may send by default.
 const HEADERS_DEFAULT: [&str; 4] = ["Authorization", "Content-Type", "If-Match", "If-None-Match"];
-/// How long browsers may remember the answer where the file does not say. Most do so for two hours at most.
+/// How long browsers may cache the answer by default. Most cache it for at most two hours.
 const MAX_AGE_SECONDS_DEFAULT: u32 = 600;
 
 /// The setting, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorsConfig {
-    /// `scheme://host[:port]` each, or `*` alone: any.
+    /// `scheme://host[:port]` each, or only `*`: any.
     pub origins: Vec<String>,
-    /// Methods that pages may use; without them those of the route.
+    /// Methods that pages may use; `None`: those of the route.
     pub methods: Option<Vec<String>>,
     /// Header fields that pages may send.
     pub headers: Vec<String>,
     /// Whether browsers may send cookies.
     pub credentials: bool,
-    /// How long browsers may remember the answer.
+    /// How long browsers may cache the answer.
     pub max_age_seconds: u32,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn read(item: &Item<'_>) -> Option<CorsConfig> {
     })
 }
 
-/// A list of texts, each of which is as it has to be.
+/// A list of texts, each checked by `is_right`.
 fn list(table: &Table<'_>, key: &str, allowed: &str, is_right: impl Fn(&str) -> bool) -> Option<Vec<String>> {
     let item = table.get(key)?;
     let mut texts = item.texts()?;
@@ -66,7 +66,7 @@ fn list(table: &Table<'_>, key: &str, allowed: &str, is_right: impl Fn(&str) -> 
     Some(texts.into_iter().map(|(text, _)| text).collect())
 }
 
-/// Whether a text is `*`, or an origin as browsers write it: in lower case, without a path, and without the scheme's own port.
+/// Whether a text is `*`, or an origin as browsers send it: in lower case, without a path, and without the scheme's default port.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else { return text == "*" };
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._:[]".contains(&byte);

@@ -1,4 +1,4 @@
-//! Which settings of `[server]` two files have differently, by their names: they need a restart.
+//! Settings of `[server]` that differ between two files, by name: they need a restart.
 
 use super::server::ServerConfig;
 
@@ -38,7 +38,7 @@ impl ServerConfig {
             query_log_rows,
             query_spill_bytes,
             backups,
-            // No keys of the file.
+            // Not keys of the file.
             declared_bytes: _,
             read_ahead: _,
         } = self;
@@ -48,7 +48,7 @@ impl ServerConfig {
             ("hosts", *hosts == other.hosts),
             ("trusted_proxies", *trusted_proxies == other.trusted_proxies),
             ("cors", *cors == other.cors),
-            // Which files they are is a reload's to change.
+            // A reload may change the files' names.
             ("tls", tls.is_some() == other.tls.is_some()),
             ("threads", *threads == other.threads),
             ("memory", *memory_bytes == other.memory_bytes),

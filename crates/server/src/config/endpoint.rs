@@ -18,10 +18,10 @@ const KEYS: [&str; 22] = [
     "route", "get", "insert", "update", "replace", "delete", "query", "steps", "files", "require", "params", "body",
     "result", "wrap", "sort", "page", "reply", "status", "limit", "allow", "scope", "guard",
 ];
-/// Names kept for later.
+/// Names reserved for later.
 const LATER: [&str; 1] = ["auth"];
 
-/// Keys, and the actions that they belong to.
+/// Keys, and the actions to which they belong.
 const BELONGS: [(&str, &[&str]); 7] = [
     ("sort", &["query"]),
     ("page", &["query"]),
@@ -32,15 +32,15 @@ const BELONGS: [(&str, &[&str]); 7] = [
     ("status", &["steps"]),
 ];
 
-/// What is wrong with a GET that changes something, and what is allowed.
+/// A GET that writes: the mistake, and what is allowed.
 pub(crate) const GET_WRITES: &str = "a GET that writes: clients and caches repeat GETs as they like";
 pub(crate) const GET_ALLOWED: &str =
     "POST, PUT, PATCH or DELETE in `route`; or the action get or query, or steps of SELECTs alone";
 
-/// The parameter of the request that chooses a way to sort.
+/// The request's parameter that chooses an order.
 pub(crate) const SORT: &str = "sort";
 const PAGE: &str = "page";
-/// Most ways to sort.
+/// Limit of orders.
 const SORTS_MAX: usize = 32;
 
 const METHODS: [(&str, Method); 5] = [
@@ -60,35 +60,35 @@ pub struct EndpointConfig {
     pub method: Method,
     /// The pattern, as in `/users/{id}`.
     pub pattern: String,
-    /// What the token of a request must allow; without it anyone may call the endpoint.
+    /// Scope that the token of a request must have; `None`: anyone may call the endpoint.
     pub scope: Option<String>,
-    /// What must give a row before anything is done. Of steps it is the first one as well.
+    /// Query that must return a row before anything is done. For steps it is also the first step.
     pub guard: Option<Arc<GuardConfig>>,
     /// What it does.
     pub action: Action,
-    /// A document that must exist, else 404 before the parameters are looked at.
+    /// A document that must exist; otherwise 404, before the parameters are checked.
     pub require: Option<Target>,
     /// Declared query parameters.
     pub params: Vec<Parameter>,
-    /// Parts of the path whose type is declared.
+    /// Path parameters whose type is declared.
     pub path_params: Vec<Parameter>,
-    /// The JSON of a successful write's reply, where it is fixed.
+    /// The JSON of a successful write's reply, if it is fixed.
     pub reply: Option<String>,
-    /// What the body must be; its fields are parameters of steps.
+    /// The declared body; its fields are parameters of steps.
     pub body: Option<Arc<docs::Body>>,
-    /// The status of a successful reply, where it is declared.
+    /// The status of a successful reply, if it is declared.
     pub status: Option<u16>,
     /// Bytes of the action's value in the file, for mistakes found later (SQL).
     pub span: std::ops::Range<usize>,
 }
 
-/// A route without its texts: the endpoint, the router's node, what the OpenAPI document says of every one.
+/// Memory of a route without its texts: the endpoint, the router's node, its part of the OpenAPI document.
 const ROUTE_BYTES: usize = 3072;
-/// A declared parameter, in the file's words, in the endpoint's and in the OpenAPI document.
+/// A declared parameter, as read from the file, in the endpoint and in the OpenAPI document.
 const PARAMETER_BYTES: usize = 768;
-/// A value that a parameter may have.
+/// An allowed value of a parameter.
 const VALUE_BYTES: usize = 128;
-/// A body's JSON Schema, compiled and told in the OpenAPI document, beside its text.
+/// A body's JSON Schema, compiled and in the OpenAPI document, as a multiple of its text.
 const BODY_FACTOR: usize = 64;
 
 /// What an endpoint does.
@@ -100,7 +100,7 @@ pub enum Action {
     Insert(String),
     /// Merges a patch into a document (RFC 7396).
     Update(Target),
-    /// Puts a document in another's place.
+    /// Replaces a document.
     Replace(Target),
     /// Removes a document.
     Delete(Target),
@@ -108,15 +108,15 @@ pub enum Action {
     Query {
         /// The statement.
         sql: String,
-        /// Whether the rows, or the one row, make the reply.
+        /// Whether the reply is one row instead of an array.
         one_row: bool,
-        /// The name of an object's one field around the rows.
+        /// Name of the one field of an object that wraps the rows.
         wrap: Option<String>,
         /// Most rows.
         limit: Option<u64>,
-        /// Its rows come by pages.
+        /// Its rows are returned in pages.
         page: Option<PageConfig>,
-        /// How the statement may end; the request's `sort` chooses, the first where it does not.
+        /// The orders that `sort` of a request chooses from; the first is the default.
         sort: Vec<SortConfig>,
     },
     /// Runs statements in one transaction and answers with the rows of the last one.
@@ -132,12 +132,12 @@ pub enum Action {
     Files(FilesConfig),
 }
 
-/// One of the ways in which a statement may end.
+/// One of the orders of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortConfig {
-    /// What a request names it.
+    /// Its name in requests.
     pub name: String,
-    /// ORDER BY, and perhaps conditions before it.
+    /// ORDER BY, possibly with conditions before it.
     pub end: String,
     /// Bytes of `end` in the file, for mistakes found later.
     pub span: std::ops::Range<usize>,
@@ -153,11 +153,11 @@ pub struct Target {
 }
 
 impl EndpointConfig {
-    /// Reads one entry of the list; what is wrong is noted, and a wrong entry left out.
+    /// Reads one entry of the list. Mistakes are recorded, and an invalid entry is left out.
     pub(crate) fn read(item: &Item<'_>, collections: &[String], guards: &[Arc<GuardConfig>]) -> Option<EndpointConfig> {
         let table = item.table()?;
         table.check_keys(&KEYS, &LATER);
-        // Whatever is wrong with one part, the others are read, too: all that is wrong is told at once.
+        // If one part is wrong, the others are still read: all mistakes are reported at once.
         let has_rest = table.get("files").is_some();
         let route = table.require("route").and_then(|item| route(&item, has_rest));
         let known = route.as_ref().map(|(_, pattern)| pattern.as_str());
@@ -220,8 +220,7 @@ impl EndpointConfig {
 }
 
 impl EndpointConfig {
-    /// About how many bytes it has in memory, as the file has it, as a route and in the OpenAPI document: without what is made
-    /// of its statements.
+    /// Approximate bytes of memory, as configuration, as a route and in the OpenAPI document, without its prepared statements.
     pub(crate) fn bytes(&self) -> usize {
         let sql: usize = match &self.action {
             Action::Query { sql, sort, .. } => {
@@ -246,7 +245,7 @@ impl EndpointConfig {
         ROUTE_BYTES + 8 * self.route.len() + 3 * (sql + reply) + parameters + body
     }
 
-    /// The patterns of its routes: its own, and that of the folder itself where its files have an index.
+    /// The patterns of its routes: its own, and that of the folder itself if its files have an index.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &str> {
         let of_folder = match &self.action {
             Action::Files(FilesConfig { index: true, .. }) => folder_pattern(&self.pattern),
@@ -255,7 +254,7 @@ impl EndpointConfig {
         [Some(self.pattern.as_str()), of_folder].into_iter().flatten()
     }
 
-    /// The text of its query, or of the step that stands there in the file.
+    /// The text of its query, or of the step at this place of the file.
     pub(crate) fn statement_at(&self, span: &std::ops::Range<usize>) -> Option<&str> {
         let steps = match &self.action {
             Action::Query { sql, .. } => return Some(sql),
@@ -266,7 +265,8 @@ impl EndpointConfig {
         if step.spans[0] == *span { Some(&step.sql) } else { step.expect.as_deref() }
     }
 
-    /// The same with each of the ways to sort as the statement's end, by name; one without a name where there are none.
+    /// The endpoint once for each order, with the order appended to its statement, by name; one without a name if there are no
+    /// orders.
     pub(crate) fn sorted(&self) -> Vec<(String, EndpointConfig)> {
         let Action::Query { sql, one_row, wrap, limit, page, sort } = &self.action else { return Vec::new() };
         if sort.is_empty() {
@@ -281,7 +281,7 @@ impl EndpointConfig {
     }
 }
 
-/// An endpoint's parameters, with those of its guard: one name means the same in the guard and in the endpoint's statements.
+/// An endpoint's parameters with those of its guard: a name must mean the same in the guard and in the endpoint's statements.
 fn with_guards(
     mut params: Vec<Parameter>,
     guard: &GuardConfig,
@@ -304,7 +304,7 @@ fn with_guards(
     params
 }
 
-/// `allow = "token"` with `scope`, which is `read` for GET and `write` for the others where the file does not say.
+/// `allow = "token"` with `scope`; the default scope is `read` for GET and `write` for the others.
 fn scope(table: &Table<'_>, method: Method) -> Option<String> {
     let needs_token = table.get("allow").and_then(|item| item.word(&[("anyone", false), ("token", true)]));
     let given = table.get("scope");
@@ -342,7 +342,7 @@ fn route(item: &Item<'_>, has_rest: bool) -> Option<(Method, String)> {
     parsed
 }
 
-/// Whether requests can have such a path at all: it is compared with the target as it was sent (RFC 3986, section 3.3).
+/// Whether requests can have such a path at all: it is compared with the target as sent (RFC 3986, section 3.3).
 fn check_pattern(pattern: &str, has_rest: bool) -> Result<(), String> {
     let mut names: Vec<&str> = Vec::new();
     let (single, rest) = match rest_parameter(pattern).filter(|_| has_rest) {
@@ -472,13 +472,13 @@ fn read_sort(item: &Item<'_>) -> Vec<SortConfig> {
     ways.collect()
 }
 
-/// Whether one row makes the reply, and the name around it.
+/// Whether the reply is one row, and the name of its wrapper.
 fn rows_of(table: &Table<'_>) -> (bool, Option<String>) {
     let one_row = table.get("result").and_then(|item| item.word(&[("rows", false), ("row", true)])).unwrap_or(false);
     (one_row, table.get("wrap").and_then(|item| item.text().map(str::to_owned)))
 }
 
-/// What the body must be. Its fields stand beside the other parameters, so no two have one name.
+/// The declared body. Its fields are parameters beside the others, so all names must differ.
 fn read_body(item: &Item<'_>, pattern: &str, params: &[Parameter]) -> Option<Arc<docs::Body>> {
     let body = docs::Body::read(item)?;
     for name in body.names() {
@@ -503,7 +503,7 @@ fn collection(item: &Item<'_>, name: &str, collections: &[String]) -> Option<Str
 }
 
 impl Target {
-    /// `pattern`: the route's, if that could be read.
+    /// `pattern`: the route's, if it is valid.
     fn read(item: &Item<'_>, pattern: Option<&str>, collections: &[String]) -> Option<Target> {
         let text = item.text()?;
         let parts = text.split_once("/{").and_then(|(name, rest)| Some((name, rest.strip_suffix('}')?)));
@@ -554,7 +554,7 @@ fn reply(item: &Item<'_>, action: &Action) -> Option<String> {
     Some(docs::config::json_text(item))
 }
 
-/// Parameters of the route's path that no target takes are text parameters of the query.
+/// Names of the parameters of a route's path.
 pub(crate) fn path_parameters(pattern: &str) -> impl Iterator<Item = &str> {
     let names = pattern.split('{').skip(1).filter_map(|part| part.split('}').next());
     names.map(|name| name.strip_prefix('*').unwrap_or(name))

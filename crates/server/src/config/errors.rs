@@ -1,4 +1,4 @@
-//! `[errors]`: which failure of a declared endpoint gives which status, and with what body.
+//! `[errors]`: statuses and body of a declared endpoint's failures.
 
 use crate::failure::ErrorRules;
 use docs::config::Table;
@@ -6,7 +6,7 @@ use docs::config::Table;
 /// Bytes of a fixed error body.
 const BODY_BYTES_MAX: usize = 4096;
 
-/// Reads the section; what is not given keeps its default.
+/// Reads the section; missing keys keep their defaults.
 pub(crate) fn read(table: &Table<'_>) -> ErrorRules {
     table.check_keys(&["invalid", "conflict", "not_found", "body"], &[]);
     let mut rules = ErrorRules::default();

@@ -1,20 +1,20 @@
-//! `files` of an endpoint: a folder whose files it answers with.
+//! `files` of an endpoint: a folder whose files it serves.
 
 use docs::config::{Item, Table};
 use http::{Files, Method};
 use std::path::{Path, PathBuf};
 
-/// Keys of an endpoint that are about documents.
+/// Keys of an endpoint that concern documents.
 const OF_DOCUMENTS: [&str; 4] = ["require", "params", "reply", "guard"];
 
-/// A folder and its switches, as written. The path is relative to the configuration file's folder, or absolute.
+/// A folder and its options, as written. The path is relative to the configuration file's folder, or absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilesConfig {
     /// The folder.
     pub folder: PathBuf,
     /// A folder below it is answered with its `index.html`.
     pub index: bool,
-    /// Names that begin with a dot are served, too.
+    /// Names that begin with a dot are served too.
     pub hidden: bool,
     /// Clients keep files with a fingerprint in the name for a year.
     pub immutable: bool,
@@ -63,13 +63,13 @@ impl FilesConfig {
         Some(config)
     }
 
-    /// Whether another folder is this one, or lies in it.
+    /// Whether another folder is this one, or is inside it.
     fn holds(&self, other: &Path) -> bool {
         let (own, other) = (self.folder.canonicalize(), other.canonicalize());
         own.is_ok_and(|own| other.is_ok_and(|other| other.starts_with(own)))
     }
 
-    /// The files. The error names the folder.
+    /// Opens the files. The error names the folder.
     pub(crate) fn open(&self) -> Result<Files, String> {
         let opened = Files::folder(&self.folder);
         let files = opened.map_err(|error| format!("cannot open the folder {}: {error}", self.folder.display()))?;
@@ -77,7 +77,7 @@ impl FilesConfig {
     }
 }
 
-/// The parameter that takes the rest of a path, of a pattern that ends in one: `path` of `/assets/{*path}`.
+/// The parameter for the rest of the path, if a pattern ends in one: `path` of `/assets/{*path}`.
 pub(crate) fn rest_parameter(pattern: &str) -> Option<&str> {
     pattern.rsplit('/').next()?.strip_prefix("{*")?.strip_suffix('}')
 }

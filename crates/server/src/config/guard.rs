@@ -1,6 +1,6 @@
-//! `[guards.NAME]`: a SELECT that must give a row before an endpoint that names it does anything.
+//! `[guards.NAME]`: a SELECT that must return a row before an endpoint that names it does anything.
 //!
-//! Its parameters come from header fields, cookies and `[params]` alone, so that it means the same whatever endpoint names it.
+//! Its parameters come only from header fields, cookies and `[params]`, so that it means the same in every endpoint.
 
 use super::steps::{DETAIL_BYTES_MAX, StepConfig};
 use docs::config::{Item, Parameter, ParameterPlace, Table};
@@ -8,11 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const KEYS: [&str; 4] = ["sql", "params", "else", "detail"];
-/// The status where it gives no row and `else` says nothing.
+/// The status if it returns no row, unless `else` sets one.
 const OTHERWISE: u16 = 401;
-/// Most guards of a file.
+/// Limit of guards of a file.
 const GUARDS_MAX: usize = 64;
-/// Most parameters of a guard.
+/// Limit of parameters of a guard.
 const PARAMETERS_MAX: usize = 16;
 
 /// One guard, as written; its SQL is not prepared yet.
@@ -22,18 +22,18 @@ pub struct GuardConfig {
     pub name: String,
     /// The query.
     pub sql: String,
-    /// What it takes of the request.
+    /// Its parameters, taken from the request.
     pub params: Vec<Parameter>,
-    /// The status where it gives no row.
+    /// The status if it returns no row.
     pub otherwise: u16,
-    /// What is said then.
+    /// The detail of that reply.
     pub detail: String,
     /// Bytes of the query in the file, for mistakes found later.
     pub span: Range<usize>,
 }
 
 impl GuardConfig {
-    /// The same as the first of an endpoint's steps.
+    /// As the first of an endpoint's steps.
     pub(super) fn step(&self) -> StepConfig {
         StepConfig {
             sql: self.sql.clone(),

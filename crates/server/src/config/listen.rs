@@ -1,5 +1,5 @@
-//! How `[server]` is read: its keys, what is allowed, and what holds where the file says nothing. The memory setting decides about
-//! threads and sizes, so values are checked by its division.
+//! Reading of `[server]`: its keys, their allowed values, and their defaults. Threads and sizes depend on the memory setting, so
+//! they are checked by its division.
 
 use super::cors;
 use super::server::{AdminListener, ColdModel, Durability, ServerConfig};
@@ -45,17 +45,17 @@ const KEYS: [&str; 32] = [
     "backups",
 ];
 
-/// One segment of the log at least; as many as a store keeps at most.
+/// At least one segment of the log; at most what a store keeps.
 const CHANGES_KEPT_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=64 << 30;
-/// Threads of one query where the file does not say, on machines with more cores.
+/// Default of threads of one query, on machines with more cores.
 const QUERY_THREADS_DEFAULT_MAX: usize = 8;
-/// Bytes on disk for what queries sort and group beyond their memory; 0: that is an error.
+/// Bytes on disk for sorting and grouping beyond a query's memory; 0: such a query fails.
 const QUERY_SPILL_BYTES: std::ops::RangeInclusive<u64> = 0..=1 << 40;
 /// Bytes a second.
 const RATES: std::ops::RangeInclusive<u64> = 1..=1 << 30;
-/// Most names of this machine.
+/// Limit of names of this machine.
 const HOSTS_MAX: usize = 64;
-/// A slow request takes at least so long.
+/// Range of the time from which on a request is slow.
 const SLOW_LOG_SECONDS: std::ops::RangeInclusive<f64> = 0.001..=86_400.0;
 /// A year.
 const CHANGES_KEPT_SECONDS_MAX: i64 = 366 * 86_400;
@@ -103,7 +103,7 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// Sets the number of event loops, checked against the memory like one of the file; on an error nothing changes.
+    /// Sets the number of event loops, checked against the memory like that of the file; on an error nothing changes.
     pub fn set_threads(&mut self, threads: u16) -> Result<(), String> {
         let changed = ServerConfig { threads: usize::from(threads.max(1)), ..self.clone() };
         Division::check(&changed).map_err(|shortage| format!("{}; allowed: {}", shortage.what, shortage.allowed))?;
@@ -111,7 +111,7 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// Reads the section; what is not given keeps its default.
+    /// Reads the section; missing keys keep their defaults.
     pub(crate) fn read(table: &Table<'_>) -> ServerConfig {
         table.check_keys(&KEYS, &["redis"]);
         let mut config = ServerConfig::default();
@@ -204,7 +204,7 @@ impl ServerConfig {
     }
 }
 
-/// How long changes are kept; without a bound on their bytes none are.
+/// How long changes are kept. Without `changes_kept_bytes` none are kept.
 fn changes_kept(table: &Table<'_>) -> Option<Duration> {
     let item = table.get("changes_kept_seconds")?;
     if table.get("changes_kept_bytes").is_none() {
@@ -217,7 +217,7 @@ fn changes_kept(table: &Table<'_>) -> Option<Duration> {
     Some(Duration::from_secs(seconds.unsigned_abs()))
 }
 
-/// How long a slow request takes, in seconds.
+/// The time from which on a request is slow, in seconds.
 fn slow_log(item: &Item<'_>) -> Option<Duration> {
     const ALLOWED: &str = "seconds from 0.001 to 86400, as in 0.5";
     let value = item.value();
@@ -242,7 +242,8 @@ fn address(item: &Item<'_>) -> Option<SocketAddr> {
     parsed.ok()
 }
 
-/// Where to listen: an address with its port, or `localhost` for 127.0.0.1; no other name is looked up. Else what is allowed.
+/// A listening address: an address with its port, or `localhost` for 127.0.0.1; no other name is resolved. The error describes
+/// what is allowed.
 pub fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
     let address = match text.strip_prefix("localhost:") {
         Some(port) => port.parse().ok().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
@@ -251,7 +252,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
     address.ok_or("ADDRESS:PORT, as in 127.0.0.1:8080, [::1]:8080 or localhost:8080")
 }
 
-/// What begins the path of a Unix socket, from the file's folder on.
+/// Prefix of a Unix socket's path, which is relative to the file's folder.
 const UNIX_SCHEME: &str = "unix:";
 /// Bytes of such a path (unix(7), sun_path).
 const UNIX_PATH_BYTES_MAX: usize = 107;
@@ -298,7 +299,7 @@ fn hosts(item: &Item<'_>) -> Option<Vec<String>> {
     Some(texts.into_iter().map(|(text, _)| text).collect())
 }
 
-/// Addresses, networks and `unix`; the first wrong one is noted.
+/// Addresses, networks and `unix`; the first invalid one is recorded.
 fn trusted_proxies(item: &Item<'_>) -> Option<TrustedProxies> {
     let texts = item.texts()?;
     let entries: Vec<&str> = texts.iter().map(|(text, _)| text.as_str()).collect();

@@ -1,7 +1,7 @@
-//! The whole configuration file: documents (read by `docs`), endpoints, errors, and where the server listens.
+//! The whole configuration file: documents (read by `docs`), endpoints, errors, and `[server]`.
 //!
-//! All mistakes of a file are told at once, each with its place and what is allowed. Here is what a file can say, and how its
-//! sections are read; `loading` reads it whole and prepares its SQL, which takes what answers requests.
+//! All mistakes of a file are reported at once, each with its place and what is allowed. This folder has the settings and the
+//! reading of their sections; `loading` reads the whole file and prepares its SQL, which needs the modules that answer requests.
 
 mod cors;
 mod differences;
@@ -36,9 +36,9 @@ use crate::failure::ErrorRules;
 use docs::config::{Config, Mistake, Mistakes, Source};
 use std::path::PathBuf;
 
-/// Most bytes of a configuration file.
+/// Limit of a configuration file.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Most declared endpoints.
+/// Limit of declared endpoints.
 pub const ENDPOINTS_MAX: usize = 4096;
 
 /// A configuration file, read and checked.
@@ -46,7 +46,7 @@ pub const ENDPOINTS_MAX: usize = 4096;
 pub struct ServiceConfig {
     /// The file.
     pub path: PathBuf,
-    /// Its text, for telling the place of mistakes that are found later.
+    /// Its text, to find the place of later mistakes.
     pub text: String,
     /// Collections and parameters.
     pub docs: Config,
@@ -56,11 +56,11 @@ pub struct ServiceConfig {
     pub tokens: Vec<TokenConfig>,
     /// `[errors]`.
     pub errors: ErrorRules,
-    /// `[server]`, and what the command line has changed of it.
+    /// `[server]`, with the changes of the command line.
     pub server: ServerConfig,
-    /// `[server]` as the file has it.
+    /// `[server]` as it is in the file.
     pub file_server: ServerConfig,
-    /// What fixes values of `[params]`.
+    /// `--set` arguments, which fix values of `[params]`.
     pub set: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ pub enum ConfigError {
     },
     /// It has mistakes.
     Mistakes(Mistakes),
-    /// A `--set` of the command line cannot be.
+    /// A `--set` of the command line is invalid.
     Set(String),
 }
 

@@ -1,4 +1,4 @@
-//! `[server]`: where the service listens, and its bounds.
+//! `[server]`: listeners and limits.
 
 use super::cors::CorsConfig;
 use super::tls::TlsConfig;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// When a write counts as done.
+/// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// When it is on disk.
@@ -18,20 +18,20 @@ pub enum Durability {
     None,
 }
 
-/// What runs cold reads: which of the execution models whose threads may wait for the disk.
+/// Execution model of cold reads: those models whose threads may wait for the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColdModel {
-    /// Threads that stay.
+    /// A fixed set of threads.
     #[default]
     Pool,
-    /// Threads that stay; as many as there are cores compute, and the others wait for the disk.
+    /// A fixed set of threads; as many as there are cores compute, and the others wait for the disk.
     IoAware,
-    /// Threads that stay, of rayon.
+    /// A fixed set of threads, of rayon.
     WorkStealing,
 }
 
 impl ColdModel {
-    /// With so many threads.
+    /// With this number of threads.
     pub(crate) fn with_threads(self, threads: usize) -> executor::Model {
         match self {
             Self::Pool => executor::Model::Pool { threads },
@@ -44,44 +44,44 @@ impl ColdModel {
     }
 }
 
-/// Where the general API answers.
+/// Listener of the general API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AdminListener {
-    /// Where HTTP listens, beside the declared endpoints.
+    /// The HTTP listener, beside the declared endpoints.
     #[default]
     Http,
     /// On a listener of its own.
     Address(SocketAddr),
-    /// The same, a Unix socket of this path.
+    /// A Unix socket of its own at this path.
     Unix(PathBuf),
-    /// Nowhere, but for health.
+    /// None, except for health.
     Off,
 }
 
-/// The values of `[server]`, each checked, defaults filled in.
+/// The values of `[server]`, checked, with defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
-    /// About how many bytes of memory the file's endpoints have. No key of the file.
+    /// Approximate bytes of memory of the file's endpoints. Not a key of the file.
     pub declared_bytes: usize,
-    /// Where HTTP listens.
+    /// Address of the HTTP listener.
     pub http: SocketAddr,
-    /// Where the general API answers.
+    /// Listener of the general API.
     pub admin: AdminListener,
-    /// Names of this machine that requests for the general API may have as host, beside `localhost`.
+    /// Names of this machine that requests to the general API may have as host, besides `localhost`.
     pub hosts: Vec<String>,
-    /// Peers that may say for whom they forward a request.
+    /// Peers whose forwarding fields are trusted.
     pub trusted_proxies: TrustedProxies,
-    /// Which pages of other origins may use declared endpoints; without it none.
+    /// Pages of other origins that may use declared endpoints; `None`: none.
     pub cors: Option<CorsConfig>,
-    /// The certificate of its addresses; without it they speak in the clear.
+    /// The certificate of its addresses; `None`: no TLS.
     pub tls: Option<TlsConfig>,
     /// Event loops.
     pub threads: usize,
-    /// Ceiling of anonymous memory in bytes: the sum of all named bounds must stay under it.
+    /// Limit of anonymous memory in bytes: the sum of all named bounds must stay below it.
     pub memory_bytes: u64,
-    /// Connections at once; `None`: as many as the memory allows, up to 10,000.
+    /// Limit of connections; `None`: as many as fit the memory, up to 10,000.
     pub connections_max: Option<usize>,
-    /// Connections at once from one address.
+    /// Limit of connections from one address.
     pub connections_per_address_max: usize,
     /// Bytes of a request's head.
     pub head_bytes_max: usize,
@@ -89,11 +89,11 @@ pub struct ServerConfig {
     pub body_bytes_max: usize,
     /// Time for a head to arrive.
     pub head: Duration,
-    /// How long a body may be behind its least rate.
+    /// How long a body may be behind its minimum rate.
     pub body: Duration,
     /// That rate, in bytes a second.
     pub body_rate_min: u64,
-    /// How long a client may be behind the least rate of taking its replies.
+    /// How long a client may be behind the minimum rate of receiving its replies.
     pub send: Duration,
     /// That rate, in bytes a second.
     pub send_rate_min: u64,
@@ -105,28 +105,28 @@ pub struct ServerConfig {
     pub date: bool,
     /// Whether each request is logged.
     pub access_log: bool,
-    /// Requests that take so long are logged; `None`: none are.
+    /// Requests that take at least this time are logged; `None`: none are.
     pub slow_log: Option<Duration>,
-    /// When a write counts as done.
+    /// When a write is acknowledged.
     pub durability: Durability,
-    /// What runs reads that would wait for the disk.
+    /// Execution model of reads that would wait for the disk.
     pub cold_model: ColdModel,
-    /// Bytes of the log kept for readers of changes, beside what a restart needs. 0: none.
+    /// Bytes of the log kept for readers of changes, besides those that a restart needs. 0: none.
     pub changes_kept_bytes: u64,
-    /// Time for which they are kept at most; `None`: for ever.
+    /// Time for which they are kept; `None`: for ever.
     pub changes_kept: Option<Duration>,
-    /// Rows that one query may look at.
+    /// Rows that one query may scan.
     pub scan_rows_max: u64,
     /// Threads that one query may use.
     pub query_threads: usize,
     /// How long one query may run on the pool.
     pub query: Duration,
-    /// A query that looks at so many rows is told in the log.
+    /// A query that scans at least this many rows is logged.
     pub query_log_rows: u64,
-    /// Bytes on disk for what queries sort and group beyond their memory. 0: that is an error.
+    /// Bytes on disk for sorting and grouping beyond a query's memory. 0: such a query fails.
     pub query_spill_bytes: u64,
-    /// The folder into which `POST /_/backup` writes; without it there are no backups of the running server.
+    /// The folder for `POST /_/backup`; `None`: the running server makes no backups.
     pub backups: Option<PathBuf>,
-    /// See `store::Options::read_ahead`. Not a key of the file: the store knows best.
+    /// See `store::Options::read_ahead`. Not a key of the file.
     pub read_ahead: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! Sizes as people write them: `512`, `"64KB"`, `"1GB"` (powers of 1,000) or `"64KiB"` (powers of 1,024).
+//! Sizes in configuration files: `512`, `"64KB"`, `"1GB"` (powers of 1,000) or `"64KiB"` (powers of 1,024).
 
 use docs::config::Item;
 use std::ops::RangeInclusive;
@@ -35,7 +35,7 @@ pub(super) fn read(item: &Item<'_>, range: RangeInclusive<u64>) -> Option<u64> {
     found
 }
 
-/// A size in the largest unit that shows it whole.
+/// A size in the largest unit of which it is a multiple.
 pub(crate) fn written(bytes: u64) -> String {
     let units = UNITS.iter().filter(|(_, factor)| bytes >= *factor && bytes.is_multiple_of(*factor));
     let largest = units.max_by_key(|(_, factor)| *factor);

@@ -1,12 +1,11 @@
-//! `steps` of an endpoint: statements in one transaction, each with what it expects and how the request is answered
-//! otherwise.
+//! `steps` of an endpoint: statements in one transaction, each with its expectation and the answer if that fails.
 
 use docs::config::{Item, Table};
 use docs::sql::STEPS_MAX;
 use std::ops::Range;
 
 const KEYS: [&str; 4] = ["sql", "expect", "else", "detail"];
-/// The status where an expectation does not hold and `else` says nothing.
+/// The status of a failed expectation, unless `else` sets one.
 const OTHERWISE: u16 = 409;
 /// Bytes of a `detail`.
 pub(super) const DETAIL_BYTES_MAX: usize = 1024;
@@ -16,17 +15,17 @@ pub(super) const DETAIL_BYTES_MAX: usize = 1024;
 pub struct StepConfig {
     /// The statement.
     pub sql: String,
-    /// What must hold behind it: an expression over `rows`.
+    /// Expectation about the result: an expression over `rows`.
     pub expect: Option<String>,
-    /// The status where that does not hold.
+    /// The status if the expectation fails.
     pub otherwise: u16,
-    /// What is said then.
+    /// The detail of that reply.
     pub detail: Option<String>,
     /// Bytes of the statement and of the expectation in the file, for mistakes found later.
     pub spans: [Range<usize>; 2],
 }
 
-/// Reads the list; what is wrong is noted, and nothing given then.
+/// Reads the list. If there are mistakes, they are recorded and the result is `None`.
 pub(super) fn read(item: &Item<'_>) -> Option<Vec<StepConfig>> {
     let items = item.list()?;
     if items.is_empty() || items.len() > STEPS_MAX {

@@ -1,13 +1,13 @@
-//! `[server] tls`: the certificate with which the server's addresses speak TLS.
+//! `[server] tls`: the certificate of the server's addresses.
 //!
-//! The files are read when the configuration is, so that a file that is missing, damaged or not of one pair with the other is a
-//! mistake of the configuration; and again at each reload.
+//! The files are read with the configuration, so a missing or damaged file, or a key of another certificate, is a mistake of the
+//! configuration. They are read again at each reload.
 
 use docs::config::{Item, Table, read_file};
 use reactor::{TlsError, TlsServer};
 use std::path::{Path, PathBuf};
 
-/// What is spoken inside TLS (RFC 7301).
+/// Protocols offered inside TLS (RFC 7301).
 const PROTOCOLS: [&str; 1] = ["http/1.1"];
 /// Bytes of each file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -15,7 +15,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The setting: two files in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// The certificate, with those of its issuers behind it.
+    /// The certificate, followed by those of its issuers.
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
@@ -28,7 +28,7 @@ impl TlsConfig {
         TlsServer::from_pem(&cert, &key, &PROTOCOLS).map_err(|error| self.named(&error))
     }
 
-    /// Has connections from now on get what the files hold now.
+    /// Makes later connections use the files' present content.
     pub(crate) fn replace(&self, server: &TlsServer) -> Result<(), String> {
         let (cert, key) = self.read_files()?;
         server.replace(&cert, &key).map_err(|error| self.named(&error))

@@ -1,4 +1,4 @@
-//! `[tokens.NAME]`: the SHA-256 of a token, what it allows, and until when.
+//! `[tokens.NAME]`: the SHA-256 of a token, its scopes, and its expiry.
 
 use docs::config::{Item, Table};
 use jiff::Timestamp;
@@ -6,9 +6,9 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use std::time::SystemTime;
 
-/// Most tokens: each request that sends one is compared with all.
+/// Limit of tokens: a token in a request is compared with all of them.
 const TOKENS_MAX: usize = 256;
-/// Most scopes of one, and bytes of a scope's name.
+/// Limits of a token's scopes, and of the bytes of a scope's name.
 const SCOPES_MAX: usize = 32;
 const SCOPE_BYTES_MAX: usize = 40;
 
@@ -19,9 +19,9 @@ pub struct TokenConfig {
     pub name: String,
     /// The digest of its text.
     pub sha256: [u8; 32],
-    /// The scopes: `read`, `write` and `admin` are the general API's, others are of declared endpoints.
+    /// The scopes: `read`, `write` and `admin` are those of the general API, others belong to declared endpoints.
     pub allow: Vec<String>,
-    /// From then on it is refused.
+    /// Expiry: from then on it is rejected.
     pub until: Option<SystemTime>,
 }
 
@@ -32,7 +32,7 @@ impl TokenConfig {
     }
 }
 
-/// Reads the section; what is wrong is noted, and a wrong entry left out.
+/// Reads the section. Mistakes are recorded, and an invalid entry is left out.
 pub(crate) fn read_all(root: &Table<'_>) -> Vec<TokenConfig> {
     let Some(table) = root.get("tokens").and_then(|item| item.table()) else { return Vec::new() };
     let mut entries = table.entries();
@@ -89,7 +89,7 @@ fn scopes(item: &Item<'_>) -> Option<Vec<String>> {
     Some(texts.into_iter().map(|(text, _)| text).collect())
 }
 
-/// Notes a scope that cannot be one.
+/// Records a mistake if a text cannot be a scope.
 pub(crate) fn check_scope(text: &str, item: &Item<'_>) {
     if !is_scope(text) {
         let allowed = "\"read\", \"write\", \"admin\", or a name of a-z, 0-9, - and _ for declared endpoints";
@@ -113,7 +113,7 @@ fn moment(item: &Item<'_>) -> Option<SystemTime> {
     moment
 }
 
-/// The moment at which a token ends: a day's beginning in UTC, or a time with its zone.
+/// The expiry of a token: a day's beginning in UTC, or a time with its zone.
 pub fn parse_moment(text: &str) -> Option<SystemTime> {
     let of_day = |date: Date| date.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
     let timestamp = match text.parse::<Timestamp>() {

@@ -1,8 +1,9 @@
-//! Endpoints that no token of the file opens: no mistake, since tokens come and go, but worth a word before the first client finds out.
+//! Endpoints whose scope no token of the file has: not a mistake, since tokens come and go, but worth a warning before the first
+//! client is rejected.
 
 use super::ServiceConfig;
 
-/// One line for each scope that endpoints ask for and no token has.
+/// One line for each scope that endpoints require and no token has.
 pub fn unreachable_scopes(config: &ServiceConfig) -> Vec<String> {
     let mut scopes: Vec<&str> = config.endpoints.iter().filter_map(|endpoint| endpoint.scope.as_deref()).collect();
     scopes.sort_unstable();

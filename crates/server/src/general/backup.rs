@@ -1,11 +1,12 @@
-//! `POST /_/backup` `{"to": "NAME"}`: a copy of the database while it serves; `GET /_/backup` tells how far it is.
+//! `POST /_/backup` `{"to": "NAME"}`: a copy of the database while it serves; `GET /_/backup` reports its progress.
 //!
-//! It is written by the server into its own folder for backups, `[server] backups`, under a name that the request gives,
-//! and never streamed to the client: a slow client would keep the pages of an old state from being used again for as long
-//! as it likes, and the data file would grow for it. Nor may a request name any path that the server can write.
+//! The server writes it into its own folder for backups, `[server] backups`, under a name from the request. It is never streamed
+//! to the client: a slow client would keep the pages of an old state from being reused, and the data file would grow. A request
+//! cannot name any other path.
 //!
-//! One at a time. It has a thread of its own, for it takes minutes that no query may wait, and is answered when the copy is whole, read back, and on
-//! disk. A server that drains gives it up: half a copy is removed, and would be no store either.
+//! One backup at a time. It has a thread of its own, since no query may wait for the minutes that it takes, and is answered when
+//! the copy is complete, read back, and on disk. A server that drains stops it: a partial copy is removed, since it would not be
+//! a valid store.
 
 use super::fail;
 use crate::background;
@@ -19,12 +20,12 @@ use http::{Reply, Request, Status};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes of a request.
+/// Limit of a request's body.
 const BODY_BYTES_MAX: usize = 1024;
-/// Longest name of a backup.
+/// Limit of a backup's name.
 const NAME_BYTES_MAX: usize = 100;
 
-/// Tells how far the backup is that is under way.
+/// Reports the running backup's progress.
 pub(super) fn tell(service: &Service, reply: Reply<'_>) {
     let under_way = service.backups.under_way().clone();
     let told = match under_way {
@@ -40,7 +41,7 @@ pub(super) fn tell(service: &Service, reply: Reply<'_>) {
     reply.send(Status(200), JSON, told.to_string().as_bytes());
 }
 
-/// Makes one.
+/// Makes a backup.
 pub(super) fn make(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
     let admitted = read(request.body()).and_then(|name| {
         let (folder, thread) =
@@ -55,7 +56,7 @@ pub(super) fn make(service: &Service, request: &Request<'_>, reply: Reply<'_>) {
     let (database, errors) = (service.database.clone(), Arc::new(ErrorRules::default()));
     background::run(thread, &Arc::clone(&errors), reply.later(), move |late| {
         let result = copy(&database, &to, &turn.backups);
-        // Before the answer: whoever has it may ask for the next one.
+        // Before the answer: a client that has it may request the next backup.
         drop(turn);
         match result {
             Ok(body) => late.send(Status(200), JSON, body),
@@ -69,7 +70,7 @@ fn no_folder() -> Failure {
     Failure::new(Kind::Forbidden, detail)
 }
 
-/// The name in the request: of one folder, that is not hidden.
+/// The name in the request: one path segment, not hidden.
 fn read(body: &[u8]) -> Result<String, Failure> {
     const ALLOWED: &str =
         "{\"to\": \"NAME\"}, the name in letters, digits, `.`, `-` and `_`, and not beginning with `.`";

@@ -1,4 +1,4 @@
-//! `POST /_/collections/NAME/bulk`: one document a line in, one line out for each that failed.
+//! `POST /_/collections/NAME/bulk`: one document a line in, one line out for each failed one.
 //!
 //! ```text
 //!  body in pieces ─► Feed: text, cut into lines ─► Source: admitted one by one ─► store
@@ -6,13 +6,13 @@
 //!        └──── nudge ──────────┘                          └───── wake the loop ─────┘
 //! ```
 //!
-//! Each line is a transaction of its own, submitted in order, some in each turn of the loop ([`crate::held`]); those that are under
-//! way together share the group's syncs. The body may be of any length: it is taken as the store takes its lines, so a client
-//! that is faster waits. What a bulk holds is a line or [`crate::lines`]' text (a body that arrives), the lines under way (writes that
-//! wait, each counted as such), and what is told of lines that failed ([`FAILED_BYTES_MAX`]).
+//! Each line is a transaction of its own, submitted in order, some in each turn of the loop ([`crate::held`]); lines in flight
+//! share the group's syncs. The body may have any length: it is read at the pace at which the store takes its lines, so a faster
+//! client waits. A bulk holds one line or [`crate::lines`]' text (an arriving body), the lines in flight (waiting writes, each
+//! counted as such), and the reports of failed lines ([`FAILED_BYTES_MAX`]).
 //!
-//! The reply leaves when the last line is durable or refused. Where the body ends otherwise than it should it says which lines were
-//! taken. It stands alone among the requests of its connection.
+//! The reply is sent when the last line is durable or rejected. If the body ends early or with an error, the reply names the
+//! lines that were taken. A bulk is [`http::Order::Alone`] among the requests of its connection.
 
 use super::{collection, fail};
 use crate::failure::{ErrorRules, Failure, Kind};
@@ -33,25 +33,26 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Lines that one bulk has under way take this part of what may wait, all bulks together no more than [`bulks_bytes_max`]: the rest is for
-/// single writes.
+/// Lines in flight of one bulk may hold this part of the limit of waiting writes, those of all bulks together at most
+/// [`bulks_bytes_max`]: the rest is for single writes.
 const PARTS_UNDER_WAY: usize = 2;
-/// Bytes of lines under way that a group of the store is large enough with.
+/// Bytes of lines in flight that make a group of the store large enough.
 const UNDER_WAY_BYTES_MAX: usize = 4 << 20;
-/// What is told of lines that failed, each by itself; and this part of what may wait, where that is less. Further ones are counted.
+/// Limit of the reports of failed lines, and its part of the limit of waiting writes, if that is less. Further failures are only
+/// counted.
 const FAILED_BYTES_MAX: usize = 1 << 20;
 const PARTS_FAILED: usize = 8;
-/// Room for failures is counted in such steps.
+/// Step in which memory for the reports is reserved.
 const FAILED_STEP_BYTES: usize = 16 << 10;
-/// What a failure takes beside its text.
+/// Memory of a report besides its text.
 const FAILED_PLACE_BYTES: usize = 64;
 
-/// Of what may wait, what bulks leave free.
+/// Limit of waiting bytes for bulks; the rest is left to single writes.
 fn bulks_bytes_max(writes: &InFlight) -> usize {
     writes.bytes_max() - writes.bytes_max() / 4
 }
 
-/// What has come of the body and is not taken yet.
+/// Received text that is not taken yet.
 struct Feed {
     lines: Lines,
     end: Option<Result<(), BodyFault>>,
@@ -59,7 +60,7 @@ struct Feed {
     is_held_back: bool,
 }
 
-/// The connection's end of it.
+/// The connection's end of the feed.
 struct Body(Rc<RefCell<Feed>>);
 
 impl BodySink for Body {
@@ -87,7 +88,7 @@ impl Drop for Body {
 }
 
 impl Feed {
-    /// The first end counts. Behind one that should not be, the text that waits is no line of anybody's.
+    /// The first end counts. After an abnormal end, the remaining text is dropped.
     fn end(&mut self, end: Result<(), BodyFault>) {
         if self.end.is_some() {
             return;
@@ -101,13 +102,13 @@ impl Feed {
     }
 }
 
-/// Where the loop takes the lines from.
+/// The loop's source of lines.
 struct Source {
     feed: Rc<RefCell<Feed>>,
     nudge: Nudge,
     batch: Arc<Batch>,
     line_bytes_max: usize,
-    /// One that there was no room for.
+    /// A line for which there was no room.
     waiting: Option<(usize, Vec<u8>)>,
 }
 
@@ -129,7 +130,7 @@ impl LineSource for Source {
 }
 
 impl Source {
-    /// The next line that may be written.
+    /// The next line to be written.
     fn pull(&mut self) -> Option<(usize, Vec<u8>)> {
         loop {
             let mut feed = self.feed.borrow_mut();
@@ -151,7 +152,7 @@ impl Source {
     }
 }
 
-/// What the lines of one request share; the last one to end answers.
+/// State shared by the lines of one request; the last one to end answers.
 struct Batch {
     state: Mutex<State>,
     writes: InFlight,
@@ -160,7 +161,7 @@ struct Batch {
 }
 
 struct State {
-    /// Lines under way, and one for the body.
+    /// Lines in flight, plus one for the body.
     waiting: usize,
     under_way_bytes: usize,
     /// The last line that was taken.
@@ -172,16 +173,16 @@ struct State {
     late: Option<LateReply>,
 }
 
-/// What is told of lines that failed.
+/// Reports of failed lines.
 #[derive(Default)]
 struct Failed {
     listed: Vec<(usize, String)>,
     bytes: usize,
-    /// Counts them as what waits.
+    /// Reservations for their memory.
     room: Vec<Taken>,
-    /// Further ones, by their status.
+    /// Number of further failures, by status.
     more: BTreeMap<u16, usize>,
-    /// The last of these.
+    /// The last line of these.
     more_last: usize,
 }
 
@@ -208,7 +209,7 @@ impl Failed {
         self.listed.len() + self.more.values().sum::<usize>()
     }
 
-    /// A line for each, in their order, and one for those that are only counted.
+    /// One line for each report, in order, and one for the failures that are only counted.
     fn into_text(mut self) -> String {
         self.listed.sort_by_key(|(line, _)| *line);
         let mut text = String::with_capacity(self.bytes);
@@ -228,7 +229,7 @@ impl Failed {
     }
 }
 
-/// A line that is being written.
+/// A line in flight.
 struct UnderWay {
     batch: Arc<Batch>,
     number: usize,
@@ -251,7 +252,7 @@ impl Batch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a line as one under way; or says what to wait for.
+    /// Counts a line as in flight; or returns how to wait.
     fn admit(self: &Arc<Self>, number: usize, bytes: usize, database: &Database) -> Result<UnderWay, Next> {
         let (writes, mut state) = (&self.writes, self.lock());
         let under_way_max = UNDER_WAY_BYTES_MAX.min(writes.bytes_max() / PARTS_UNDER_WAY);
@@ -260,7 +261,7 @@ impl Batch {
             state.is_awaited = true;
             return Err(Next::Wait);
         }
-        // One that is alone may take all that is free: else a large one would wait for ever.
+        // A single line may take everything that is free: otherwise a large one would wait for ever.
         let bytes_max = if is_alone { writes.bytes_max() } else { bulks_bytes_max(writes) };
         let taken = if database.store().has_room() { writes.take_up_to(bytes, bytes_max) } else { None };
         let Some(taken) = taken else {
@@ -273,20 +274,20 @@ impl Batch {
         Ok(UnderWay { batch: Arc::clone(self), number, bytes, taken })
     }
 
-    /// A line is refused before it is written.
+    /// Records a line that is rejected before it is written.
     fn refuse(&self, number: usize, failure: &Failure) {
         let mut state = self.lock();
         state.last = number;
         state.failed.note(number, failure, &self.writes);
     }
 
-    /// The body has ended.
+    /// Ends the body.
     fn close(&self, end: Result<(), BodyFault>) {
         self.lock().fault = end.err();
         self.end(0, None);
     }
 
-    /// A line of so many bytes ended, or the body.
+    /// A line of this size ended, or the body.
     fn end(&self, bytes: usize, failed: Option<(usize, Failure)>) {
         let mut state = self.lock();
         if let Some((line, failure)) = failed {
@@ -301,7 +302,7 @@ impl Batch {
         if state.is_awaited && has_room {
             state.is_awaited = false;
             drop(state);
-            // Its turn ends with a look at the bulks.
+            // At the end of the turn the loop continues the bulks.
             self.lp.run(Box::new(|_| {}));
         }
     }
@@ -321,7 +322,7 @@ impl Batch {
     }
 }
 
-/// What is said where the body ended otherwise than it should.
+/// The failure of a body that ended early or with an error.
 fn cut_short(fault: &BodyFault, last: usize, failed: &Failed) -> Failure {
     let mut detail = match last {
         0 => format!("{}; no line was taken", fault.detail),
@@ -373,11 +374,12 @@ pub(super) fn load(
     let (writes, replies, lp) = (service.writes.clone(), service.replies.clone(), local.lp.clone());
     let batch = Arc::new(Batch { state: Mutex::new(state), writes, replies, lp });
     let shared = Arc::clone(&service.shared);
-    // Not the loop's: lines are handed over between calls, and the next call would be taken for the one that gave a line up.
+    // Not the loop's own: lines are passed on between calls, and the next call would be mistaken for the one that gave a line up.
     let long: Arc<dyn TakeLong> = LongWrites::new(&shared);
     let take_large = move |database: &Database, session: &Session, submission: Submission| {
         let is_large = writing::is_large(database, session, &submission.write);
-        // A short one is written in less time than it takes to ask: all that came is written, though its client has ended its side.
+        // A short line is written in less time than a check takes: all received lines are written, even if the client has ended
+        // its side.
         let (over, long) = (submission.over.filter(|_| is_large), Some(Arc::clone(&long)));
         let submission = Submission { over, long, ..submission };
         shared.take_large(database, submission, is_large)

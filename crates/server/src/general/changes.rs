@@ -1,7 +1,7 @@
-//! `GET /_/changes?since=N&collection=NAME`: what has changed after a change number, and then what does, without end; as
-//! server-sent events by Accept, else a line of JSON each.
+//! `GET /_/changes?since=N&collection=NAME`: the changes after a change number, then new ones, without end; as server-sent events
+//! by Accept, otherwise one line of JSON each.
 //!
-//! `Last-Event-ID` stands before `since`: it is what a client sends that connects again. Without either the feed begins now.
+//! `Last-Event-ID` takes precedence over `since`: reconnecting clients send it. Without either, the feed begins now.
 
 use super::fail;
 use crate::changes::{Arrival, Form, Place, Wanted};
@@ -19,7 +19,7 @@ pub(super) fn follow(service: &Service, request: &Request<'_>, reply: Reply<'_>)
     };
     let mut reply = Some(reply);
     let arrived = service.feed.arrive(|| {
-        // Taken here, for a reply that is given away cannot be refused any more.
+        // Taken here: once the reply is given away, the request cannot be rejected any more.
         let late = reply.take().map(Reply::later);
         late.map(|late| Arrival { late, wanted })
     });

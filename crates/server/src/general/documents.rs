@@ -25,7 +25,7 @@ use http::{LateReply, Params, Reply, Request, Status};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A document that the path names: its collection, and its key.
+/// The document named by the path: its collection, and its key.
 fn target<'s, 'k>(
     service: &'s Service,
     text: &'k mut Vec<u8>,
@@ -71,7 +71,7 @@ pub(super) fn get(
     }
 }
 
-/// Answers, unless the document has to be waited for: then the reply comes back, and where that is done.
+/// Answers, unless the document must be waited for: then it returns the reply, and how the read continues.
 fn get_stored<'r>(
     session: &Rc<Session>,
     direct: &mut Option<Direct>,
@@ -103,9 +103,9 @@ fn get_stored<'r>(
     None
 }
 
-/// Answers with a document as it was read at a moment, by its change number. A large one is read again for each piece.
+/// Answers with a document as read at a moment, with its change number. A large document is read again for each piece.
 ///
-/// Its text is copied before it is checked, straight into the connection's queue, and checked before it leaves: see [`Moment::check`].
+/// Its text is copied straight into the connection's queue, and checked before it leaves: see [`Moment::check`].
 #[inline]
 pub(crate) fn answer<'r>(
     now: &Moment<'_>,
@@ -143,7 +143,7 @@ pub(crate) fn read_elsewhere(service: &Service, document: Unread, precondition: 
     });
 }
 
-/// Answers with a document's text, by its change number.
+/// Answers with a document's text and change number.
 pub(crate) fn answer_late(
     replies: &InFlight,
     errors: &ErrorRules,
@@ -163,7 +163,7 @@ pub(crate) fn answer_late(
     }
 }
 
-/// Change number and text of a document that was found, or not.
+/// Change number and text of the found document, or 404.
 pub(crate) fn numbered_text_of(found: Option<Stored<'_>>) -> Result<(u64, Vec<u8>), Failure> {
     let stored = found.ok_or_else(missing)?;
     let read = || -> Result<_, ReadError> { Ok((stored.change_number()?, stored.text()?.to_vec())) };
@@ -226,7 +226,7 @@ pub(super) fn insert(
     );
 }
 
-/// Hands a write over; `done` answers it once it is durable.
+/// Submits a write; `done` answers once it is durable.
 fn submit(
     service: &Service,
     local: &mut Local,
@@ -250,7 +250,7 @@ fn submit(
     writing::hand_over(service, local, submission);
 }
 
-/// 201 for a new document, 200 for a changed one; its change number as the tag. The body is the key, where it was made here.
+/// 201 for a new document, 200 for a changed one; its change number as the tag. The body contains the key if the server made it.
 fn accepted(mut late: LateReply, written: &Written, told: Option<Vec<u8>>) {
     late.numbered_tag(written.change_number);
     late.send(Status(if written.created { 201 } else { 200 }), JSON, told.unwrap_or_else(|| b"{}".to_vec()));

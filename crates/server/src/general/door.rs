@@ -1,4 +1,4 @@
-//! The doors of the general API: its routes, and what answers behind each.
+//! The routes of the general API, and the handlers behind them.
 
 use super::{backup, bulk, changes, documents, listing, query, schema, views};
 use crate::access::Granted;
@@ -12,7 +12,7 @@ use docs::Op;
 use http::{Method, Params, Reply, Request, Status};
 use std::sync::Arc;
 
-/// What the general API offers.
+/// The operations of the general API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     GetDocument,
@@ -70,7 +70,7 @@ impl Door {
         (Method::Get, "/_/", Door::NotYet),
     ];
 
-    /// What a token has to allow. A statement of [`Door::Query`] that writes needs [`token::WRITE`] too.
+    /// The scope that a token needs. A writing statement of [`Door::Query`] needs [`token::WRITE`] too.
     pub(crate) fn scope(self) -> &'static str {
         match self {
             Door::GetDocument
@@ -91,7 +91,7 @@ impl Door {
         }
     }
 
-    /// Answers one request, where its sender has access, or why not.
+    /// Answers one request if its sender has access, otherwise with the reason.
     pub(crate) fn answer(
         self,
         service: &Service,
@@ -103,7 +103,7 @@ impl Door {
         let access = access.and_then(|granted| granted.need(self.scope()).map(|()| granted));
         let granted = match access {
             Ok(granted) => granted,
-            // Load balancers ask for it, from anywhere.
+            // Load balancers request it, from anywhere.
             Err(_) if self == Door::Health => return health(service, false, reply),
             Err(failure) => return fail(&failure, reply),
         };
@@ -138,7 +138,7 @@ impl Door {
     }
 }
 
-/// Why the store takes no writes; what names a place in the data only to those who are near.
+/// Why the store takes no writes. Places in the data are named only to local clients.
 fn refusal(stats: &store::Stats, is_near: bool) -> Option<String> {
     if stats.is_poisoned {
         return Some(
@@ -153,7 +153,7 @@ fn refusal(stats: &store::Stats, is_near: bool) -> Option<String> {
     stats.is_full.then(|| full.to_owned())
 }
 
-/// Which pages of the data file cannot be read.
+/// The pages of the data file that cannot be read.
 fn damage(stats: &store::Stats, is_near: bool) -> Option<String> {
     let (damaged, lost) = (stats.damaged_pages, stats.lost_pages);
     let first = stats.damage.as_ref().map(|first| {
@@ -168,9 +168,9 @@ fn damage(stats: &store::Stats, is_near: bool) -> Option<String> {
     }
 }
 
-/// Health: whether writes are taken. A service that only reads any more is not healthy; one whose last change of the schema was
-/// refused, or a view of which could not be built, is. So is one with a damaged page that no checkpoint has met: it says `damaged` in
-/// the place of `ok`; and `impaired` where a thread of the server has panicked and not done its work since.
+/// Health: whether writes are taken. A service that takes only reads is not healthy. It is healthy if the last change of the
+/// schema was rejected, or a view could not be built. With a damaged page that no checkpoint has met, its status is `damaged`
+/// instead of `ok`; `impaired` if a thread of the server has panicked and has not completed its work since.
 fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
     let stats = service.database.store().stats();
     if let Some(refusal) = refusal(&stats, is_near) {
@@ -181,14 +181,14 @@ fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
         told = serde_json::json!({ "status": "damaged", "damage": damage });
     }
     if let Some(text) = service.panics.told() {
-        // What it says may hold anything.
+        // Its text may contain anything.
         told["panics"] = if is_near { text } else { "a thread panicked".to_owned() }.into();
         if told["status"] == "ok" {
             told["status"] = "impaired".into();
         }
     }
     if let Some(why) = schema::refusal(service) {
-        // Keys are for those who may read them.
+        // Only clients that may read keys see them.
         told["schema"] = if is_near { format!("refused: {why}") } else { "refused".to_owned() }.into();
     }
     if let Some(why) = views::failure(service) {

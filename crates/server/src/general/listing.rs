@@ -1,5 +1,5 @@
-//! `GET /_/collections/NAME?after=ID&limit=N`: documents in key order, a page at a time. A page may have fewer than `limit`, or none,
-//! where many documents are hidden, for their time has come.
+//! `GET /_/collections/NAME?after=ID&limit=N`: documents in key order, one page at a time. A page may have fewer documents than
+//! `limit`, or none, if many documents are hidden because they have expired.
 
 use super::{collection, fail};
 use crate::background;
@@ -22,11 +22,11 @@ use http::{Params, Reply, Request, Status, query};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Documents of a page where the request says nothing.
+/// Default of documents in a page.
 const LIMIT_DEFAULT: usize = 100;
-/// Documents of a page at most.
+/// Limit of documents in a page.
 const LIMIT_MAX: usize = 1_000;
-/// A page ends early when its bytes reach this, or what a query on a loop may take.
+/// A page ends early at this size, or at the limit of a query on a loop.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// `{"items":[…],"after":KEY}`; `after` is null at the end.
@@ -69,7 +69,7 @@ pub(super) fn list(
             let after = after.map(|key| key.as_bytes().to_vec());
             list_late(service, (id, info.key.kind), after, (limit, bytes_max), reply);
         }
-        // It takes longer than a loop has.
+        // It takes longer than a loop allows.
         Err(ReadError::Stopped) => {
             out.clear();
             let after = after.map(|key| key.as_bytes().to_vec());
@@ -110,7 +110,7 @@ fn list_late(
     });
 }
 
-/// Writes a page of so many documents, or of about so many bytes.
+/// Writes a page of at most this many documents and about this many bytes.
 fn write_page(
     session: &Session,
     (id, kind): (CollectionId, KeyType),
@@ -146,8 +146,8 @@ fn key_json(key: &Key<'_>) -> String {
     }
 }
 
-/// The parameters of the request. One that is there twice is refused: whichever was taken, a client whose two parts
-/// disagree would read a wrong page and not hear of it.
+/// The parameters of the request. A repeated one is rejected: a client whose parts disagree would otherwise read a wrong page
+/// without notice.
 fn page_of(text: &str) -> Result<(Option<String>, usize), Failure> {
     let (mut after, mut limit, mut scratch) = (None, None, Vec::new());
     for (name, value) in query::pairs(text) {

@@ -1,7 +1,7 @@
 //! The general API under `/_/`: collections, bulk writes, queries, views, changes, backups, health and metrics.
 //!
-//! Which requests it answers is decided by `crate::access`. Errors are problem documents (RFC 9457) with
-//! the standard statuses, whatever `[errors]` says about declared endpoints.
+//! `crate::access` decides which requests it answers. Errors are problem documents (RFC 9457) with the standard statuses,
+//! whatever `[errors]` sets for declared endpoints.
 
 mod backup;
 mod bulk;
@@ -23,7 +23,7 @@ use docs::CollectionId;
 use docs::catalog::CollectionInfo;
 use http::Params;
 
-/// The collection that the path names.
+/// The collection named by the path.
 fn collection<'s>(
     service: &'s Service,
     params: &Params<'_, '_>,

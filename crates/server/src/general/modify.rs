@@ -1,8 +1,8 @@
-//! `POST /_/query` with an INSERT, UPDATE or DELETE: one transaction, answered when it is durable with the number of
-//! documents and, by RETURNING, their rows.
+//! `POST /_/query` with an INSERT, UPDATE or DELETE: one transaction, answered when it is durable with the number of documents
+//! and, with RETURNING, their rows.
 //!
-//! It runs on the pool, where it may wait. So it stands alone among the requests of its connection: what was sent before it
-//! is answered first, and what was sent behind it waits.
+//! It runs on the pool, where it may wait. So it is [`http::Order::Alone`] among the requests of its connection: earlier requests
+//! are answered first, and later ones wait.
 
 use crate::background;
 use crate::client::Watch;
@@ -21,10 +21,10 @@ use docs::{Database, WriteError};
 use http::{LateReply, Reply, Request, Status};
 use std::sync::Arc;
 
-/// The header field that tells how many documents were inserted, changed or deleted.
+/// The header field with the number of documents that were inserted, changed or deleted.
 const CHANGED: &str = "Sapsan-Changed";
 
-/// Whether a request's body may hold such a statement: one of its words stands in it, or something is escaped.
+/// Whether a request's body may contain such a statement: it contains one of the keywords, or an escape.
 pub(crate) fn may_change(request: &Request<'_>) -> bool {
     let body = request.body();
     [&b"insert"[..], b"update", b"delete", b"replace", b"\\u"]
@@ -32,7 +32,7 @@ pub(crate) fn may_change(request: &Request<'_>) -> bool {
         .any(|word| body.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
 }
 
-/// Runs a statement that was read from the request.
+/// Runs a statement from the request.
 pub(super) fn run(
     service: &Service,
     (sql, arguments, taken): (String, Arguments, Taken),
@@ -58,7 +58,7 @@ pub(super) fn run(
     });
 }
 
-/// Runs it as the configuration has it that is in force; again, where another has taken over before anything was written.
+/// Runs it with the newest configuration; again, if another one has taken over before anything was written.
 fn execute(
     database: &Database,
     (sql, arguments): (&str, &Arguments),

@@ -23,14 +23,14 @@ use http::{LateReply, Reply, Status};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 
-/// Rows of a page where the request says nothing.
+/// Default of rows in a page.
 const ROWS_DEFAULT: u64 = 100;
 
-/// Which page is wanted.
+/// The requested page.
 pub(super) struct PageWanted(Page);
 
 impl PageWanted {
-    /// What a request says of it; nothing, if it asks for all rows.
+    /// Reads the page from the request; `None`, if it requests all rows.
     pub(super) fn read(
         limit: Option<Json>,
         after: Option<Json>,
@@ -93,7 +93,7 @@ impl PageWanted {
         });
     }
 
-    /// The page; nothing where another configuration has taken over before it was begun.
+    /// Makes the page; `None` if another configuration has taken over before it began.
     fn run(
         &self,
         database: &Database,
@@ -128,7 +128,7 @@ impl PageWanted {
         })?;
         queries.count(&outcome, &plan, scans, sql, Some(client.presence()));
         late.header(PLAN_FIELD, &plan);
-        // Its cursor comes back in a body, which has its own bound.
+        // Its cursor comes back in a body, which has its own limit.
         self.0.close(end, &mut out);
         Ok(Some(out))
     }

@@ -1,7 +1,8 @@
-//! `POST /_/query`: `{"sql": …, "params": {…}}`; rows as JSON or, by Accept, NDJSON or CSV. `EXPLAIN` before the query
-//! gives its plan (`explaining.rs`).
+//! `POST /_/query`: `{"sql": …, "params": {…}}`; rows as JSON or, by Accept, NDJSON or CSV. `EXPLAIN` before the query returns
+//! its plan (`explaining.rs`).
 //!
-//! With `"limit": N` and `"after": TOKEN` it gives pages (`pages.rs`). A statement that writes is `modify.rs`'s. It runs on the pool, never on a loop, with a limit on rows, bytes and time.
+//! With `"limit": N` and `"after": TOKEN` it returns pages (`pages.rs`). Writing statements are handled by `modify.rs`. A query
+//! runs on the pool, never on a loop, with limits of rows, bytes and time.
 
 use super::pages::PageWanted;
 use super::{fail, modify};
@@ -26,9 +27,9 @@ use docs::sql::Budget;
 use http::{Reply, Request};
 use std::sync::Arc;
 
-/// Bytes of a request: a statement's largest text, escaped, and as much for its parameters.
+/// Limit of a request's body: a statement of the largest size, escaped, and as much for its parameters.
 const BODY_BYTES_MAX: usize = 128 << 10;
-/// What a request takes while it waits for a thread, for each of its bytes: its values as a tree.
+/// Memory of a waiting request, as a multiple of its bytes: its values as a tree.
 const WAITING_PER_BYTE: usize = 4;
 
 pub(super) fn run(service: &Service, request: &Request<'_>, granted: Granted<'_>, reply: Reply<'_>) {
@@ -58,7 +59,7 @@ pub(super) fn run(service: &Service, request: &Request<'_>, granted: Granted<'_>
         let mut reply = flowing::Reply::new(late, (&replies, &errors, &pool), shape.media(), whole.bytes_max());
         let mut rest = Vec::new();
         let of = (&sql[..], &arguments);
-        // What it waited behind may have been another configuration.
+        // While it waited, another configuration may have taken over.
         let ran = loop {
             let ran = execute(&database.newest(), of, shape, (&whole, &client), &queries, (&mut reply, &mut rest));
             if let Some(ran) = ran.transpose() {
@@ -80,7 +81,7 @@ fn admit(service: &Service, body: &[u8]) -> Result<Taken, Failure> {
     taken.ok_or_else(|| Failure::new(Kind::Busy, "too many requests wait"))
 }
 
-/// The statement, its parameters, and which page of its rows is wanted, if one is.
+/// The statement, its parameters, and the requested page, if any.
 fn read(body: &[u8]) -> Result<(String, Arguments, Option<PageWanted>), Failure> {
     let invalid = |detail: String| Failure::new(Kind::Invalid, detail);
     let body: serde_json::Value =
@@ -105,7 +106,7 @@ fn read(body: &[u8]) -> Result<(String, Arguments, Option<PageWanted>), Failure>
     }
 }
 
-/// Runs it; nothing where another configuration has taken over before it began.
+/// Runs it; `None` if another configuration has taken over before it began.
 fn execute(
     database: &Database,
     (sql, arguments): (&str, &Arguments),

@@ -1,5 +1,5 @@
-//! `GET /_/schema`: the collections with their indexes (and what those carry), unique fields and expiry, how far those are that
-//! are built while the server serves, and rules that documents are looked at by before they come into force.
+//! `GET /_/schema`: the collections with their indexes (and the fields that those include), unique fields and expiry; the
+//! progress of those that are being built; and rules by which stored documents are checked before the rules come into force.
 
 use crate::media::JSON;
 use crate::service::Service;
@@ -44,7 +44,7 @@ fn with_state(mut told: Json, state: ReadinessState) -> Json {
 
 fn told(info: &CollectionInfo) -> Json {
     let with = |told: Json, readiness: &Readiness| with_state(told, readiness.state());
-    // That of the times of last writes is no index on fields.
+    // The index of the times of last writes is not an index on fields.
     let of_fields = info.indexes.iter().filter(|index| index.fields[0] != LAST_WRITE);
     let indexes = of_fields.map(|index| {
         let mut told = json!({ "fields": index.fields });
@@ -73,7 +73,8 @@ fn told(info: &CollectionInfo) -> Json {
     told
 }
 
-/// What was refused for the sake of stored documents, by collection, each with what it is and why.
+/// Indexes, unique fields and rules that were rejected because of stored documents, by collection, each with its description and
+/// the reason.
 pub(crate) fn refused(service: &Service) -> Vec<Json> {
     let mut all = Vec::new();
     let mut note = |collection: &str, what: Json, state: ReadinessState| {
@@ -100,7 +101,7 @@ pub(crate) fn refused(service: &Service) -> Vec<Json> {
     all
 }
 
-/// The state of all that was new when the file was read.
+/// The states of everything that was new when the file was read.
 fn states(service: &Service) -> Vec<ReadinessState> {
     let infos = &service.database.catalog().collections;
     let all = infos.iter().flat_map(|info| {
@@ -111,7 +112,7 @@ fn states(service: &Service) -> Vec<ReadinessState> {
     unsettled.chain(service.database.rules().into_iter().map(|rule| rule.state)).collect()
 }
 
-/// What is being built or looked at, and what was refused, in numbers.
+/// Number of items being built or checked, and of rejected ones.
 pub(crate) fn counts(service: &Service) -> (u64, u64) {
     states(service).iter().fold((0, 0), |(building, refused), state| match state {
         ReadinessState::Building(_) => (building + 1, refused),
@@ -120,7 +121,7 @@ pub(crate) fn counts(service: &Service) -> (u64, u64) {
     })
 }
 
-/// Why the first of what was refused was.
+/// The reason of the first rejection.
 pub(super) fn refusal(service: &Service) -> Option<String> {
     states(service).into_iter().find_map(|state| match state {
         ReadinessState::Refused(why) => Some(why),

@@ -1,5 +1,5 @@
-//! `GET /_/views` and `GET /_/views/NAME` tell how far the views are; `POST /_/views/NAME/verify` computes one again from its
-//! documents, on the pool and as of one moment, and tells what differs ([`crate::verification`]). Their rows are asked for by
+//! `GET /_/views` and `GET /_/views/NAME` report the state of views; `POST /_/views/NAME/verify` computes a view again from its
+//! documents, on the pool and as of one moment, and reports the differences ([`crate::verification`]). Rows of views are read by
 //! `POST /_/query`.
 
 use super::fail;
@@ -55,7 +55,7 @@ pub(super) fn verify(service: &Service, request: &Request<'_>, params: &Params<'
     });
 }
 
-/// The declared view that the path names: a definition that serves until it is replaced stands behind it in the list.
+/// The declared view named by the path: an old definition that serves until it is replaced is behind it in the list.
 fn named(database: &Database, params: &Params<'_, '_>) -> Result<ViewStatus, Failure> {
     let mut text = Vec::new();
     let name = params.get("name", &mut text).and_then(Result::ok).unwrap_or_default();
@@ -66,7 +66,7 @@ fn named(database: &Database, params: &Params<'_, '_>) -> Result<ViewStatus, Fai
     })
 }
 
-/// Which declared view could not be built, and why: the first of them. Writes ignore it.
+/// The first declared view that could not be built, and the reason. Writes ignore it.
 pub(super) fn failure(service: &Service) -> Option<String> {
     let failed = service.database.failed_view()?;
     Some(format!("{}: {}", failed.name, failed.failure.unwrap_or_default()))
@@ -90,7 +90,7 @@ fn told(view: &ViewStatus) -> Json {
 }
 
 fn verified(database: &Database, name: &str, client: &Watch, run: &Run<'_>) -> Result<Json, Failure> {
-    // A view of few documents does not ask.
+    // A view of few documents ends before the first check.
     if let Some(failure) = run.end(Instant::now()) {
         return Err(failure);
     }

@@ -13,7 +13,7 @@ use docs::config::ParameterPlace;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
-/// A declared endpoint on its way into the document.
+/// A declared endpoint while its operation is made.
 pub(super) struct Described<'d> {
     pub(super) endpoint: &'d EndpointConfig,
     /// The operation's name.
@@ -64,7 +64,7 @@ impl Described<'_> {
         operation
     }
 
-    /// That of an endpoint that answers with files: its replies are no JSON.
+    /// The operation of an endpoint that serves files: its replies are not JSON.
     fn file_operation(&self) -> Json {
         let security = self.endpoint.scope.as_ref().map(|_| token());
         let mut operation = json!({
@@ -83,7 +83,7 @@ impl Described<'_> {
         operation
     }
 
-    /// What the endpoint does, in sentences.
+    /// A description of the endpoint, in sentences.
     fn description(&self) -> String {
         let mut text = match &self.endpoint.action {
             Action::Get(target) => {
@@ -121,12 +121,12 @@ impl Described<'_> {
         text
     }
 
-    /// How many statements steps are, without the guard.
+    /// Number of the steps' statements, without the guard.
     fn statements(&self, steps: &[StepConfig]) -> usize {
         steps.len() - usize::from(self.endpoint.guard.is_some())
     }
 
-    /// What it does, the schema of its body, and status and schema of its reply.
+    /// Summary, schema of the body, and status and schema of the reply.
     fn action(&self, schemas: &mut Schemas) -> (String, Option<Json>, (u16, Json)) {
         let endpoint = self.endpoint;
         let fixed = endpoint.reply.as_deref().and_then(|text| serde_json::from_str::<Json>(text).ok());
@@ -181,7 +181,7 @@ impl Described<'_> {
         }
     }
 
-    /// What an insert answers where the collection makes the key.
+    /// The reply to an insert if the collection generates the key.
     fn inserted(&self, name: &str, (status, reply): (u16, Json)) -> (u16, Json) {
         match self.catalog.collection(name).filter(|info| info.key.generate.is_some()) {
             Some(info) if self.endpoint.reply.is_none() => {
@@ -214,7 +214,7 @@ impl Described<'_> {
         if self.catalog.collection(name).is_some() { schema_of(name) } else { json!({ "type": "object" }) }
     }
 
-    /// A document that is to be stored: its key may be left out where the collection makes it.
+    /// A document to be stored: its key may be left out if the collection generates it.
     fn inserted_body(&self, name: &str) -> Json {
         let generates = |info: &&CollectionInfo| info.key.generate.is_some();
         let Some(info) = self.catalog.collection(name).filter(generates) else { return self.whole(name) };
@@ -261,7 +261,7 @@ impl Described<'_> {
         fields.iter().map(parameter).collect()
     }
 
-    /// A part of the path: declared, or the key of the collection that it finds a document in, else text.
+    /// A path parameter: declared, or the key of the collection in which it finds a document, otherwise text.
     fn of_path(&self, name: &str) -> Json {
         let declared = self.endpoint.path_params.iter().find(|parameter| parameter.name == name);
         let own = match &self.endpoint.action {
@@ -281,7 +281,7 @@ impl Described<'_> {
         json!({ "name": name, "in": "path", "required": true, "schema": schema })
     }
 
-    /// The replies to what can go wrong.
+    /// The replies for failures.
     fn failures(&self) -> Json {
         let rules = &self.config.errors;
         let mut failures = failures(rules);

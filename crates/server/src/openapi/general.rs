@@ -9,7 +9,7 @@ use docs::catalog::Catalog;
 use docs::sql::PAGE_ROWS_MAX;
 use serde_json::{Value as Json, json};
 
-/// Schemas of bodies. No collection's name has a dot.
+/// Schemas of bodies. The dots distinguish them from collections.
 const DOCUMENT: &str = "sapsan.document";
 const PAGE: &str = "sapsan.documents";
 const STATEMENT: &str = "sapsan.statement";
@@ -20,7 +20,7 @@ const BACKUP: &str = "sapsan.backup";
 const JSON: &str = "application/json";
 const LINES: &str = "application/x-ndjson";
 
-/// What an operation is: in few words, and in a sentence.
+/// Summary and description of an operation.
 fn told(door: Door) -> (&'static str, &'static str) {
     match door {
         Door::GetDocument => {
@@ -127,12 +127,12 @@ fn json_of(schema: &Json) -> Json {
     json!({ JSON: { "schema": schema } })
 }
 
-/// Bodies that are text to JSON Schema.
+/// Bodies without a schema: text.
 fn text_of(media: &[&str]) -> Json {
     media.iter().map(|media| ((*media).to_owned(), json!({ "schema": { "type": "string" } }))).collect()
 }
 
-/// Statuses of success, what each says, and the body.
+/// Statuses of success, with description and body.
 fn replies(door: Door) -> Vec<(&'static str, &'static str, Json)> {
     let object = json!({ "type": "object" });
     let done = |schema: &Json| vec![("200", "done", json_of(schema))];

@@ -1,10 +1,10 @@
 //! `/_/openapi.json`: an OpenAPI 3.1 document of every endpoint, the declared ones and those of the general API.
 //!
-//! Made when the server starts and when its file is read again, from what requests are really checked by: declared parameters, schemas
-//! of bodies and collections, the columns of prepared statements with the types that are inferred for them.
+//! Made when the server starts and when its file is read again, from the data by which requests are checked: declared parameters,
+//! schemas of bodies and collections, the columns of prepared statements with their inferred types.
 //!
-//! Bodies of requests and replies stand under `components/schemas` by the name of their operation: `post_orders.request`,
-//! `post_orders.response`, and `.row` for what a list has. No collection's name has a dot.
+//! Bodies of requests and replies are under `components/schemas` by the name of their operation: `post_orders.request`,
+//! `post_orders.response`, and `.row` for the items of a list. Names of collections have no dots.
 
 mod declared;
 mod general;
@@ -24,14 +24,14 @@ use serde_json::{Map, Value as Json, json};
 /// The columns of an endpoint's rows.
 pub(crate) type Columns = Vec<ColumnType>;
 
-/// The schemas that the document gives names.
+/// The named schemas of the document.
 type Schemas = Map<String, Json>;
 
 /// The document's text; `columns` are those of each endpoint's statement.
 pub(crate) fn document(config: &ServiceConfig, catalog: &Catalog, columns: &[Columns]) -> String {
     let (mut paths, mut schemas) = (Paths::default(), Schemas::new());
     for (endpoint, columns) in config.endpoints.iter().zip(columns) {
-        // OpenAPI knows no parameter for the rest of a path: slashes in it are to be told by words.
+        // OpenAPI has no parameter for the rest of a path: a description must mention the slashes.
         let pattern = &endpoint.pattern.replace("{*", "{");
         let id = paths.id(endpoint.method, pattern);
         let operation = Described { endpoint, id: &id, catalog, columns, config }.operation(&mut schemas);
@@ -75,8 +75,8 @@ pub(crate) fn document(config: &ServiceConfig, catalog: &Catalog, columns: &[Col
     document.to_string()
 }
 
-/// Where the endpoints answer, and where the general API does, if that is elsewhere. The document comes from the listener of the
-/// general API, so an address relative to the document is right wherever a client reached that.
+/// The servers of the declared endpoints and of the general API, if that has another one. The document is sent by the general
+/// API's listener, so an address relative to the document is right however a client reached it.
 fn servers(config: &ServerConfig) -> (Json, Option<Json>) {
     let here = |description: &str| json!([{ "url": "/", "description": description }]);
     match &config.admin {
@@ -92,13 +92,13 @@ fn servers(config: &ServerConfig) -> (Json, Option<Json>) {
     }
 }
 
-/// The address of the listener as a URL has it.
+/// The address of the listener as in a URL.
 fn host_of(config: &ServerConfig) -> String {
     let ip = config.http.ip();
     if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() }
 }
 
-/// Operations by path. Paths that differ in the names of their parameters alone are one to OpenAPI.
+/// Operations by path. To OpenAPI, paths that differ only in the names of their parameters are the same.
 #[derive(Default)]
 struct Paths {
     map: Map<String, Json>,
@@ -116,7 +116,7 @@ impl Paths {
         item[method.name().to_ascii_lowercase()] = operation;
     }
 
-    /// The general API's paths are served by a listener of its own.
+    /// Marks the paths of the general API as served by another listener.
     fn serve_general_by(&mut self, servers: &Json) {
         let general = self.map.iter_mut().filter(|(path, _)| path.starts_with("/_/"));
         general.for_each(|(_, item)| item["servers"] = servers.clone());
@@ -138,7 +138,7 @@ fn shape_of(pattern: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// Gives the parts of an operation's path the names that another pattern of the same shape has for them.
+/// Renames the parameters of an operation's path to those of another pattern of the same shape.
 fn rename(operation: &mut Json, pattern: &str, path: &str) {
     let parameters = operation["parameters"].as_array_mut().into_iter().flatten();
     for parameter in parameters.filter(|parameter| parameter["in"] == "path") {
@@ -149,12 +149,12 @@ fn rename(operation: &mut Json, pattern: &str, path: &str) {
     }
 }
 
-/// The replies that any operation may give to what cannot be done.
+/// The failure replies of any operation.
 fn failures(rules: &ErrorRules) -> Json {
     json!({ "4XX": failure("the request is refused", rules), "default": failure("anything else that failed", rules) })
 }
 
-/// An entry of `security` for a token. The scope stands in the description: linters know scopes of OAuth 2 alone.
+/// An entry of `security` for a token. The scope is in the description: linters know only scopes of OAuth 2.
 fn token() -> Json {
     json!({ "token": [] })
 }

@@ -9,15 +9,15 @@ use docs::key::KeyType;
 use docs::sql::{ColumnType, JsonTypes};
 use serde_json::{Value as Json, json};
 
-/// The name of the schema of a problem document. No collection's name has a dot.
+/// The name of the schema of a problem document. The dot distinguishes it from collections.
 pub(super) const PROBLEM: &str = "sapsan.problem";
 
-/// Where a reference inside the document leads.
+/// A reference to a named schema.
 pub(super) fn schema_of(name: &str) -> Json {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// Gives a schema a name, and the reference to it. One that is a reference has a name already.
+/// Names a schema, and returns a reference to it. A reference has a name already.
 pub(super) fn named(name: String, schema: Json, schemas: &mut Schemas) -> Json {
     if schema.get("$ref").is_some() {
         return schema;
@@ -27,7 +27,7 @@ pub(super) fn named(name: String, schema: Json, schemas: &mut Schemas) -> Json {
     reference
 }
 
-/// `?sort=NAME`, where a query has several ends.
+/// `?sort=NAME`, if a query has several orders.
 pub(super) fn sort_parameter(sort: &[SortConfig]) -> Option<Json> {
     let names: Vec<&str> = sort.iter().map(|way| way.name.as_str()).collect();
     let first = names.first()?;
@@ -97,7 +97,7 @@ pub(super) fn key_schema(kind: KeyType) -> Json {
     }
 }
 
-/// What a result column holds: its types, and of a field that is an array or object what the collection's schema says of it.
+/// The schema of a result column: its types; for a field that is an array or object, its schema in the collection.
 pub(super) fn column_schema(column: &ColumnType, catalog: &Catalog) -> Json {
     let nested = JsonTypes::ARRAY.or(JsonTypes::OBJECT);
     if column.types.has(nested) {
@@ -114,17 +114,17 @@ pub(super) fn column_schema(column: &ColumnType, catalog: &Catalog) -> Json {
     }
 }
 
-/// A reference to what a collection's schema says of a field.
+/// A reference to the schema of a collection's field.
 fn property(collection: &str, field: &str, catalog: &Catalog) -> Option<Json> {
     let schema: Json = serde_json::from_str(catalog.collection(collection)?.schema.as_ref()?).ok()?;
     schema.get("properties")?.get(field)?;
     let pointer = field.replace('~', "~0").replace('/', "~1");
-    // A reference is a URI: what it does not take is left to the types alone.
+    // A reference is a URI: for a name that does not fit one, only the types are given.
     let is_plain = pointer.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
     is_plain.then(|| schema_of(&format!("{collection}/properties/{pointer}")))
 }
 
-/// The schema of a collection's documents that is in force.
+/// The current schema of a collection's documents.
 pub(super) fn stored(info: &CollectionInfo) -> Json {
     match &info.schema {
         Some(text) => schema_text(text, &info.name),
@@ -132,7 +132,7 @@ pub(super) fn stored(info: &CollectionInfo) -> Json {
     }
 }
 
-/// A schema's text as part of the document, where it stands under a name: what it refers to in itself is sought there.
+/// A schema's text as part of the document, under a name: its internal references are adjusted.
 pub(super) fn schema_text(text: &str, name: &str) -> Json {
     let mut schema: Json = serde_json::from_str(text).unwrap_or_else(|_| json!({}));
     move_references(&mut schema, name);
