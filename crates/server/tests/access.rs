@@ -1,4 +1,5 @@
-//! Which requests the general API answers: strangers, pages of other sites, and what a proxy forwards are refused with the reason.
+//! Which requests the general API answers: remote clients, pages of other sites, and requests forwarded by a proxy are rejected
+//! with the reason.
 
 use crate::harness::{Answer, Client, TestServer, mistakes};
 use std::io::{Read, Write};
@@ -8,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 const DECLARED: &str = "[[endpoints]]\nroute = \"GET /items/{id}\"\nget = \"items/{id}\"\n\
                         [[endpoints]]\nroute = \"GET /{a}/{id}\"\nget = \"items/{id}\"\n";
 
-/// One request of raw bytes.
+/// Sends one request of raw bytes.
 #[track_caller]
 fn raw(address: SocketAddr, request: &str) -> Answer {
     let mut client = Client::new(address);
@@ -23,7 +24,7 @@ fn with_fields(server: &TestServer, request: &str, fields: &[&str]) -> Answer {
     raw(server.address(), &format!("{request} HTTP/1.1\r\n{fields}Content-Length: 0\r\n\r\n"))
 }
 
-/// It is refused as from a stranger, and told why.
+/// Checks that it is rejected as not local, with the reason.
 #[track_caller]
 fn assert_refused(answer: &Answer, why: &str) {
     assert_eq!(answer.status, 403, "{}", answer.head);
@@ -31,7 +32,7 @@ fn assert_refused(answer: &Answer, why: &str) {
     assert!(answer.json()["detail"].as_str().unwrap().contains(why), "{}", answer.text());
 }
 
-/// An address of this machine that is no loopback; none where it has no network.
+/// An address of this machine that is not loopback; `None` without a network.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // Nothing is sent: the kernel only chooses the address that it would send from.
@@ -49,10 +50,10 @@ fn a_host_that_is_no_name_of_this_machine_is_refused() {
     for host in ["evil.example", "localhost.evil.example", "evil.example:8080", "127.0.0.1.evil.example", "lan", ""] {
         let answer = with_fields(&server, "GET /_/collections/items", &[&format!("Host: {host}")]);
         assert_refused(&answer, "`[server] hosts`");
-        // What it was called does not matter to what is public.
+        // The requested host does not matter to public endpoints.
         assert_eq!(with_fields(&server, "GET /items/1", &[&format!("Host: {host}")]).status, 404);
     }
-    // Two are no request at all.
+    // Two Host fields make a request invalid.
     assert_eq!(with_fields(&server, "GET /_/schema", &["Host: localhost", "Host: evil.example"]).status, 400);
     assert_eq!(with_fields(&server, "GET /_/schema", &[]).status, 400);
 }
@@ -83,7 +84,7 @@ fn a_page_of_another_origin_is_refused_and_one_of_its_own_goes_on() {
         &["Sec-Fetch-Site: same-origin"],
     ] {
         assert_eq!(ask("GET /_/schema", fields).status, 200, "{fields:?}");
-        // It comes as far as its body, which is none.
+        // The request reaches the check of its body, which is missing.
         assert_eq!(ask(insert, fields).status, 400, "{fields:?}");
     }
     for fields in [
@@ -101,7 +102,7 @@ fn a_page_of_another_origin_is_refused_and_one_of_its_own_goes_on() {
     for site in ["cross-site", "same-site", "", "anything"] {
         assert_refused(&ask(insert, &[&format!("Sec-Fetch-Site: {site}")]), "`Sec-Fetch-Site`");
     }
-    // A preflight gives no leave, and says nothing of what there is.
+    // A preflight is not allowed, and the reply does not reveal whether the route exists.
     let preflight = ask("OPTIONS /_/query", &["Origin: http://evil.example", "Access-Control-Request-Method: POST"]);
     assert_refused(&preflight, "`Origin`");
     assert_eq!(preflight.field("Allow"), None);
@@ -124,7 +125,7 @@ fn what_a_proxy_forwarded_is_refused() {
         assert!(answer.text().contains(field.split(':').next().unwrap()), "{}", answer.text());
     }
     assert_eq!(with_fields(&server, "GET /_/schema", &["Host: localhost", "X-Forwarded: x"]).status, 200);
-    // As nginx before 1.29.7 asks the server behind it where its file says no more than `proxy_pass`.
+    // As nginx before 1.29.7 sends requests to its upstream if its file has only `proxy_pass`.
     let nginx = "GET /_/schema HTTP/1.0\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n";
     assert_refused(&raw(server.address(), nginx), "HTTP/1.0");
     assert_refused(&raw(server.address(), "GET /_/schema HTTP/1.0\r\n\r\n"), "HTTP/1.0");
@@ -155,7 +156,7 @@ fn every_way_to_write_the_request_is_refused_alike() {
         ("POST", "/_/config/reload"),
         ("GET", "/_/openapi.json"),
         ("GET", "/_/"),
-        // No routes: which there are is not told either.
+        // No routes: the reply does not reveal which exist.
         ("DELETE", "/_/query"),
         ("OPTIONS", "/_/query"),
         ("GET", "/_/a/b/c"),
@@ -165,7 +166,7 @@ fn every_way_to_write_the_request_is_refused_alike() {
         let answer = with_fields(&server, &format!("{method} {target}"), &["Host: evil.example"]);
         assert_eq!((answer.status, answer.field("Allow")), (403, None), "{method} {target}");
     }
-    // These are no paths of the general API, however a proxy before the server reads them.
+    // These paths do not belong to the general API, however a proxy before the server interprets them.
     for target in [
         "/%5f/schema",
         "/%5F/schema",
@@ -211,7 +212,7 @@ fn health_answers_everybody_and_tells_strangers_no_more_than_how_it_is() {
     }
     let old = raw(server.address(), "GET /_/health HTTP/1.0\r\n\r\n");
     assert_eq!((old.status, old.text()), (200, r#"{"status":"ok"}"#));
-    // What was refused, and for which keys, is told to those who may read documents.
+    // Rejected changes and their keys are shown only to clients that may read documents.
     let schema = "required = [\"id\", \"group\", \"price\", \"note\"]";
     server.put_items(1..2);
     let file = crate::harness::COLLECTIONS.replace("required = [\"id\", \"group\", \"price\"]", schema);
@@ -234,7 +235,7 @@ fn health_answers_everybody_and_tells_strangers_no_more_than_how_it_is() {
 #[test]
 fn another_machine_is_refused_whatever_it_says() {
     let Some(outer) = outer_address() else {
-        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        // Not captured by libtest, which hides the output of passing tests: `cargo xtask test` counts this line.
         let line = "\nSKIPPED: this machine has no address but loopback\n";
         std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;
@@ -260,14 +261,14 @@ fn loopback_is_loopback_in_ipv6_too() {
     let Ok(server) =
         TestServer::of_file(&format!("{}\n[server]\nhttp = \"[::]:0\"\nthreads = 1\n", crate::harness::COLLECTIONS))
     else {
-        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        // Not captured by libtest, which hides the output of passing tests: `cargo xtask test` counts this line.
         let line = "\nSKIPPED: this machine has no IPv6\n";
         std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;
     };
     let port = server.address().port();
     let request = "GET /_/schema HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    // Where a socket of IPv6 takes IPv4 as well, the peer is ::ffff:127.0.0.1.
+    // If an IPv6 socket accepts IPv4 too, the peer is ::ffff:127.0.0.1.
     for peer in ["127.0.0.1", "::1"] {
         if std::net::TcpStream::connect((peer, port)).is_ok() {
             assert_eq!(raw(SocketAddr::new(peer.parse().unwrap(), port), request).status, 200, "{peer}");
@@ -290,7 +291,7 @@ fn a_listener_of_its_own_has_the_general_api_alone() {
     assert_refused(&raw(server.address(), &put), "`[server] admin`");
     assert_eq!(ask(admin, "GET /_/collections/items/1").json()["price"], 10);
     assert_refused(&ask(server.address(), "GET /_/collections/items/1"), "`[server] admin`");
-    // Declared endpoints are where they were, and health is at both.
+    // Declared endpoints stay where they were, and health is on both listeners.
     assert_eq!(ask(server.address(), "GET /items/1").status, 200);
     for target in ["/items/1", "/x/1", "/none", "/"] {
         assert_eq!(ask(admin, &format!("GET {target}")).status, 404, "{target}");
@@ -299,7 +300,7 @@ fn a_listener_of_its_own_has_the_general_api_alone() {
     for address in [server.address(), admin] {
         assert_eq!(ask(address, "GET /_/health").text(), r#"{"status":"ok"}"#);
     }
-    // Its own rules are the same.
+    // The same access rules hold there.
     assert_refused(&raw(admin, "GET /_/schema HTTP/1.1\r\nHost: evil.example\r\n\r\n"), "evil.example");
     // Requests of both listeners are counted.
     let metrics = ask(admin, "GET /_/metrics");
@@ -316,7 +317,7 @@ fn a_unix_socket_has_the_general_api_for_this_machine_and_goes_with_its_server()
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let setting = format!("admin = \"unix:{}\"", path.display());
-    // What a dead server left.
+    // The file that a dead server left.
     drop(UnixListener::bind(&path).unwrap());
     let server = TestServer::start(&format!("{setting}\nthreads = 2"), DECLARED);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -330,7 +331,7 @@ fn a_unix_socket_has_the_general_api_for_this_machine_and_goes_with_its_server()
     let get = |target: &str, fields: &str| {
         ask(&format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n"))
     };
-    // More than one loop's share, one after the other and large.
+    // A large request and large replies, one after the other.
     let lines: String = (0..20_000).map(|id| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1}}\n")).collect();
     let head = "POST /_/collections/items/bulk HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     let told = ask(&format!("{head}Content-Length: {}\r\n\r\n{lines}", lines.len()));

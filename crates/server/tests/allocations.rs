@@ -1,5 +1,5 @@
-//! A GET of a document allocates nothing in steady state, from the socket through HTTP, router, documents and store back to
-//! the socket: on no thread of the server. And what endpoints keep is no more than what they are counted as.
+//! A GET of a document allocates nothing in steady state, from the socket through HTTP, router, documents and store back to the
+//! socket, on any thread of the server. And endpoints keep no more memory than is counted for them.
 #![allow(clippy::unwrap_used, reason = "what is wrong fails the test")]
 
 mod harness;
@@ -16,9 +16,9 @@ use server::config::ServiceConfig;
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-/// Bytes of all threads that are allocated.
+/// Bytes allocated by all threads.
 static LIVE: AtomicI64 = AtomicI64::new(0);
-/// What is counted is the process's: one test at a time.
+/// The counters are the process's: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 thread_local! {
@@ -29,7 +29,7 @@ thread_local! {
 // SAFETY: every call goes to the system's allocator unchanged; counting touches no memory of the block.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that ends may allocate after its cells are gone.
+        // A thread that ends may allocate after its thread-locals are gone.
         if !IS_CLIENT.try_with(Cell::get).unwrap_or(true) {
             ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         }
@@ -49,7 +49,7 @@ static ALLOCATOR: Counting = Counting;
 
 const ENDPOINTS: &str = "[[endpoints]]\nroute = \"GET /items/{id}\"\nget = \"items/{id}\"\n";
 
-/// Allocations of the server while it answers so many requests.
+/// Allocations of the server while it answers this many requests.
 fn allocations_of(client: &mut Client, target: &str, requests: usize) -> u64 {
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     for _ in 0..requests {
@@ -67,8 +67,8 @@ fn a_get_of_a_document_allocates_nothing_in_steady_state() {
     server.put_items(1..20);
     let mut client = server.connect();
     for target in ["/items/7", "/_/collections/items/7"] {
-        // The store's own threads allocate now and then (segments of the log are prepared): they leave some rounds alone,
-        // while a request that allocated would do so in each.
+        // The store's own threads allocate now and then (when segments of the log are prepared): some rounds are free of that,
+        // while an allocating request would show in each.
         let fewest = (0..20).map(|_| allocations_of(&mut client, target, 100)).min();
         assert_eq!(fewest, Some(0), "{target}");
     }
@@ -120,7 +120,7 @@ fn file(memory: &str, count: usize, kind: Kind) -> String {
     format!("{COLLECTIONS}{endpoints}\n[server]\n{}memory = \"{memory}\"\n", harness::SERVER)
 }
 
-/// Bytes that a server keeps which serves this file, and those that its endpoints are counted as.
+/// Bytes that a server with this file keeps, and the bytes counted for its endpoints.
 fn kept(text: &str) -> (i64, i64) {
     let counted = ServiceConfig::parse("service.toml".as_ref(), text.to_owned()).unwrap().server.declared_bytes;
     let before = LIVE.load(Ordering::Relaxed);
@@ -129,14 +129,14 @@ fn kept(text: &str) -> (i64, i64) {
     (LIVE.load(Ordering::Relaxed) - before, counted as i64)
 }
 
-/// What two servers may keep differently: threads have their buffers of a quarter of a megabyte sooner or later.
+/// Tolerated difference between two servers: threads get buffers of a quarter of a megabyte sooner or later.
 const NOISE_BYTES: i64 = 1 << 20;
 
 #[test]
 fn endpoints_keep_no_more_than_they_are_counted_as() {
     const COUNT: usize = 1_000;
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // What a process allocates once for all.
+    // Allocations that a process makes once.
     kept(&file("2GB", 1, KINDS[0].1));
     let mut wrong = Vec::new();
     for (name, kind) in KINDS {
@@ -158,7 +158,7 @@ fn endpoints_that_the_memory_has_no_room_for_are_refused_with_what_would_do() {
     assert!(mistakes.contains("the endpoints take ") && mistakes.contains("or memory = \""), "{mistakes}");
     let enough = mistakes.rsplit_once("memory = \"").unwrap().1.split('"').next().unwrap().to_owned();
     assert_eq!(harness::mistakes(&file(&enough, 1_000, kind)), "");
-    // What is served has no room beside it for many more: these need a restart.
+    // The memory beside the served endpoints has no room for so many more: these need a restart.
     let server = TestServer::of_file(&file("64MB", 10, kind)).unwrap();
     let refused = server.reload(&file("64MB", 200, kind));
     assert_eq!(refused.status, 409, "{}", refused.text());

@@ -1,4 +1,4 @@
-//! `POST /_/backup`: names stay inside the folder, one at a time, and the answer is there when the copy is.
+//! `POST /_/backup`: names stay inside the folder, one backup at a time, and the answer comes when the copy is complete.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
 use crate::harness::TestServer;
@@ -51,7 +51,7 @@ fn a_second_backup_waits_for_nobody() {
     let statuses: Vec<u16> = clients.iter_mut().map(|client| client.answer(false).status).collect();
     let count = |status| statuses.iter().filter(|known| **known == status).count();
     assert!(count(200) > 0 && count(409) > 0 && count(200) + count(409) == 8, "{statuses:?}");
-    // The turn is given back.
+    // The next backup may begin.
     assert_eq!(server.ask("POST", "/_/backup", "", br#"{"to":"last"}"#).status, 200);
     assert_eq!(server.ask("POST", "/_/backup", "", br#"{"to":"last"}"#).status, 409);
 }

@@ -1,7 +1,7 @@
-//! Pages of other origins in a real browser: what `[server] cors` permits works there, and nothing else does.
+//! Pages of other origins in a real browser: requests that `[server] cors` permits work there, and no others.
 //!
-//! The browser is Chromium without a window, which `cargo xtask browser` installs; without it the test is skipped and says so. Each page
-//! tries what it may and may not do, and sends what it saw to the server that it came from.
+//! The browser is Chromium without a window, which `cargo xtask browser` installs; without it the test is skipped with a message.
+//! Each page makes permitted and forbidden requests, and sends the results to the server that it came from.
 
 use crate::harness::TestServer;
 use serde_json::{Value as Json, json};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A page is never waited for so long where all is well.
+/// Limit of waiting for a page; it is not reached if all is well.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const ENDPOINTS: &str = r#"
@@ -29,7 +29,7 @@ query = "SELECT id, note FROM items WHERE note = :session"
 params = { session = { type = "string", from = "cookie:session" } }
 "#;
 
-/// What a page tries. A request that the browser refuses, or whose reply it keeps to itself, is told as `refused`.
+/// The requests of a page. A request that the browser rejects, or whose reply it hides, is reported as `refused`.
 const PAGE: &str = r#"<!doctype html><title>t</title><script>
 const server = "SERVER", seen = {};
 async function ask(name, target, options) {
@@ -63,7 +63,7 @@ fn browser() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join("chromium")).find(|program| program.is_file())
 }
 
-/// A browser that shows one page; ended when it is dropped.
+/// A browser with one page; ended when it is dropped.
 struct Browser(Child);
 
 impl Browser {
@@ -84,7 +84,7 @@ impl Drop for Browser {
     }
 }
 
-/// Serves the page, until it has sent what it saw.
+/// Serves the page until it has sent its results.
 fn serve(pages: &TcpListener, page: &str) -> Json {
     pages.set_nonblocking(true).unwrap();
     let began = Instant::now();
@@ -103,7 +103,7 @@ fn serve(pages: &TcpListener, page: &str) -> Json {
     }
 }
 
-/// Answers one request of the page's own origin; gives what the page saw, once it tells.
+/// Answers one request of the page's own origin; returns the page's results once it sends them.
 fn answer(stream: TcpStream, page: &str) -> Option<Json> {
     let mut reader = BufReader::new(stream);
     let (mut line, mut length, mut first) = (String::new(), 0, String::new());
@@ -138,7 +138,7 @@ fn answer(stream: TcpStream, page: &str) -> Option<Json> {
 #[test]
 fn a_page_of_an_origin_that_may_uses_declared_endpoints_and_no_other_page_does() {
     let Some(program) = browser() else {
-        // Not by `println!`, which libtest keeps to itself where a test passes: `cargo xtask test` counts this line.
+        // Not by `println!`, which libtest hides in passing tests: `cargo xtask test` counts this line.
         let line = "\nSKIPPED: chromium is not there (cargo xtask browser installs it)\n";
         std::io::stdout().write_all(line.as_bytes()).unwrap();
         return;
@@ -158,7 +158,7 @@ fn a_page_of_an_origin_that_may_uses_declared_endpoints_and_no_other_page_does()
         let folder = tempfile::tempdir().unwrap();
         let _browser = Browser::show(&program, folder.path(), &format!("http://{}/", pages.local_addr().unwrap()));
         let seen = serve(pages, &page);
-        // The general API answers no page of another origin, with a token or without.
+        // The general API answers no page of another origin, with or without a token.
         for name in ["schema", "schema by token", "insert"] {
             assert_eq!(seen[name], "refused", "{name}: {seen}");
         }

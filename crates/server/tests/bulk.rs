@@ -1,4 +1,5 @@
-//! Bulk bodies of any length: taken as the store takes their lines, with a word about each that failed and about how far it came.
+//! Bulk bodies of any length: read at the pace of the store, with a report of each failed line and of the last line that was
+//! taken.
 
 use crate::harness::{Answer, Client, TestServer};
 use serde_json::{Value as Json, json};
@@ -27,7 +28,7 @@ fn count(server: &TestServer) -> u64 {
     rows[0]["n"].as_u64().unwrap()
 }
 
-/// Waits until so many documents are there.
+/// Waits until there are this many documents.
 #[track_caller]
 fn wait_for(server: &TestServer, documents: u64) {
     let began = std::time::Instant::now();
@@ -127,7 +128,7 @@ fn a_body_that_ends_otherwise_than_it_should_keeps_its_lines_and_the_reply_tells
     );
     assert!(detail.contains("\"line\":2") && answer.field("Connection") == Some("close"), "{}", answer.head);
     assert_eq!(count(&server), 2);
-    // One that leaves without a word leaves its lines, too.
+    // The lines of a client that disconnects in the middle are kept too.
     let mut client = begin(&server, "");
     send_chunk(&mut client, &line(3));
     wait_for(&server, 3);
@@ -166,7 +167,7 @@ fn another_configuration_takes_over_while_a_body_is_on_its_way() {
         send_chunk(&mut client, &line(id));
         wait_for(&server, u64::from(id));
     }
-    // Nothing keeps the configurations from before.
+    // Nothing holds old configurations.
     let began = std::time::Instant::now();
     while server.metric("sapsan_config_held") > 1.0 {
         assert!(began.elapsed().as_secs() < 30, "an old one is kept");

@@ -1,4 +1,4 @@
-//! Who may call a declared endpoint, and what it takes from header fields and cookies: tokens, sessions, pages of other origins.
+//! Who may call a declared endpoint, and its parameters from header fields and cookies: tokens, sessions, pages of other origins.
 
 use crate::harness::{Answer, COLLECTIONS, SERVER, TestServer, mistakes};
 use server::token::NewToken;
@@ -65,7 +65,7 @@ fn an_endpoint_asks_for_a_token_that_allows_its_scope() {
         let answer = server.ask(method, target, &bearer(may), body.as_bytes());
         assert_eq!(answer.status, status, "{method} {target}: {}", answer.text());
     }
-    // Not even whether there is such a document is told, and who may not is told before a wrong path is.
+    // A client without permission does not learn whether the document exists, nor whether the path is valid.
     assert_eq!(server.get("/items/7").status, 401);
     assert_eq!(server.get("/items/x").status, 401);
     assert_eq!(server.ask("HEAD", "/items/1", "", b"").status, 401);
@@ -151,7 +151,7 @@ fn a_session_in_a_cookie_is_checked_by_steps_on_get_too() {
     }
     assert_eq!(mine("Cookie: session=s1\r\n", "?least=4").text(), r#"[{"price":5}]"#);
     assert_eq!(server.ask("HEAD", "/mine", "Cookie: session=s1\r\n", b"").status, 200);
-    // No client gives it in another way, however it writes the name.
+    // No client can set it in another way, however it writes the name.
     for (fields, query) in [
         ("", ""),
         ("", "?session=s1"),
@@ -267,7 +267,7 @@ fn a_page_of_an_origin_that_may_is_told_so_on_every_reply() {
         }
         assert_eq!(marks(&server.ask(method, target, "", body)), refused);
     }
-    // The browser asks first.
+    // The browser sends a preflight request first.
     let preflight = |target: &str, origin: &str| {
         let fields = format!(
             "Origin: {origin}\r\nAccess-Control-Request-Method: PUT\r\nAccess-Control-Request-Headers: if-match\r\n"
@@ -284,7 +284,7 @@ fn a_page_of_an_origin_that_may_is_told_so_on_every_reply() {
     assert_eq!(answer.field("Access-Control-Max-Age"), Some("60"));
     let answer = preflight("/items/1", "https://evil.example");
     assert_eq!((answer.status, marks(&answer), answer.field("Access-Control-Allow-Methods")), (204, refused, None));
-    // The general API is for no page of another origin, whatever the setting.
+    // The general API answers no page of another origin, whatever the setting.
     let answer = preflight("/_/query", "https://app.example");
     assert_eq!((answer.status, marks(&answer)), (403, (None, None, None)));
     let answer = server.ask("GET", "/_/health", page, b"");

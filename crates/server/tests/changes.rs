@@ -1,4 +1,5 @@
-//! The feed of changes: every change once and in order, across connections; filters; who is too slow, too late, or wrong.
+//! The feed of changes: every change once and in order, across connections; filters; consumers that are too slow or too late;
+//! invalid requests.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -8,10 +9,10 @@ use serde_json::{Value as Json, json};
 
 const MORE: &str = "[collections.notes]\nkey = { field = \"id\", type = \"string\" }\n";
 
-/// Signs of life before an event, one every ten seconds: nothing is waited for longer.
+/// Heartbeats before an event, one every ten seconds: no wait is longer.
 const SIGNS_MAX: u32 = 6;
 
-/// A consumer of the feed: what its body says, line by line.
+/// A consumer of the feed: the lines of its body.
 struct Consumer {
     stream: TcpStream,
     /// Bytes of the body that are not read as lines yet.
@@ -32,7 +33,7 @@ impl Consumer {
         Consumer { stream, unread: Vec::new(), raw, is_ended: false }
     }
 
-    /// Joins the chunks that are whole.
+    /// Joins the complete chunks.
     fn unchunk(&mut self) {
         while let Some(end) = self.raw.windows(2).position(|two| two == b"\r\n") {
             let size = std::str::from_utf8(&self.raw[..end]).expect("a size");
@@ -46,7 +47,7 @@ impl Consumer {
         }
     }
 
-    /// The next line; none at the body's end.
+    /// The next line; `None` at the body's end.
     #[track_caller]
     fn line(&mut self) -> Option<String> {
         loop {
@@ -66,7 +67,7 @@ impl Consumer {
         }
     }
 
-    /// The next event of a feed in lines; signs of life are passed over.
+    /// The next event of a feed in lines, skipping heartbeats.
     #[track_caller]
     fn event(&mut self) -> Json {
         let mut signs = 0;
@@ -102,7 +103,7 @@ impl Consumer {
     }
 }
 
-/// A failure is a problem document of its status.
+/// Checks that a failure is a problem document of its status.
 #[track_caller]
 fn check_problem(answer: &Answer, status: u16) {
     assert_eq!(
@@ -114,7 +115,7 @@ fn check_problem(answer: &Answer, status: u16) {
     assert_eq!(answer.field("Content-Type"), Some("application/problem+json"));
 }
 
-/// Only what is durable is told: with `durability = "none"` that would be at checkpoints.
+/// Only durable changes are sent: with `durability = "none"` that would be at checkpoints.
 fn start(settings: &str, more: &str) -> TestServer {
     TestServer::start(&format!("durability = \"commit\"\n{settings}"), more)
 }
@@ -151,7 +152,7 @@ fn each_kind_of_change_is_told_as_it_is_acknowledged() {
     assert_eq!((&gone["op"], &gone["key"], gone.get("document")), (&json!("delete"), &json!(7), None));
     let same = put(&server, 8, 80);
     assert_eq!(all.event()["change"], same);
-    // What changes nothing is no change.
+    // A write that changes nothing is no change.
     assert_eq!(put(&server, 8, 80), same);
     let next = put(&server, 9, 90);
     assert_eq!(all.event()["change"], next);
@@ -162,18 +163,18 @@ fn each_kind_of_change_is_told_as_it_is_acknowledged() {
 fn a_consumer_that_comes_again_goes_on_where_it_was_from_the_window_and_from_the_log() {
     let server = start("", MORE);
     let mut changes: Vec<u64> = (0..300).map(|id| put(&server, id, id)).collect();
-    // Nobody follows: the log has it.
+    // There is no consumer: the log has the change.
     for since in [0, changes[0], changes[250]] {
         let mut consumer = Consumer::connect(&server, &format!("/_/changes?since={since}"), "");
         for expected in changes.iter().filter(|change| **change > since) {
             assert_eq!(consumer.event()["change"], *expected);
         }
-        // It follows now.
+        // It is live now.
         let next = put(&server, 1000, u32::try_from(since).expect("small"));
         assert_eq!(consumer.event()["change"], next);
         changes.push(next);
     }
-    // While another follows, the window has it.
+    // While another consumer is live, the window has it.
     let mut follower = Consumer::connect(&server, "/_/changes", "Accept: text/event-stream\r\n");
     let newer: Vec<u64> = (0..50).map(|id| put(&server, id, 1000 + id)).collect();
     let mut last = String::new();
@@ -208,7 +209,7 @@ fn many_consumers_get_every_change_of_many_writers_once_and_in_order() {
                     while seen.len() < total {
                         connections += 1;
                         let mut consumer = Consumer::connect(server, &format!("/_/changes?since={since}"), "");
-                        // Comes again after a while; the last ones more often.
+                        // Reconnects after a while; the last consumers more often.
                         for _ in 0..(60 + 97 * (CONSUMERS - number)) {
                             if seen.len() == total {
                                 break;
@@ -290,7 +291,7 @@ fn who_begins_early_is_served_with_little_memory_too() {
             let body = json!({ "id": id, "group": "g", "price": 1 }).to_string();
             assert_eq!(server.ask("POST", "/_/collections/items", "", body.as_bytes()).status, 201);
         }
-        // One that follows has what the feed needs for itself.
+        // A live consumer holds the memory that the feed needs for itself.
         let mut follows = Consumer::connect(&server, "/_/changes", "");
         let mut behind = Consumer::connect(&server, "/_/changes?since=0", "");
         for id in 0..3 {
@@ -320,7 +321,7 @@ fn consumers_that_do_not_take_their_pieces_do_not_keep_others_from_theirs() {
 #[test]
 fn many_consumers_that_do_not_read_do_not_delay_one_that_is_behind() {
     let server = start("changes_kept_bytes = \"64MiB\"", "");
-    // Small ones, so that who does not read stands still in the midst of a piece.
+    // Small pieces, so that a client that does not read stops in the middle of one.
     let note = "n".repeat(10_000);
     let line = |id| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1,\"note\":\"{note}\"}}\n");
     for first in (0..600).step_by(60) {
@@ -386,7 +387,7 @@ fn what_is_wrong_is_refused_and_what_is_too_old_says_from_where_there_is_more() 
 fn changes_that_are_kept_no_longer_are_gone_with_the_number_from_which_they_are_there() {
     let server = start("memory = \"64MiB\"", "");
     let note = "n".repeat(200_000);
-    // Checkpoints let segments of the log go.
+    // Checkpoints allow segments of the log to be removed.
     let mut oldest = 0.0;
     for id in 0..5_000 {
         let body = json!({ "id": id % 50, "group": "g", "price": id, "note": note }).to_string();

@@ -1,4 +1,4 @@
-//! Data that is not in memory: reads that would wait for the disk leave their loop, and are answered right and in order.
+//! Data that is not in memory: reads that would wait for the disk leave their loop, and are answered correctly and in order.
 
 use crate::harness::{COLLECTIONS, Client};
 use server::Running;
@@ -21,7 +21,7 @@ query = "SELECT price FROM items WHERE id = :id AND price >= :least"
 const ITEMS: u32 = 40_000;
 const NOTE_BYTES: usize = 700;
 
-/// With so little memory that most of the data does not stay in memtables.
+/// So little memory that most of the data does not stay in memtables.
 fn start(folder: &Path) -> Running {
     let path = folder.join("service.toml");
     std::fs::write(
@@ -30,7 +30,7 @@ fn start(folder: &Path) -> Running {
     )
     .unwrap();
     let mut config = ServiceConfig::load(&path, &[]).unwrap();
-    // As where the data is larger than memory: else the kernel reads most of this little file at the first touch.
+    // As if the data were larger than memory: otherwise the kernel reads most of this small file at the first access.
     config.server.read_ahead = Some(false);
     server::start(&config, &folder.join("data")).unwrap()
 }
@@ -55,7 +55,7 @@ fn fill(running: &Running) {
     }
 }
 
-/// Has the kernel forget the file's pages. Nobody maps it at this moment, so all of them can go.
+/// Drops the file's pages from the page cache. No process maps it at this moment, so all of them can be dropped.
 fn forget(path: &Path) {
     let status = std::process::Command::new("dd")
         .args(["if=/dev/null", "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])
@@ -71,7 +71,7 @@ fn metric(client: &mut Client, name: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no metric {name}")).parse().unwrap()
 }
 
-/// Asks for items all over the file, sixteen at a time on one connection: each answer is right, in its place.
+/// Requests items all over the file, sixteen at a time on one connection: each answer is correct and in order.
 fn check_reads(client: &mut Client, seed: u32) {
     let key = |number: u32| number.wrapping_add(seed).wrapping_mul(2_654_435_761) % (ITEMS + 100);
     for batch in 0..40 {
@@ -96,7 +96,7 @@ fn check_reads(client: &mut Client, seed: u32) {
     }
 }
 
-/// The same of the general API: documents with their tags, and lists, whose leaves lie all over the file.
+/// The same for the general API: documents with their tags, and lists, whose leaves are all over the file.
 fn check_general(client: &mut Client, seed: u32) {
     let key = |number: u32| number.wrapping_add(seed).wrapping_mul(2_654_435_761) % (ITEMS + 100);
     for batch in 0..40 {
@@ -131,9 +131,10 @@ fn reads_that_would_wait_leave_their_loop_and_are_answered_right_and_in_order() 
     let folder = tempfile::tempdir().unwrap();
     let running = start(folder.path());
     fill(&running);
-    // Until nothing of it is left in a memtable only.
+    // Until no part of it is only in a memtable.
     let mut client = connect(&running);
-    // All of it is in memory. Right after the writes a few reads may leave on a busy machine, and by and by none does.
+    // All of it is in memory. Right after the writes a few reads may still leave their loops on a busy machine; after a while
+    // none does.
     let (begun, mut before) = (Instant::now(), -1.0);
     while metric(&mut client, "sapsan_cold_reads_total") > before {
         assert!(begun.elapsed() < Duration::from_secs(60), "reads of what is in memory leave their loop");
@@ -143,7 +144,7 @@ fn reads_that_would_wait_leave_their_loop_and_are_answered_right_and_in_order() 
     }
     drop(client);
     stop(running);
-    // A start replays the log; what is in the tree by then is what is read from the disk.
+    // A start replays the log; data that is in the tree by then is read from the disk.
     let tree = folder.path().join("data/tree");
     if std::fs::metadata(&tree).unwrap().len() < u64::from(ITEMS / 4) * NOTE_BYTES as u64 {
         panic!("the data is still in the log: there is nothing to be read from the disk");
@@ -164,7 +165,7 @@ fn reads_that_would_wait_leave_their_loop_and_are_answered_right_and_in_order() 
         cold
     });
     if is_in_memory(folder.path()) {
-        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        // Not captured by libtest, which hides the output of passing tests: `cargo xtask test` counts this line.
         let line = "\nSKIPPED: the temporary folder lies in memory, where no read waits\n";
         std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;
@@ -181,7 +182,7 @@ fn cold_reads_do_not_wait_behind_long_queries() {
     forget(&folder.path().join("data/tree"));
     let running = start(folder.path());
     let mut client = connect(&running);
-    // Two run, 64 wait, and the rest is refused. Each looks at as many rows as a query may.
+    // Two run, 64 wait, and the rest is rejected. Each scans as many rows as a query may.
     let sql = "SELECT COUNT(*) AS n FROM items a JOIN items b ON a.price <> b.price";
     let body = format!("{{\"sql\":\"{sql}\"}}");
     let queries: Vec<Client> = (0..70)
@@ -203,7 +204,7 @@ fn cold_reads_do_not_wait_behind_long_queries() {
     stop(running);
 }
 
-/// The checksum of a value is computed when it is first read, which for a long one takes longer than a loop may stand still.
+/// The checksum of a value is computed when it is first read. For a long value that takes longer than a loop may be blocked.
 #[test]
 fn the_first_read_of_a_long_document_leaves_its_loop_and_the_next_does_not() {
     ["pool", "io-aware", "work-stealing"].into_iter().for_each(check_long_documents);
@@ -220,7 +221,7 @@ fn check_long_documents(cold_model: &str) {
     let body = |id: u32| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1,\"note\":\"{}\"}}", "n".repeat(6 << 20));
     let running = server::start(&config, &data).unwrap();
     let mut client = connect(&running);
-    // The start may look at the first and the last.
+    // The start may read the first and the last.
     for id in 0..5 {
         client.send("PUT", &format!("/_/collections/items/{id}"), "", body(id).as_bytes());
         let answer = client.answer(false);
@@ -253,7 +254,7 @@ fn check_long_documents(cold_model: &str) {
     stop(running);
 }
 
-/// Whether this system and this file system have reads past the page cache.
+/// Whether this system and this file system support reads past the page cache.
 fn has_direct_reads(folder: &Path) -> bool {
     let mut options = store::Options::default();
     options.read_ahead = Some(false);

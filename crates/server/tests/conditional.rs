@@ -1,4 +1,4 @@
-//! Conditional requests of declared endpoints: what the client has is not sent again, and no update is lost.
+//! Conditional requests of declared endpoints: a version that the client has is not sent again, and no update is lost.
 
 use crate::harness::{Answer, TestServer, mistakes};
 
@@ -26,7 +26,7 @@ fn start(more: &str) -> TestServer {
     TestServer::start("", &format!("{ENDPOINTS}{more}"))
 }
 
-/// The tag of a reply that succeeded.
+/// The tag of a successful reply.
 #[track_caller]
 fn tag(answer: &Answer) -> String {
     assert!((200..300).contains(&answer.status), "{}", answer.text());
@@ -62,7 +62,7 @@ fn a_document_that_the_client_has_is_not_sent_again() {
     let head = server.ask("HEAD", "/items/1", &format!("If-None-Match: {inserted}\r\n"), b"");
     assert_eq!((head.status, head.field("ETag")), (304, Some(&inserted[..])));
     assert_eq!(server.ask("GET", "/items/2", &format!("If-None-Match: {inserted}\r\n"), b"").status, 404);
-    // Another state of it is sent.
+    // Another version of it is sent.
     let changed = tag(&server.ask("PATCH", "/items/1", "", br#"{"price":2}"#));
     assert_ne!(changed, inserted);
     let answer = ask(&format!("If-None-Match: {inserted}"));
@@ -98,7 +98,7 @@ fn a_change_of_what_the_client_has_not_read_is_refused() {
             server.ask(method, "/items/1", &format!("If-Match: {second}\r\nIf-None-Match: *\r\n"), body).status,
             400
         );
-        // Where there is none, that is what is told.
+        // If there is none, the reply is 404.
         assert_eq!(server.ask(method, "/items/7", &format!("If-Match: {second}\r\n"), body).status, 404);
     }
     assert_eq!(server.get("/items/1").body, item(2));
@@ -113,7 +113,7 @@ fn pipelined_requests_have_each_its_own_condition() {
     let server = start("");
     let first = tag(&server.ask("POST", "/items", "", &item(1)));
     let mut client = server.connect();
-    // As often as a loop takes to remember the fields of heads.
+    // As many times as a loop needs to cache the fields of heads.
     for _ in 0..40 {
         for (fields, status) in [
             (format!("If-None-Match: {first}\r\n"), 304),
@@ -122,7 +122,7 @@ fn pipelined_requests_have_each_its_own_condition() {
         ] {
             client.send("GET", "/items/1", &fields, b"");
             assert_eq!(client.answer(false).status, status);
-            // Without a body's length in the head.
+            // Without Content-Length in the head.
             let head = format!("GET /items/1 HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
             std::io::Write::write_all(&mut client.stream, head.repeat(3).as_bytes()).unwrap();
             assert_eq!([(); 3].map(|()| client.answer(false).status), [status; 3]);

@@ -1,4 +1,4 @@
-//! More clients than connections, and clients that hold memory for nothing.
+//! More clients than connections, and clients that hold memory without progress.
 
 use crate::harness::{Client, TestServer};
 use std::io::Write as _;
@@ -64,7 +64,7 @@ fn unfinished_bodies_deny_nobody() {
         stream
     };
     let silent: Vec<TcpStream> = (0..12).map(unfinished).collect();
-    // Until the server has read more of them than it keeps, an honest body may be the largest of all.
+    // Until the server has read more of them than it keeps, the well-behaved body may be the largest of all.
     let began = Instant::now();
     while server.metric("sapsan_http_hoarders_total") < 1.0 {
         assert!(began.elapsed() < Duration::from_secs(30), "nobody holds most");

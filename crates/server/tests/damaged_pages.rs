@@ -1,5 +1,5 @@
-//! A data file with damaged pages behind the server: what a client gets is right or an error, by whatever endpoint it asks, a
-//! write acknowledges nothing that was computed from damage, and health tells.
+//! A data file with damaged pages: every answer is correct or an error, through any endpoint; no acknowledged write was computed
+//! from damaged data; and health reports the damage.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
 use crate::harness::{Answer, COLLECTIONS, Client};
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const ITEMS: u32 = 1500;
-/// Items that are asked for, of a damaged file.
+/// Items that are requested of a damaged file.
 const ASKED: u32 = 60;
 const DAMAGES: u32 = 20;
 const PAGE: usize = 4096;
@@ -46,7 +46,7 @@ fn ask(client: &mut Client, method: &str, target: &str, body: &str) -> Answer {
     client.answer(false)
 }
 
-/// Every fifteenth has pages of its own.
+/// Every fifteenth item has pages of its own.
 fn item(id: u32) -> Value {
     let note = format!("{id} ").repeat(if id.is_multiple_of(15) { 1500 } else { 40 });
     json!({ "id": id, "group": format!("g{}", id % 7), "price": id * 10, "note": note })
@@ -64,7 +64,7 @@ fn fill(folder: &Path) {
     store.checkpoint().unwrap();
 }
 
-/// The files as they were.
+/// The files before the damage.
 struct Files {
     folder: std::path::PathBuf,
     files: Vec<(std::path::PathBuf, Vec<u8>)>,
@@ -98,7 +98,7 @@ impl Files {
     }
 }
 
-/// Bytes that seem as good as the ones before: digits of numbers and of texts, parts of keys, places of children.
+/// Bytes whose change leaves the page plausible: digits of numbers and of texts, parts of keys, positions of children.
 fn damage(folder: &Path, files: &Files, number: u32) -> String {
     let spread = |by: u32| (number + 1).wrapping_mul(by) as usize;
     let kind = [1, 2, 3][number as usize % 3];
@@ -108,7 +108,7 @@ fn damage(folder: &Path, files: &Files, number: u32) -> String {
     let tree = files.tree();
     let file = std::fs::OpenOptions::new().write(true).open(folder.join("data/tree")).unwrap();
     match number % 4 {
-        // A digit becomes another one; a bit of anything else.
+        // A digit becomes another one; in any other byte one bit changes.
         0 | 1 => {
             let digit = (at..(page + 1) * PAGE).find(|at| tree[*at].is_ascii_digit()).unwrap_or(at);
             file.write_all_at(&[tree[digit] ^ 1], digit as u64).unwrap();
@@ -123,7 +123,7 @@ fn damage(folder: &Path, files: &Files, number: u32) -> String {
     format!("damage {number}, of page {page} of kind {kind}")
 }
 
-/// Right, or an error of the server's; whether it is right.
+/// Checks that an answer is correct or a server error; returns whether it is correct.
 #[track_caller]
 fn is_right(answer: &Answer, expected: &Value, what: &str) -> bool {
     match answer.status {
@@ -133,7 +133,7 @@ fn is_right(answer: &Answer, expected: &Value, what: &str) -> bool {
     answer.status == 200
 }
 
-/// Asks in every way; gives how many answers were errors.
+/// Makes requests of every kind; returns how many answers were errors.
 #[track_caller]
 fn check(client: &mut Client, what: &str, number: u32) -> u32 {
     let mut failed = 0;
@@ -167,7 +167,7 @@ fn check(client: &mut Client, what: &str, number: u32) -> u32 {
     );
     let expected: u64 = (0..u64::from(ITEMS)).map(|id| id * 10).sum();
     failed += u32::from(!is_right(&sum, &json!([{ "s": expected, "n": ITEMS }]), what));
-    // What is acknowledged is the old document with this change, and nothing else.
+    // An acknowledged document is the old one with this change, and nothing else.
     for id in asked.step_by(5) {
         let target = format!("/_/collections/items/{id}");
         let answer = ask(client, "PATCH", &target, "{\"price\":7}");
@@ -192,7 +192,7 @@ fn an_answer_from_damaged_pages_is_right_or_an_error_and_health_tells() {
     let mut told = 0;
     for number in 0..DAMAGES {
         let what = damage(folder.path(), &files, number);
-        // The damage of a page that the start needs is refused by it.
+        // If the start needs a damaged page, it fails.
         if let Ok(running) = server::start(&config(folder.path()), &folder.path().join("data")) {
             let mut client = Client::new(running.address());
             let failed = check(&mut client, &what, number);
@@ -225,7 +225,7 @@ fn writes_that_a_damaged_page_stops_are_refused_with_the_reason_and_health_says_
     for page in files.of_kind(1).into_iter().filter(is_it) {
         file.write_all_at(&[!tree[page * PAGE + 2000]], (page * PAGE + 2000) as u64).unwrap();
     }
-    // A backup begins with a checkpoint, which has to rewrite that page.
+    // A backup begins with a checkpoint, which must rewrite that page.
     let backup = ask(&mut client, "POST", "/_/backup", "{\"to\":\"a\"}");
     assert_eq!(backup.status, 500, "{}", backup.text());
     let health = ask(&mut client, "GET", "/_/health", "");
@@ -239,7 +239,7 @@ fn writes_that_a_damaged_page_stops_are_refused_with_the_reason_and_health_says_
             answer.text()
         );
     }
-    // What was acknowledged is there, and so is everything else.
+    // Acknowledged writes are there, and so is everything else.
     assert_eq!(ask(&mut client, "GET", "/_/collections/items/701", "").json()["price"], 7);
     assert_eq!(ask(&mut client, "GET", "/_/collections/items/3", "").json(), item(3));
     client.send("GET", "/_/metrics", "", b"");

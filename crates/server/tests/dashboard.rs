@@ -1,7 +1,8 @@
-//! `docs/grafana.json`: its expressions are PromQL, ask for metrics and labels that a running server has, and its panels have places.
+//! `docs/grafana.json`: its expressions are PromQL, use only metrics and labels that a running server has, and its panels have
+//! positions.
 //!
-//! PromQL is judged by `promtool`, which `cargo xtask promtool` unpacks into `target`; where it is not there, that test says so and is
-//! skipped.
+//! PromQL is checked by `promtool`, which `cargo xtask promtool` unpacks into `target`; without it that test is skipped with a
+//! message.
 
 use crate::harness::TestServer;
 use crate::metrics::{Sample, read};
@@ -14,7 +15,7 @@ use std::process::{Command, Stdio};
 const DASHBOARD: &str = include_str!("../../../docs/grafana.json");
 const OPERATIONS: &str = include_str!("../../../docs/operations.md");
 
-/// Labels that Prometheus adds to what it scrapes.
+/// Labels that Prometheus adds when it scrapes.
 const OF_PROMETHEUS: [&str; 2] = ["instance", "job"];
 
 fn dashboard() -> Json {
@@ -25,7 +26,7 @@ fn panels(dashboard: &Json) -> &[Json] {
     dashboard["panels"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The expressions of all panels, with values for Grafana's own variables, and what each legend names.
+/// The expressions of all panels, with values for Grafana's own variables, and the labels in each legend.
 fn expressions(dashboard: &Json) -> Vec<(String, String)> {
     let targets = panels(dashboard).iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let text = |target: &Json, key: &str| target[key].as_str().unwrap_or_default().to_owned();
@@ -33,7 +34,7 @@ fn expressions(dashboard: &Json) -> Vec<(String, String)> {
     all.map(|(expr, legend)| (expr.replace("$__rate_interval", "5m").replace("$instance", ".*"), legend)).collect()
 }
 
-/// A server with a view, some of whose requests failed; what its metrics say.
+/// The metrics of a server with a view, some of whose requests failed.
 fn samples() -> Vec<Sample> {
     let more = "[views.groups]\nquery = \"SELECT \\\"group\\\", COUNT(*) AS n FROM items GROUP BY \\\"group\\\"\"\n\
                 [[endpoints]]\nroute = \"GET /items/{id}\"\nget = \"items/{id}\"\n";
@@ -45,7 +46,7 @@ fn samples() -> Vec<Sample> {
     families.into_values().flat_map(|family| family.samples).collect()
 }
 
-/// The names of metrics in an expression, each with the text behind it.
+/// The names of metrics in an expression, each with the text after it.
 fn metrics(expr: &str) -> Vec<(&str, &str)> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let beginnings = ["sapsan_", "process_"].iter().flat_map(|beginning| expr.match_indices(beginning));
@@ -59,14 +60,14 @@ fn grouped_by(expr: &str) -> BTreeSet<&str> {
     lists.flat_map(|list| list.split(')').next().unwrap_or_default().split(',')).map(str::trim).collect()
 }
 
-/// What a selector `{label="value",…}` compares: label, operator with quote, value.
+/// The comparisons of a selector `{label="value",…}`: label, operator with quote, value.
 fn compared(behind: &str) -> Vec<(&str, &str)> {
     let Some(selector) = behind.strip_prefix('{').and_then(|rest| rest.split('}').next()) else { return Vec::new() };
     let parts = selector.split(',').filter(|part| !part.is_empty());
     parts.map(|part| part.split_at(part.find(['=', '!']).expect("an operator"))).collect()
 }
 
-/// What an expression asks for that the server does not have.
+/// The parts of an expression that the server does not have.
 fn unknown(expr: &str, legend: &str, samples: &[Sample]) -> Vec<String> {
     let (mut problems, mut labels) = (Vec::new(), BTreeSet::from(OF_PROMETHEUS));
     let found = metrics(expr);
@@ -169,14 +170,14 @@ pub(crate) fn promtool() -> Option<PathBuf> {
     let folders = std::iter::once(target.join("promtool/usr/bin")).chain(std::env::split_paths(&path));
     let found = folders.map(|folder| folder.join("promtool")).find(|file| file.is_file());
     if found.is_none() {
-        // Not by `println!`, which libtest keeps to itself where a test passes: `cargo xtask test` counts this line.
+        // Not by `println!`, which libtest hides in passing tests: `cargo xtask test` counts this line.
         let line = "\nSKIPPED: promtool is not there (cargo xtask promtool unpacks it)\n";
         std::io::stdout().write_all(line.as_bytes()).expect("somebody listens");
     }
     found
 }
 
-/// What promtool says of its standard input or of a file, where it is not content.
+/// The output of promtool for a standard input or a file, if it finds a fault.
 pub(crate) fn said(promtool: &Path, arguments: &[&str], input: &str) -> Option<String> {
     let mut command = Command::new(promtool);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -192,7 +193,7 @@ fn expressions_are_promql() {
     let Some(promtool) = promtool() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("rules.json");
-    // A file of rules in YAML, of which JSON is a part.
+    // A file of rules in YAML, of which JSON is a subset.
     let judge = |expressions: &[String]| {
         let rules = expressions.iter().enumerate();
         let rules: Vec<Json> =

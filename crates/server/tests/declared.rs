@@ -1,4 +1,4 @@
-//! Declared queries: parameters of the path and of the query, the clock, limits, and what takes long.
+//! Declared queries: parameters of the path and of the query, the clock, limits, and long queries.
 
 use crate::harness::{Client, TestServer, mistakes};
 use std::time::Duration;
@@ -99,7 +99,7 @@ fn a_declared_part_of_a_path_has_its_type_and_what_is_none_of_it_is_404() {
     assert!(told.contains("`n` is a part of the path"), "{told}");
 }
 
-/// What requests that arrive together will read is looked for ahead, whatever they say.
+/// Requests that arrive together are prefetched, whatever they request.
 #[test]
 fn queries_that_arrive_together_have_their_own_answers() {
     let server = TestServer::start("", ENDPOINTS);
@@ -196,7 +196,7 @@ fn a_plan_is_told_where_it_is_asked_for_and_scans_are_counted() {
     };
     assert_eq!(plan("/sum/g0").as_deref(), Some("SCAN items FILTER 1; AGGREGATE"));
     assert_eq!((metric("sapsan_query_scans_total "), metric("sapsan_query_rows_read_total ")), (Some(1), Some(3)));
-    // One document by its key; the first two in the order of the keys.
+    // One document by its key; the first two in key order.
     assert!(plan("/two/a/b").is_some_and(|plan| plan.contains("BY KEY")));
     assert!(plan("/first").is_some_and(|plan| plan.contains("LIMIT")));
     assert_eq!(metric("sapsan_query_scans_total "), Some(1));
@@ -238,7 +238,7 @@ fn steps_that_scan_say_so_where_they_hold_and_where_not() {
     let scan = Some("step 2: SCAN items FILTER 1".to_owned());
     assert_eq!(ask("/one"), (200, None));
     assert_eq!(counts(), [Some(0), Some(1)]);
-    // One document by its key, three by the scan, one that is expected; and what is expected is a row each time.
+    // One document by its key, three by the scan, one by an expectation; an expectation's result is one row each time.
     assert_eq!(ask("/cheaper/1"), (200, scan.clone()));
     assert_eq!(counts(), [Some(1), Some(1 + 7)]);
     assert_eq!(ask("/cheaper/100"), (409, scan));
@@ -257,12 +257,12 @@ result = "row"
 fn slow_queries_hold_no_loop_and_are_refused_at_once_where_too_many_wait() {
     let server = TestServer::start("memory = \"64MB\"\nscan_rows_max = 1000000000000", &format!("{ENDPOINTS}{SLOW}"));
     (0..3).for_each(|part| server.put_items(part * 1_000..(part + 1) * 1_000));
-    // Two run, as many wait as a part of the memory holds, and the others hear at once that they are too many.
+    // Two run, as many wait as a part of the memory holds, and the others are rejected at once.
     let mut clients: Vec<_> = (0..400).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send("GET", "/slow/g", "", b"");
     }
-    // Each would have had the loop for 20,000 rows of expressions. What the issue saw was seconds.
+    // Each would have held the loop for 20,000 rows of expressions: seconds, when this was not limited.
     let began = std::time::Instant::now();
     assert_eq!(server.get("/_/health").status, 200);
     assert_eq!(server.get("/_/collections/items/7").status, 200);
@@ -316,7 +316,7 @@ result = "row"
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
     for _ in 0..ROUNDS {
         clients.iter_mut().for_each(|client| client.send("GET", "/some/g1", "", b""));
-        // Health and documents do not wait behind what waits.
+        // Health and documents do not wait behind waiting queries.
         assert_eq!(server.get("/_/health").status, 200);
         assert_eq!(server.get("/_/collections/items/7").status, 200);
         for client in &mut clients {
@@ -346,7 +346,7 @@ steps = [{ sql = "UPDATE items SET price = price WHERE \"group\" || price LIKE '
     for client in &mut clients {
         assert_eq!(client.answer(false).status, 200);
     }
-    // The loop tries them again ten times a second, however many come.
+    // The loop tries them again ten times a second, however many there are.
     let tries = server.metric("sapsan_query_left_loop_total");
     let most = began.elapsed().as_millis() as f64 / 100.0 + 2.0;
     assert!(tries >= 1.0 && tries <= most, "{tries} of {CLIENTS} were begun on the loop");

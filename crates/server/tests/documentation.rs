@@ -1,5 +1,5 @@
-//! The documents for users: the reference of the configuration has every key that the reader knows, links lead somewhere, the front page
-//! is short, and the book has every page.
+//! The documents for users: the reference of the configuration has every key that the reader accepts, links have targets, the
+//! front page is short, and the book has every page.
 
 use crate::harness::mistakes;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ fn pages() -> Vec<PathBuf> {
     pages.chain([root().join("README.md")]).collect()
 }
 
-/// A heading of the reference, and a file in which its table has the one key `zz`.
+/// A heading of the reference, and a file whose section of that heading has the one key `zz`.
 const TABLES: [(&str, &str); 16] = [
     ("## `[collections.NAME]`", "[collections.c]\nzz = 1\n"),
     ("### `key`", "[collections.c]\nkey = { zz = 1 }\n"),
@@ -123,7 +123,7 @@ fn links_lead_somewhere_and_the_book_has_every_page() {
     }
 }
 
-/// The anchors of a page's headings, as GitHub and mdBook make them.
+/// The anchors of a page's headings, as made by GitHub and mdBook.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     let anchor = |heading: &str| {

@@ -1,4 +1,4 @@
-//! Expiry in a running server: hidden by every way to read, removed in the background, told by the feed.
+//! Expiry in a running server: expired documents are hidden from every read, removed in the background, and reported by the feed.
 
 use crate::harness::TestServer;
 use serde_json::json;
@@ -65,7 +65,7 @@ fn a_document_of_the_past_is_never_seen_goes_by_itself_and_its_going_is_told() {
     assert_eq!(rows, json!([{ "user": "u", "n": 1 }]));
     let report = server.ask("POST", "/_/views/users/verify", "", b"").json();
     assert_eq!(report["clean"], true, "{report}");
-    // The feed tells each document's coming and going.
+    // The feed reports each document's insertion and removal.
     let mut client = server.connect();
     client.send("GET", "/_/changes?since=0&collection=sessions", "", b"");
     let mut text = String::new();
@@ -93,7 +93,7 @@ fn a_list_that_passes_over_many_hidden_documents_is_no_work_of_a_loop() {
     };
     let fields: String = (0..30).map(|number| format!(",\"f{number}\":{number}")).collect();
     fill("sessions", &|id| format!("{{\"id\":{id}{fields}}}\n"));
-    // What is referred to is hidden, and stays.
+    // A document that others refer to is hidden, and stays.
     fill("notes", &|id| format!("{{\"id\":{id},\"session\":{id}}}\n"));
     for ids in chunks() {
         let sql =

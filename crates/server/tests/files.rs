@@ -1,4 +1,4 @@
-//! Endpoints that answer with the files of a folder.
+//! Endpoints that serve the files of a folder.
 
 use crate::harness::{Answer, COLLECTIONS, SERVER, TestServer};
 use std::time::{Duration, Instant};

@@ -1,11 +1,11 @@
-//! Rows leave while they are made (`flowing_memory.rs`: in how much memory), ended with their client and their time; what is sorted and grouped
-//! beyond the memory goes to disk.
+//! Rows are sent while they are made (`flowing_memory.rs`: with how much memory); queries end with their client and their time
+//! limit; sorts and groups beyond the memory go to disk.
 
 use crate::harness::{Client, TestServer};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Items; each with each makes a million rows.
+/// Number of items; a cross join makes a million rows.
 const ITEMS: u32 = 1_000;
 const MILLION: &str = "SELECT a.id, b.id AS other FROM items a JOIN items b ON a.price + b.price >= 0";
 /// The same, with an error in the last item's rows.
@@ -33,7 +33,7 @@ limit = 10
 "#;
 
 fn start(settings: &str) -> TestServer {
-    // Queries give way to all else: on a busy machine they take long.
+    // Queries have low priority: on a busy machine they take long.
     let patience = if settings.contains("query_seconds") { "" } else { "\nquery_seconds = 600" };
     let server = TestServer::start(&format!("{settings}{patience}"), DECLARED);
     server.put_items(0..ITEMS);
@@ -47,7 +47,7 @@ fn ask(server: &TestServer, sql: &str, accept: &str) -> Client {
     client
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..400 {
@@ -81,7 +81,7 @@ fn an_error_behind_the_first_rows_is_a_last_line_or_a_broken_body() {
     let mut client = ask(&server, FAILING, "application/json");
     assert!(client.head().starts_with("HTTP/1.1 200"));
     let mut body = Vec::new();
-    // Cut: no last chunk, and no end of the array.
+    // The connection was closed: no last chunk, and no end of the array.
     assert!(!client.rest_is_whole(&mut body) && body.len() > 1 << 20 && !body.ends_with(b"]"));
 }
 
@@ -92,12 +92,12 @@ fn a_query_ends_with_its_client() {
     clients.iter_mut().for_each(|client| assert!(client.head().starts_with("HTTP/1.1 200")));
     assert_eq!(server.metric("sapsan_pool_running"), 2.0);
     drop(clients);
-    // Long before the queries' time is over.
+    // Long before the queries' time limit.
     wait_until("the queries' end", || server.metric("sapsan_pool_running") == 0.0);
     wait_until("their memory", || server.metric("sapsan_replies_in_flight_bytes") == 0.0);
 }
 
-/// Seconds of work in one row of no table: patterns that come near to matching everywhere.
+/// Seconds of work in one row without a table: patterns that almost match everywhere.
 fn without_a_table() -> String {
     let near = format!("(printf('%999999s', '') LIKE '%{}b%')", " ".repeat(12));
     let many = format!("max({})", vec![near; 30].join(", "));
@@ -129,7 +129,7 @@ fn an_expression_ends_with_its_client_and_with_the_server() {
 #[test]
 fn a_client_that_is_too_slow_is_told_or_cut() {
     let server = start("memory = \"64MiB\"\nquery_seconds = 1");
-    // Once more where the time was over before the first rows: the machine was busy.
+    // Once more if the time limit passed before the first rows: the machine was busy.
     let begun = |accept: &str| {
         let mut clients = (0..20).map(|_| ask(&server, MILLION, accept));
         clients.find_map(|mut client| client.head().starts_with("HTTP/1.1 200").then_some(client)).expect("a reply")
@@ -199,7 +199,7 @@ fn rows_of_declared_queries_leave_while_they_are_made_in_the_shape_that_is_asked
     assert_eq!((lines.field("Content-Type"), lines.text().lines().count()), (Some("application/x-ndjson"), 1_000_000));
     let csv = get(&server, "/pairs", "Accept: text/csv\r\n").answer(false);
     assert!(csv.text().starts_with("id,other\r\n0,0\r\n") && csv.text().lines().count() == 1_000_001);
-    // What a loop could do as well comes in the same shape.
+    // A query that a loop could run has the same format.
     let few = get(&server, "/pairs?least=19970", "Accept: application/x-ndjson\r\n").answer(false);
     assert_eq!(few.text(), "{\"id\":998,\"other\":999}\n{\"id\":999,\"other\":998}\n{\"id\":999,\"other\":999}\n");
     let few = get(&server, "/pairs?least=19980", "Accept: text/html, */*\r\n").answer(false);
@@ -231,7 +231,7 @@ fn clients_that_end_their_side_keep_no_thread_from_others() {
         client.stream.shutdown(std::net::Shutdown::Write).expect("it is open");
         client
     };
-    // At a second for each of them the two threads would be taken for 20.
+    // With a second for each of them, the two threads would be busy for 20.
     let ended: Vec<Client> = (0..40).map(ended).collect();
     let began = Instant::now();
     let answer = get(&server, "/pairs?least=19980", "Accept: application/x-ndjson\r\n").answer(false);
@@ -240,7 +240,7 @@ fn clients_that_end_their_side_keep_no_thread_from_others() {
     drop(ended);
 }
 
-/// A query of which no row has left, and which takes minutes, ends when its client goes.
+/// A query of minutes that has sent no row yet ends when its client disconnects.
 #[track_caller]
 fn check_ended(server: &TestServer, ask: impl Fn() -> Client) {
     let client = ask();
@@ -258,7 +258,7 @@ fn a_query_without_a_row_ends_with_its_client() {
     check_ended(&server, || get(&server, "/triples", ""));
     check_ended(&server, || get(&server, "/triples/sorted", ""));
     check_ended(&server, || get(&server, "/triples/sorted", "Accept: text/csv\r\n"));
-    // One that asks for the end of its connection is not read from any more.
+    // A connection is not read any more after a request with `Connection: close`.
     check_ended(&server, || get(&server, "/triples", "Connection: close\r\n"));
     check_ended(&server, || {
         let mut client = server.connect();
@@ -299,7 +299,7 @@ fn clients_that_do_not_read_large_results_keep_no_thread_from_others() {
     for mut client in small {
         assert_eq!(client.answer(false).status, 200);
     }
-    // Long before those are cut for taking nothing, which is after 30 seconds.
+    // Long before those clients are disconnected for receiving nothing, which is after 30 seconds.
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     drop(silent);
 }
@@ -314,7 +314,7 @@ fn what_a_client_that_has_gone_had_asked_for_is_not_begun() {
     wait_until("it waits", || server.metric("sapsan_pool_queued") == 1.0);
     socket2::SockRef::from(&gone.stream).set_linger(Some(Duration::ZERO)).expect("an option");
     drop(gone);
-    // The loop has heard of it when this is answered.
+    // When this is answered, the loop has noticed it.
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(server.get("/_/health").status, 200);
     drop(busy);

@@ -1,4 +1,4 @@
-//! Rows that leave while they are made: in how much memory. Alone in its file, for it looks at all of the process.
+//! Memory of rows that are sent while they are made. Alone in its file: it measures the whole process.
 
 mod harness;
 
@@ -6,9 +6,9 @@ use harness::{Client, TestServer};
 use serde_json::json;
 use std::time::Duration;
 
-/// Each of a thousand items with each.
+/// A cross join of a thousand items.
 const MILLION: &str = "SELECT a.id, b.id AS other FROM items a JOIN items b ON a.price + b.price >= 0";
-/// Everything of a million rows: many times what may be held.
+/// A million rows with everything: many times the limit of held bytes.
 const RESULT_BYTES_LEAST: usize = 18 << 20;
 
 fn ask(server: &TestServer, sql: &str, accept: &str) -> Client {
@@ -18,7 +18,7 @@ fn ask(server: &TestServer, sql: &str, accept: &str) -> Client {
     client
 }
 
-/// Waits until a number stays as it is; how much memory has come meanwhile.
+/// Waits until a number is stable; returns how much memory was added meanwhile.
 fn settled(server: &TestServer, name: &str, before: f64) -> f64 {
     let (mut last, mut same, mut grown) = (-1.0, 0, 0.0_f64);
     while same < 40 {
@@ -40,7 +40,7 @@ fn a_million_rows_come_within_a_small_memory_and_begin_before_they_end() {
     let head = client.head();
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("Transfer-Encoding: chunked"), "{head}");
     assert!(head.contains("Sapsan-Plan: SCAN items AS a"), "{head}");
-    // Nobody reads the rows, so the query goes on until what it may hold is full, and waits then.
+    // Nobody reads the rows, so the query runs until its limit of held bytes is reached, and waits then.
     let mut grown = settled(&server, "sapsan_replies_in_flight_bytes", before);
     assert_eq!(server.metric("sapsan_pool_running"), 1.0);
     let (mut piece, mut rows, mut bytes) = (Vec::new(), 0, 0);

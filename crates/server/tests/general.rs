@@ -1,4 +1,4 @@
-//! The general API under `/_/`: documents and their tags, lists, bulk, queries, and what is said of errors.
+//! The general API under `/_/`: documents and their tags, lists, bulk, queries, and errors.
 
 use crate::harness::{Answer, TestServer};
 use serde_json::json;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const ITEM: &[u8] = br#"{"id":7,"group":"g1","price":70}"#;
 const PATH: &str = "/_/collections/items/7";
 
-/// A failure is a problem document of its status, whatever `[errors]` says.
+/// Checks that a failure is a problem document of its status, whatever `[errors]` sets.
 #[track_caller]
 fn check_problem(answer: &Answer, status: u16) {
     assert_eq!(answer.status, status, "{}", answer.text());
@@ -164,14 +164,14 @@ fn an_independent_reader_finds_the_rows_of_csv_as_they_were_given() {
         print(json.dumps(list(csv.reader(text))))";
     let python = Command::new("python3").args(["-c", read]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut python) = python else {
-        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        // Not captured by libtest, which hides the output of passing tests: `cargo xtask test` counts this line.
         std::io::Write::write_all(&mut std::io::stdout(), b"\nSKIPPED: there is no python3\n")
             .expect("a standard output");
         return;
     };
     python.stdin.take().unwrap().write_all(&answer.body).unwrap();
     let rows: serde_json::Value = serde_json::from_slice(&python.wait_with_output().unwrap().stdout).unwrap();
-    // NULL is empty, and a row all the same.
+    // NULL is empty, and still a row.
     let expected = json!([["value"], ["a,b"], [""], ["say \"so\""], ["two\r\nlines"], [""], ["-7"], ["ü"]]);
     assert_eq!(rows, expected, "{}", answer.text());
 }
@@ -291,7 +291,7 @@ fn errors_are_problem_documents() {
 fn a_full_pool_is_busy_and_not_broken() {
     let server = start();
     server.put_items(0..500);
-    // Two threads run and 64 jobs wait: of a hundred slow queries some must be refused.
+    // Two threads run and 64 jobs wait: of a hundred slow queries some must be rejected.
     let sql =
         "SELECT COUNT(*) AS n FROM items a JOIN items b ON a.price <> b.price WHERE COALESCE(a.note, b.note) IS NULL";
     let body = json!({ "sql": sql }).to_string();
@@ -311,7 +311,7 @@ fn waiting_writes_have_a_bound_that_bulk_keeps_as_well() {
     let answer = server.ask("POST", "/_/collections/items/bulk", "", (1..=16).map(line).collect::<String>().as_bytes());
     assert_eq!(answer.status, 200);
     assert_eq!(answer.text(), "", "a client that is faster than the store waits");
-    // Lines that hold little take more as writes that wait.
+    // Short lines take more memory as waiting writes.
     let lines = |count: u32| {
         (100..100 + count).map(|id| format!("{{\"id\":{id},\"group\":\"g\",\"price\":1}}\n")).collect::<String>()
     };
@@ -385,7 +385,7 @@ fn a_query_over_its_time_or_its_rows_is_told_so() {
     let answer = unbounded.ask("POST", "/_/query", "", endless.as_bytes());
     check_problem(&answer, 504);
     assert!(answer.text().contains("time is over (`[server] query_seconds`)"), "{}", answer.text());
-    // It counts as what it was: a scan, of as many rows as it was allowed.
+    // It counts as a scan, with as many rows as it was allowed.
     assert_eq!((server.metric("sapsan_query_scans_total"), server.metric("sapsan_query_rows_read_total")), (1.0, 1.0));
     let answer =
         server.ask("POST", "/_/query", "", br#"{"sql":"SELECT id, price FROM items ORDER BY price","limit":5}"#);
@@ -396,7 +396,7 @@ fn a_query_over_its_time_or_its_rows_is_told_so() {
 #[test]
 fn threads_of_queries_give_way_to_the_loops_and_not_to_every_process_of_the_machine() {
     let _server = TestServer::start("", "");
-    // Each thread says so itself when it begins to run.
+    // Each thread sets its priority when it begins to run.
     let deadline = Instant::now() + Duration::from_secs(30);
     let nice = loop {
         let nice = nice_values_of_query_threads();
@@ -406,13 +406,13 @@ fn threads_of_queries_give_way_to_the_loops_and_not_to_every_process_of_the_mach
         assert!(Instant::now() < deadline, "{nice:?}");
         std::thread::sleep(Duration::from_millis(5));
     };
-    // The nicest, 19, would leave a seventieth of a core beside one busy process.
+    // The lowest priority, 19, would leave a seventieth of a core beside one busy process.
     assert!(nice.iter().all(|nice| *nice <= 5), "{nice:?}");
 }
 
 fn nice_values_of_query_threads() -> Vec<i32> {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();
-    // One that has ended meanwhile has no file.
+    // A thread that has ended meanwhile has no file.
     let stats = threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).ok());
     stats
         .filter_map(|stat| {
@@ -435,7 +435,7 @@ fn waiting_for_a_thread_is_part_of_a_querys_time_and_past_it_the_query_is_not_be
         client.send("POST", "/_/query", "", endless.as_bytes());
     }
     let answers: Vec<_> = clients.iter_mut().map(|client| client.answer(false)).collect();
-    // Two run until their time is over; then that of the others is over, too, or has microseconds left.
+    // Two run until their time limit; then the others' limit has passed too, or has microseconds left.
     let mut told: Vec<_> = answers.iter().map(|answer| (answer.status, answer.field("Retry-After"))).collect();
     told.sort_unstable();
     assert_eq!(told[2..], [(504, None), (504, None)]);

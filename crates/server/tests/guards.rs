@@ -1,4 +1,4 @@
-//! `guard`: what must give a row before an endpoint does anything, whatever its action is.
+//! `guard`: a query that must return a row before an endpoint does anything, for every action.
 
 use crate::harness::{COLLECTIONS, TestServer, mistakes};
 use serde_json::json;
@@ -119,7 +119,7 @@ fn every_action_asks_its_guard_first() {
                 answer.text()
             );
         }
-        // No client gives it in the query.
+        // No client can set it in the query.
         let separator = if target.contains('?') { "&" } else { "?" };
         let in_query = format!("{target}{separator}session=s1");
         assert_eq!(server.ask(method, &in_query, "", body.as_bytes()).status, 401, "{method} {in_query}");
@@ -127,7 +127,7 @@ fn every_action_asks_its_guard_first() {
         assert_eq!(answer.status, status, "{method} {target}: {}", answer.text());
     }
     assert_eq!(server.ask("GET", "/mine", "Accept: text/csv\r\n", b"").status, 401);
-    // A body that is wrong is not looked at for who may not send any.
+    // An invalid body is not checked for a client that may not send any.
     assert_eq!(server.ask("POST", "/items", "", b"{").status, 401);
     assert_eq!(server.ask("POST", "/items", S1, b"{").status, 400);
     assert_eq!(server.ask("GET", "/mine", "Cookie: session=s1; session=s2\r\n", b"").status, 400);
@@ -150,10 +150,10 @@ fn the_columns_of_its_row_are_parameters() {
     let after = first["after"].as_str().expect("a cursor");
     let second = ask(&format!("/mine/pages?limit=2&after={after}"), S1);
     assert_eq!((&second["items"], &second["after"]), (&json!([{ "id": 4 }]), &json!(null)));
-    // A cursor gives nobody the rows of another.
+    // A cursor gives no access to another user's rows.
     let other = ask(&format!("/mine/pages?after={after}"), "Cookie: session=s2\r\n");
     assert_eq!(other["items"], json!([]));
-    // Rows that leave while they are made ask it, too.
+    // Rows that are sent while they are made are guarded too.
     let lines = server.ask("GET", "/mine", &format!("{S1}Accept: application/x-ndjson\r\n"), b"");
     assert_eq!((lines.status, lines.text().lines().count()), (200, 3), "{}", lines.text());
 }

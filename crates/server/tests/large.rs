@@ -1,4 +1,5 @@
-//! Replies over 64 KB: whole for who reads, bounded for who does not, cut where a document changes half-way.
+//! Replies over 64 KB: complete for clients that read, bounded for clients that do not, and cut off if a document changes
+//! half-way.
 
 use crate::harness::{Client, TestServer};
 use std::io::Read;
@@ -78,7 +79,7 @@ fn clients_that_do_not_read_hold_no_documents_and_a_bounded_part_of_rows() {
     assert!(grown < (10 * NOTE_BYTES) as f64, "{grown} bytes for 40 clients");
     drop(clients);
     let mut clients: Vec<Client> = (0..24).map(|_| ask_without_reading(&server, "GET", "/notes", b"")).collect();
-    // Each was served; one that stood still may be cut off already.
+    // Each was served; one that does not read may be disconnected already.
     for client in &clients {
         let is_cut = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
         let first = client.stream.peek(&mut [0]);
@@ -86,7 +87,7 @@ fn clients_that_do_not_read_hold_no_documents_and_a_bounded_part_of_rows() {
     }
     let bound = server.metric("sapsan_memory_bound_bytes{part=\"large_replies\"}");
     assert!(server.metric("sapsan_replies_in_flight_bytes") <= bound);
-    // Those that hold most go for one that comes.
+    // The largest holders are closed for a new one.
     std::thread::sleep(std::time::Duration::from_millis(150));
     for _ in 0..3 {
         assert_eq!(server.get("/notes").status, 200);
@@ -105,11 +106,11 @@ fn a_document_that_changes_half_way_is_cut() {
     put(&server, 1, &"n".repeat(NOTE_BYTES));
     let client = ask_without_reading(&server, "GET", "/items/1", b"");
     assert_eq!(client.stream.peek(&mut [0]).unwrap(), 1);
-    // As long as before: only the change number tells them apart.
+    // Of the same length: only the change number differs.
     put(&server, 1, &"m".repeat(NOTE_BYTES));
     client.stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("a timeout");
     let (mut stream, mut bytes) = (client.stream, Vec::new());
-    // Ends regularly or by a reset: what counts is that it is not the whole.
+    // Ends regularly or by a reset: it must only be incomplete.
     let _ = stream.read_to_end(&mut bytes);
     assert!(bytes.len() < NOTE_BYTES, "{} bytes", bytes.len());
 }

@@ -1,11 +1,11 @@
-//! Large writes, and long documents under a JSON Schema of any kind: another thread prepares them, in their turn.
+//! Large writes, and long documents under a JSON Schema that is not plain: another thread prepares them, in order.
 
 use crate::harness::{Client, TestServer};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is waited for comes sooner.
+/// Limit of any wait; it is not reached.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Documents of nested objects, which the general checker follows.
@@ -25,10 +25,10 @@ route = "POST /trees/{id}"
 update = "trees/{id}"
 "##;
 
-/// The most of one transaction at `memory = "64MB"` is 500 KB.
+/// The limit of one transaction at `memory = "64MB"` is 500 KB.
 const SMALL: &str = "memory = \"64MB\"\nbody_bytes_max = \"1MiB\"";
 
-/// A document of about so many bytes.
+/// A document of about this many bytes.
 fn tree(id: u32, bytes: usize) -> String {
     let branch = "{\"a\":".repeat(100) + "[1,2]" + &"}".repeat(100);
     let count = bytes / (branch.len() + 8);
@@ -59,7 +59,7 @@ fn long_documents_under_any_schema_and_large_bodies_are_no_work_of_a_loop() {
     put("trees", 2, &tree(2, 32 << 10));
     put("items", 2, &item(2, 300 << 10));
     large_writes(&server, 2.0);
-    // A small patch of a long document, by both doors; and of a short one.
+    // A small patch of a long document, through both APIs; and of a short one.
     assert_eq!(server.ask("PATCH", "/_/collections/trees/2", "", br#"{"more":1}"#).status, 200);
     assert_eq!(server.ask("POST", "/trees/2", "", br#"{"more":2}"#).status, 200);
     assert_eq!(server.ask("POST", "/trees/1", "", br#"{"more":2}"#).status, 200);
@@ -103,7 +103,7 @@ fn a_large_write_keeps_its_turn_among_those_of_its_connection() {
     let server = TestServer::start("", TREES);
     let mut client = server.connect();
     for round in 0..20 {
-        // The last one wins, and each finds what the one before it left.
+        // The last one wins, and each sees the result of the one before it.
         client.send("PUT", "/_/collections/trees/1", "", tree(1, 40 << 10).as_bytes());
         client.send("PATCH", "/_/collections/trees/1", "", format!("{{\"round\":{round}}}").as_bytes());
         client.send("GET", "/_/collections/trees/1", "", b"");
@@ -120,7 +120,7 @@ fn a_large_write_keeps_its_turn_among_those_of_its_connection() {
 #[test]
 fn a_body_that_fits_into_no_transaction_is_refused_before_it_is_read() {
     let server = TestServer::start(SMALL, TREES);
-    // No JSON: who reads it says 400.
+    // Not JSON: the parser would report 400.
     for (method, target) in
         [("PUT", "/_/collections/trees/1"), ("PATCH", "/_/collections/trees/1"), ("POST", "/trees/1")]
     {
@@ -170,14 +170,14 @@ fn a_long_check_ends_with_its_client_and_nothing_is_written() {
     let server = TestServer::start("body_bytes_max = \"4MiB\"", TREES);
     let begun = Instant::now();
     let waits = || server.metric("sapsan_writes_in_flight_bytes") != 0.0;
-    // On a busy machine a check may end before the server hears of its client.
+    // On a busy machine a check may end before the server notices its client.
     for id in 1.. {
         let mut gone = server.connect();
         gone.send("PUT", &format!("/_/collections/trees/{id}"), "", tree(id, 3_900_000).as_bytes());
         while !waits() && server.metric("sapsan_large_writes_total") < f64::from(id) {
             assert!(begun.elapsed() < PATIENCE);
         }
-        // It is reset.
+        // The connection is reset.
         socket2::SockRef::from(&gone.stream).set_linger(Some(Duration::ZERO)).expect("an option");
         drop(gone);
         large_writes(&server, f64::from(id));
@@ -206,7 +206,7 @@ fn a_long_check_in_a_statement_and_in_steps_ends_with_its_client_and_nothing_is_
     let statement = json!({ "sql": "UPDATE trees SET n = 1" }).to_string();
     let begun = Instant::now();
     for (target, body) in [("/_/query", &statement[..]), ("/touch", "")] {
-        // On a busy machine a check may end before the server hears of its client.
+        // On a busy machine a check may end before the server notices its client.
         loop {
             let done = server.metric("sapsan_pool_done_total");
             let mut gone = server.connect();
@@ -214,7 +214,7 @@ fn a_long_check_in_a_statement_and_in_steps_ends_with_its_client_and_nothing_is_
             while server.metric("sapsan_pool_running") == 0.0 && server.metric("sapsan_pool_done_total") == done {
                 assert!(begun.elapsed() < PATIENCE);
             }
-            // It is reset.
+            // The connection is reset.
             socket2::SockRef::from(&gone.stream).set_linger(Some(Duration::ZERO)).expect("an option");
             drop(gone);
             while server.metric("sapsan_pool_done_total") == done {
@@ -229,7 +229,7 @@ fn a_long_check_in_a_statement_and_in_steps_ends_with_its_client_and_nothing_is_
     }
 }
 
-/// A schema that looks twice at each level of a document: fifty bytes take it ten thousands of steps.
+/// A schema that checks each level of a document twice: fifty bytes take it ten thousands of steps.
 const COSTLY: &str = r##"
 [collections.trees]
 key = { field = "id", type = "u32" }
@@ -243,7 +243,7 @@ allOf = [{ items = { "$ref" = "#/$defs/tree" } }, { items = { "$ref" = "#/$defs/
 fn short_documents_whose_check_is_long_are_no_work_of_a_loop_and_keep_their_turn() {
     let server = TestServer::start("", COSTLY);
     let costly = |id: u32, depth: usize| format!("{{\"id\":{id},\"tree\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
-    // As deep as needed: each level takes its multiple.
+    // As deep as needed: each level multiplies the steps.
     let depth = (1..40).find(|depth| {
         let answer = server.ask("PUT", "/_/collections/trees/1", "", costly(1, *depth).as_bytes());
         assert!(matches!(answer.status, 200 | 201), "{depth}: {}", answer.text());
@@ -251,7 +251,7 @@ fn short_documents_whose_check_is_long_are_no_work_of_a_loop_and_keep_their_turn
     });
     let depth = depth.expect("a document whose check is long");
     assert!(costly(1, depth).len() < 500, "{depth}");
-    // The loop takes one that changes nothing itself; where others have changed it by then, it is refused as busy.
+    // The loop itself handles one that changes nothing; if others have changed it by then, it is rejected as busy.
     assert_eq!(server.ask("PUT", "/_/collections/trees/1", "", br#"{"id":1}"#).status, 200);
     let mut client = server.connect();
     for round in 0..50 {
@@ -266,7 +266,7 @@ fn short_documents_whose_check_is_long_are_no_work_of_a_loop_and_keep_their_turn
         assert_eq!(answers[4].json()["round"], round);
         assert!(answers[4].json()["tree"].is_array(), "{}", answers[4].text());
     }
-    // Those and the patches of them, but for what the loop could tell itself.
+    // Those and the patches of them, except those that the loop could decide itself.
     assert!(server.metric("sapsan_large_writes_total") >= 100.0, "{}", server.metric("sapsan_large_writes_total"));
     let lines = format!("{}\n{}\n{{\"id\":12}}\n", costly(10, depth), costly(11, depth));
     let before = server.metric("sapsan_large_writes_total");
@@ -298,7 +298,7 @@ properties = { tree = { "$ref" = "#/$defs/tree" } }
     assert!(off_the_loop.is_some_and(|depth| depth > 1), "{off_the_loop:?}");
 }
 
-/// Documents of any size, and the doors through which a short request changes them.
+/// Documents of any size, and the routes through which a short request changes them.
 const NOTES: &str = r#"
 [collections.notes]
 key = { field = "id", type = "u32" }
@@ -310,7 +310,7 @@ route = "POST /touch/{id}"
 steps = [{ sql = "UPDATE notes SET n = 1 WHERE id = :id" }]
 "#;
 
-/// A document that no loop merges anything into.
+/// A document into which no loop merges anything.
 fn note(id: u32) -> String {
     format!("{{\"id\":{id},\"text\":\"{}\"}}", "x".repeat(300 << 10))
 }

@@ -1,10 +1,10 @@
-//! What `/_/metrics` says: the text format, and the rules of `promtool check metrics`.
+//! The text of `/_/metrics`: its format, and the rules of `promtool check metrics`.
 
 use crate::dashboard::{promtool, said};
 use crate::harness::TestServer;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Units that Prometheus has base units for, and those in which names abbreviate them.
+/// Units that have a base unit in Prometheus, and names with abbreviated units.
 const OTHER_UNITS: [&str; 11] =
     ["minutes", "hours", "days", "weeks", "bits", "s", "ms", "us", "ns", "sec", "milliseconds"];
 const MORE_OTHER_UNITS: [&str; 11] =
@@ -18,7 +18,7 @@ pub(crate) struct Sample {
     value: f64,
 }
 
-/// A metric: what it is, and its samples.
+/// A metric: type, help, and samples.
 #[derive(Debug, Default)]
 pub(crate) struct Family {
     kind: String,
@@ -64,7 +64,7 @@ fn sample(line: &str) -> Option<Sample> {
     Some(Sample { name: name.to_owned(), labels, value })
 }
 
-/// The metrics of a text by name, and what is wrong with it.
+/// The metrics of a text by name, and its faults.
 pub(crate) fn read(text: &str) -> (BTreeMap<String, Family>, Vec<String>) {
     let (mut families, mut problems) = (BTreeMap::<String, Family>::new(), Vec::new());
     let (mut helped, mut current) = (String::new(), String::new());
@@ -96,7 +96,7 @@ pub(crate) fn read(text: &str) -> (BTreeMap<String, Family>, Vec<String>) {
     (families, problems)
 }
 
-/// What is wrong with one metric.
+/// Faults of one metric.
 fn of_family(name: &str, family: &Family) -> Vec<String> {
     let mut problems = Vec::new();
     let mut check = |is_right: bool, problem: &str| {
@@ -133,7 +133,7 @@ fn of_family(name: &str, family: &Family) -> Vec<String> {
     problems
 }
 
-/// Buckets are cumulative, stand in order, and the last one has all that was counted.
+/// Buckets are cumulative and in order, and the last one has the total count.
 fn of_histogram(name: &str, samples: &[Sample]) -> Vec<String> {
     let mut problems = Vec::new();
     let mut by_labels = BTreeMap::<BTreeMap<String, String>, Histogram>::new();
@@ -211,7 +211,7 @@ fn number(server: &TestServer, name: &str) -> f64 {
     families.get(name).unwrap_or_else(|| panic!("no {name}")).samples[0].value
 }
 
-/// Server and tests are one process here, so that its numbers are ours.
+/// Server and tests are one process here, so its numbers are the tests' too.
 #[test]
 fn the_process_is_measured_by_the_names_that_every_process_has() {
     let server = TestServer::start("", "");
@@ -325,7 +325,7 @@ fn counts_stay_when_the_configuration_is_read_again() {
     assert_eq!(of_routes(&server)[0], ("GET /sums 200".to_owned(), 2.0));
 }
 
-/// `http::SERIES_MAX` with the three that are always there.
+/// `http::SERIES_MAX` with the three fixed ones.
 #[test]
 fn routes_beyond_the_bound_count_as_others() {
     let routes = (0..300).map(|n| format!("[[endpoints]]\nroute = \"GET /{n}\"\nget = \"items/{{id}}\"\n"));

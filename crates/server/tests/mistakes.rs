@@ -1,17 +1,17 @@
-//! What is told of a broken file: file, line, column, what is wrong, what is allowed.
+//! Messages for a broken file: file, line, column, what is wrong, what is allowed.
 
 use crate::harness::mistakes;
 use server::config::ServiceConfig;
 
 const COLLECTION: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
 
-/// An endpoint behind a collection: its first line is the file's fourth.
+/// An endpoint after a collection: its first line is the file's fourth.
 #[track_caller]
 fn check_endpoint(endpoint: &str, told: &[&str]) {
     check(&format!("{COLLECTION}[[endpoints]]\n{endpoint}\n"), told);
 }
 
-/// One mistake that begins with the place and holds the other pieces; none: no mistake.
+/// Checks one mistake: it begins with the place and contains the other pieces. Without pieces: no mistake.
 #[track_caller]
 fn check(config: &str, told: &[&str]) {
     let all = mistakes(config);
@@ -109,7 +109,7 @@ fn endpoints_that_contradict_themselves() {
 
 #[test]
 fn files_are_checked_with_their_places() {
-    // A folder that every machine has.
+    // A folder that exists on every machine.
     let files = |route: &str, files: &str| format!("route = \"{route}\"\nfiles = {files}");
     let check_files = |route: &str, value: &str, told: &[&str]| check_endpoint(&files(route, value), told);
     check_files("GET /a/{*path}", "\"/usr\"", &[]);
@@ -236,7 +236,7 @@ fn localhost_is_an_address_to_listen_on() {
     check("[server]\nhttp = \"localhost:66000\"", &["2:8", "is \"localhost:66000\""]);
 }
 
-/// Sixteen mistakes, none of which follows from another, among statements that use what has mistakes.
+/// Sixteen mistakes, none of which follows from another, among statements that use faulty parts.
 const MANY: &str = r#"
 [server]
 threads = 0

@@ -1,7 +1,7 @@
-//! `/_/openapi.json`: every endpoint is in it, and it is an OpenAPI document.
+//! `/_/openapi.json`: it has every endpoint, and it is a valid OpenAPI document.
 //!
-//! Whether it is one is for `openapi-spec-validator` to say, and for the linters of Redocly and Spectral, by the rules in `linting`.
-//! `cargo xtask openapi` installs them into `target`. A tool that is not there is named, and its part of the test is skipped.
+//! It is checked by `openapi-spec-validator`, and by the linters of Redocly and Spectral with the rules in `linting`. `cargo
+//! xtask openapi` installs them into `target`. A missing tool is named, and its part of the test is skipped.
 
 use crate::harness::{Client, SERVER, TestServer};
 use serde_json::{Value, json};
@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 const SHOP: &str = include_str!("../../../apps/shop/shop.toml");
 const TRAVELS: &str = include_str!("../../../apps/travels/travels.toml");
 
-/// What the two example services do not have: paths that differ in the names of their parameters alone, a schema that
-/// refers to its own parts, fixed error bodies, parameters with bounds.
+/// Features that the two example services lack: paths that differ only in the names of their parameters, a schema that refers to
+/// its own parts, fixed error bodies, parameters with limits.
 const ODD: &str = r##"
 [errors]
 invalid = 422
@@ -102,7 +102,7 @@ fn document(file: &str) -> Value {
     answer.json()
 }
 
-/// What a reference inside the document leads to; of anything else that itself.
+/// The target of a reference inside the document; any other value itself.
 fn resolved<'d>(value: &'d Value, document: &'d Value) -> &'d Value {
     match value.get("$ref").and_then(Value::as_str) {
         Some(target) => {
@@ -118,7 +118,7 @@ fn reply<'d>(document: &'d Value, path: &str, method: &str, status: &str) -> &'d
     resolved(&content["application/json"]["schema"], document)
 }
 
-/// Every reference leads somewhere.
+/// Every reference has a target.
 fn check_references(at: &Value, document: &Value) {
     match at {
         Value::Object(fields) => {
@@ -134,7 +134,7 @@ fn check_references(at: &Value, document: &Value) {
     }
 }
 
-/// Operations by method and path, as `GET /x`; each with a name of its own, and with the parameters that its path has.
+/// Operations by method and path, as `GET /x`; each with a name of its own, and with the parameters of its path.
 fn operations(document: &Value) -> BTreeSet<String> {
     let (mut found, mut ids) = (BTreeSet::new(), BTreeSet::new());
     for (path, item) in document["paths"].as_object().into_iter().flatten() {
@@ -230,7 +230,7 @@ fn bodies_have_the_names_of_their_operations_and_columns_their_types() {
     let taken = &pay["requestBody"]["content"]["application/json"]["schema"];
     assert_eq!(taken["$ref"], "#/components/schemas/post_orders_id_pay.request");
     let paid = reply(&tokens, "/orders/{id}/pay", "post", "200");
-    // What an earlier step gives may be NULL, and what a body has is any value.
+    // A result of an earlier step may be NULL, and a field of a body may be any value.
     let expected = json!({
         "id": { "type": "integer" },
         "found": { "type": ["integer", "null"] },
@@ -280,7 +280,7 @@ fn built(path: &str) -> Option<PathBuf> {
     Some(target.join(path)).filter(|file| file.is_file())
 }
 
-/// A program that judges a document: where it is below the folder of build output, and its arguments before the document's file.
+/// A program that checks a document: its place below the folder of build output, and its arguments before the document's file.
 struct Judge {
     path: &'static str,
     arguments: Vec<PathBuf>,
@@ -302,7 +302,7 @@ fn judges() -> [Judge; 3] {
     ]
 }
 
-/// What each of the judges that are there says, where it is not content.
+/// The output of each installed checker that finds a fault.
 fn judged(document: &Value, folder: &Path) -> Vec<String> {
     let path = folder.join("openapi.json");
     std::fs::write(&path, document.to_string()).expect("a file");
@@ -318,7 +318,7 @@ fn judged(document: &Value, folder: &Path) -> Vec<String> {
     let said = started.into_iter().filter_map(|judge| {
         let output = judge.wait_with_output().expect("it ends");
         let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        // Redocly's linter ends well where there are warnings only.
+        // Redocly's linter succeeds if there are only warnings.
         let warns = told.lines().any(|line| line.split_whitespace().nth(1) == Some("warning"));
         (!output.status.success() || warns).then_some(told)
     });
@@ -330,7 +330,7 @@ fn the_documents_are_openapi() {
     let missing: Vec<&str> =
         judges().iter().filter(|judge| built(judge.path).is_none()).map(|judge| judge.path).collect();
     if !missing.is_empty() {
-        // Not by `println!`, which libtest keeps to itself where a test passes: `cargo xtask test` counts this line.
+        // Not by `println!`, which libtest hides in passing tests: `cargo xtask test` counts this line.
         let line = format!("\nSKIPPED: not there (cargo xtask openapi installs them): {}\n", missing.join(", "));
         std::io::stdout().write_all(line.as_bytes()).expect("somebody listens");
     }

@@ -20,7 +20,7 @@ fn pages_are_asked_for_by_the_token_of_the_one_before_while_writes_go_on() {
     loop {
         let page = ask(&server, 10, &after);
         ids.extend(page["items"].as_array().expect("rows").iter().filter_map(|row| row["id"].as_u64()));
-        // Before the place, and behind it.
+        // Before the position, and after it.
         server.put_items(100 + pages..101 + pages);
         (after, pages) = (page["after"].clone(), pages + 1);
         if after.is_null() {
@@ -89,7 +89,7 @@ query = "SELECT price / 50 AS half, SUM(price) AS sum FROM items GROUP BY half"
 page = { limit = 4 }
 "#;
 
-/// The pages of a list from the first on, and what happens between two of them.
+/// The pages of a list from the first on, with an action between two of them.
 #[track_caller]
 fn pages(server: &TestServer, list: &str, rows: &str, mut between: impl FnMut()) -> Vec<Value> {
     let (mut found, mut after) = (Vec::new(), String::new());

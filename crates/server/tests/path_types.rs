@@ -1,4 +1,4 @@
-//! Parts of the path whose type nobody declares: they are of the type that the endpoint's statements tell.
+//! Undeclared path parameters: their types follow from the endpoint's statements.
 
 use crate::harness::{SERVER, TestServer};
 

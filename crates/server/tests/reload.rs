@@ -1,4 +1,4 @@
-//! Another configuration while the server serves.
+//! Changes of the configuration while the server serves.
 
 use crate::harness::{SERVER, TestServer};
 use serde_json::{Value as Json, json};
@@ -14,7 +14,7 @@ const BY: &str = "[[endpoints]]\nroute = \"GET /by/{g}\"\nparams = { g = { type 
 const BEFORE: &str = "[collections.a]\nkey = { field = \"id\", type = \"u32\" }\n";
 
 fn file(parts: &[&str]) -> String {
-    // `[server]` last: nothing of it is to be read as another table's.
+    // `[server]` last: its keys must not belong to another table.
     format!("{}\n[server]\n{SERVER}", parts.concat())
 }
 
@@ -23,7 +23,7 @@ fn fill(server: &TestServer, count: u32) {
     assert_eq!(server.ask("POST", "/_/collections/items/bulk", "", lines.as_bytes()).text(), "");
 }
 
-/// Waits until nothing is being built, and no rule waits to be known.
+/// Waits until nothing is being built, and no rule is pending.
 #[track_caller]
 fn settle(server: &TestServer) -> Json {
     let until = Instant::now() + Duration::from_secs(20);
@@ -73,7 +73,7 @@ fn collections_indexes_and_endpoints_switch_beside_requests_that_none_notices() 
                     client.send("GET", &format!("/items/{id}"), "", b"");
                     let answer = client.answer(false);
                     assert_eq!((answer.status, answer.json()["id"].as_u64()), (200, Some(u64::from(id))));
-                    // There or not, and right where it is: what this client has inserted is in it.
+                    // There or not, and correct if there: this client's inserts are in it.
                     client.send("GET", "/by/1", "", b"");
                     let answer = client.answer(false);
                     assert!(answer.status == 404 || answer.json()["n"].as_u64() >= Some(1_000), "{}", answer.text());
@@ -97,7 +97,7 @@ fn collections_indexes_and_endpoints_switch_beside_requests_that_none_notices() 
     assert!(server.get("/_/openapi.json").json()["paths"]["/by/{g}"].is_object());
 }
 
-/// Queries of every kind, all of which go to the pool: rows that leave while they are made, one row, a page.
+/// Queries of every kind, all of which go to the pool: rows that are sent while they are made, one row, a page.
 const LATE: &str = r#"
 [[endpoints]]
 route = "GET /rows/{g}"
@@ -129,7 +129,7 @@ fn queries_that_wait_for_a_thread_while_another_configuration_takes_over_are_ans
     let new = format!("{}{pool}", file(&[BEFORE, ITEMS, "indexes = [[\"g\"]]\n", GET, &new_late, &now_get]));
     let server = TestServer::of_file(&old).unwrap();
     fill(&server, 3_000);
-    // Both threads have work until their clients go.
+    // Both threads are busy until their clients disconnect.
     let list = vec!["1"; 300].join(",");
     let endless = format!(
         "{{\"sql\":\"SELECT COUNT(*) AS n FROM json_each(:l) a, json_each(:l) b, json_each(:l) c, json_each(:l) d\",\"params\":{{\"l\":[{list}]}}}}"
@@ -177,7 +177,7 @@ fn queries_that_wait_for_a_thread_while_another_configuration_takes_over_are_ans
 fn loops_that_nobody_asks_for_anything_let_the_old_configuration_go() {
     let text = file(&[ITEMS, GET]).replace("threads = 1", "threads = 3");
     let server = TestServer::of_file(&text).unwrap();
-    // All is asked on one connection, so that two loops sleep.
+    // All requests use one connection, so that two loops sleep.
     let mut client = server.connect();
     let mut held = || {
         client.send("GET", "/_/metrics", "", b"");
@@ -204,7 +204,7 @@ fn pools_that_nobody_asks_for_anything_let_the_old_configuration_go() {
     let server = TestServer::of_file(&text).unwrap();
     fill(&server, 300);
     for number in 0..3 {
-        // It looks at so many rows that the pool does it.
+        // It scans so many rows that it runs on the pool.
         assert_eq!(server.get("/pairs").json().as_array().map(Vec::len), Some(6));
         check_reloaded(&server.reload(&text.replace("/items/", &format!("/items{number}/"))));
         let until = Instant::now() + Duration::from_secs(20);
@@ -227,7 +227,7 @@ fn statements_that_waited_behind_a_reload_run_with_what_is_in_force() {
         client.send("POST", target, "", body.to_string().as_bytes());
         client
     };
-    // Every thread of the pool has work until its client goes.
+    // Every thread of the pool is busy until its client disconnects.
     let endless = "SELECT COUNT(*) AS n FROM items a, items b, items c WHERE a.t + b.t + c.t < 0";
     let held: Vec<_> = (0..2).map(|_| ask("/_/query", json!({ "sql": endless }))).collect();
     let until = Instant::now() + Duration::from_secs(20);
@@ -247,7 +247,7 @@ fn statements_that_waited_behind_a_reload_run_with_what_is_in_force() {
         assert!(Instant::now() < until, "not all that is asked waits");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Neither the index nor the view goes on under the old configuration.
+    // Neither the index nor the view continues under the old configuration.
     check_reloaded(&server.reload_dropping(&text.replace("[\"g\"]", "[\"g\", \"t\"]").replace("COUNT(*)", "MAX(id)")));
     drop(held);
     let answers: Vec<_> = waiting.iter_mut().map(|client| client.answer(false)).collect();
@@ -271,7 +271,7 @@ fn a_file_with_a_mistake_changes_nothing_and_is_told_with_its_place() {
         assert_eq!(answer.status, 400, "{}", answer.text());
         assert!(answer.text().contains(place), "{}", answer.text());
         assert_eq!(server.get("/by/1").status, 404);
-        // Writes go on.
+        // Writes continue.
         assert_eq!(server.ask("POST", "/_/collections/items", "", b"{\"id\":1}").status, 201);
         assert_eq!(server.ask("DELETE", "/_/collections/items/1", "", b"").status, 204);
     }
@@ -335,7 +335,7 @@ fn a_schema_that_documents_break_is_refused_and_told_everywhere() {
     assert_eq!(server.metric("sapsan_schema_refused"), 1.0);
     assert_eq!(server.ask("PUT", "/_/collections/items/500", "", b"{\"id\":500,\"t\":\"text\"}").status, 201);
     assert_eq!(server.ask("DELETE", "/_/collections/items/500", "", b"").status, 204);
-    // One that all fit comes into force.
+    // A rule that all documents satisfy comes into force.
     check_reloaded(&server.reload(&schema(99)));
     assert_eq!(settle(&server)["collections"][0]["rules"], Json::Null);
     assert_eq!(in_force(&server)["properties"]["t"]["maximum"], 99);
@@ -360,7 +360,7 @@ fn documents_begin_to_expire_when_all_have_a_time() {
 
 #[test]
 fn who_follows_changes_goes_on_where_it_was_when_collections_come() {
-    // What is told is on disk.
+    // The reported state is on disk.
     let server = TestServer::of_file(&file(&[ITEMS]).replace("none", "commit")).unwrap();
     let follow = |since: &str| {
         let mut client = server.connect();
@@ -371,7 +371,7 @@ fn who_follows_changes_goes_on_where_it_was_when_collections_come() {
     let (mut client, mut text) = (follow("0"), String::new());
     fill(&server, 1);
     client.read_until(&mut text, |text| text.contains("\"items\""));
-    // The same collections: nobody notices.
+    // The same collections: clients notice nothing.
     check_reloaded(&server.reload(&file(&[ITEMS, "indexes = [[\"g\"]]\n"])));
     assert_eq!(server.ask("POST", "/_/collections/items", "", b"{\"id\":7}").status, 201);
     client.read_until(&mut text, |text| text.contains("\"id\":7"));
@@ -405,7 +405,7 @@ fn a_file_that_would_drop_something_is_refused_with_a_list_unless_the_request_pe
     assert_eq!((&refused.json()["would_drop"], &refused.json()["status"]), (&lost, &json!(409)));
     let detail = refused.json()["detail"].to_string();
     assert!(detail.contains("the index items(g)") && detail.contains("reload?allow-drop=true"), "{detail}");
-    // All is as it was.
+    // Everything is as it was.
     assert_eq!(server.get("/_/views").json()[0]["state"], "ready");
     assert_eq!(server.get("/_/collections/a/1").status, 200);
     assert_eq!(server.ask("POST", "/items", "", b"{\"id\":1000}").status, 404);
@@ -420,18 +420,18 @@ fn a_file_that_would_drop_something_is_refused_with_a_list_unless_the_request_pe
     assert_eq!(server.ask("POST", "/_/config/reload?allow-drop=false", "", b"").status, 409);
     let told = check_reloaded(&server.reload_dropping(&less));
     assert_eq!(told["dropped"], lost);
-    // Gone after this one reload: from the list of views, from SQL, and no error is told of it.
+    // Gone after this one reload: from the list of views, from SQL, and without an error.
     assert_eq!(server.get("/_/views").json(), json!([]));
     assert_eq!(server.query(&json!({ "sql": "SELECT n FROM by_g" })).status, 400);
     assert_eq!(server.get("/_/health").json(), json!({ "status": "ok" }));
     assert_eq!(server.get("/_/collections/a/1").status, 404);
     assert_eq!(server.ask("POST", "/items", "", b"{\"id\":1000}").status, 201);
-    // Asked once: the next reload drops nothing more.
+    // The permission counts once: the next reload drops nothing more.
     assert_eq!(check_reloaded(&server.reload(&less))["dropped"], Json::Null);
     // The documents of the collection have stayed.
     check_reloaded(&server.reload(&file(&[BEFORE, ITEMS, GET, PUT])));
     assert_eq!(server.get("/_/collections/a/1").status, 200);
-    // A file of another service is not taken, whatever is permitted.
+    // A file of another service is rejected, whatever is permitted.
     let other = server.reload_dropping(&file(&[&BEFORE.replace("[collections.a]", "[collections.b]")]));
     assert_eq!(other.status, 409);
     let detail = other.json()["detail"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! What `/_/schema` tells.
+//! The replies of `/_/schema`.
 
 use crate::harness::TestServer;
 use serde_json::json;

@@ -1,8 +1,8 @@
-//! What `[server]` asks against the memory, and mistakes that are told together.
+//! Requirements of `[server]` against the memory, and mistakes that are reported together.
 
 use crate::harness::{COLLECTIONS, TestServer, mistakes};
 
-/// A file whose mistakes are told with each of these pieces.
+/// Checks that a file's mistakes contain each of these pieces.
 #[track_caller]
 fn check(config: &str, pieces: &[&str]) {
     let told = mistakes(config);
@@ -29,7 +29,7 @@ fn a_body_of_the_permitted_size_fits_or_is_a_mistake() {
         "[server]\nthreads = 64\nmemory = \"64MiB\"",
         &["service.toml:3:10", "memory = \"64 MiB\" is not enough for 64 threads", "or more, or fewer threads"],
     );
-    // Where the number is left open, as many as fit.
+    // If the number is not set, as many as fit.
     check("[server]\nmemory = \"64MiB\"", &[]);
     check("[server]\nmemory = \"31MiB\"", &["from 32 MiB to 1024 GiB"]);
 }
@@ -37,7 +37,7 @@ fn a_body_of_the_permitted_size_fits_or_is_a_mistake() {
 #[test]
 fn one_body_of_the_permitted_size_is_taken() {
     let server = TestServer::start("body_bytes_max = \"32MB\"\nmemory = \"300MB\"", "");
-    // Blank lines before the one document: the store takes no single document of this size.
+    // Blank lines before the one document: the store accepts no single document of this size.
     let body = "\n".repeat(31_999_900) + "{\"id\":1,\"group\":\"g\",\"price\":1}";
     let answer = server.ask("POST", "/_/collections/items/bulk", "", body.as_bytes());
     assert_eq!((answer.status, answer.text()), (200, ""));
@@ -98,7 +98,7 @@ fn limits_of_queries_are_checked() {
     check("[server]\nquery_seconds = 0", &["`server.query_seconds` is 0"]);
 }
 
-/// A file that no mistake is told of is served: a folder is made for it, and the server listens. Gives what disagrees.
+/// A file without reported mistakes is served: a folder is made for it, and the server listens. Returns contradictions.
 fn disagreement(config: &str) -> Option<String> {
     let told = mistakes(config);
     if !told.is_empty() {
@@ -168,7 +168,7 @@ fn what_check_config_accepts_serve_accepts() {
     ] {
         found.extend(disagreement(&format!("{collection}{rest}\n")));
     }
-    // A transaction of the catalog has no room for it where memory is short.
+    // A transaction of the catalog does not fit if memory is short.
     let small = server.replace("100MB", "40MB");
     found.extend(disagreement(&format!("{small}[collections.c]\n{key}schema.title = \"{}\"\n", "t".repeat(700_000))));
     let many: String = (0..300).map(|n| format!("[collections.c{n}]\n{key}")).collect();

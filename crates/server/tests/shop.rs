@@ -1,5 +1,5 @@
-//! The shop of `apps/shop` as it is served: an order takes its goods from the stock in one transaction, a shelf is listed
-//! page by page in the order that the request chooses.
+//! The shop of `apps/shop`: an order takes its goods from the stock in one transaction, a shelf is listed page by page in the
+//! requested order.
 
 use crate::harness::{SERVER, TestServer};
 use serde_json::{Value, json};

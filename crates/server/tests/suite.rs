@@ -1,5 +1,5 @@
-//! The tests of `server`, one subject a file, in one program: to link one for each took most of the time.
-//! What looks at the whole process stands alone (`Cargo.toml`).
+//! The tests of `server`, one subject a file, in one program: linking one program for each took most of the time. Tests that
+//! measure the whole process stand alone (`Cargo.toml`).
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod fuzz_check;

@@ -1,4 +1,4 @@
-//! What requests cost in system calls: one read and one write each, or one of each for all that arrived together.
+//! System calls of requests: one read and one write each, or one of each for all that arrived together.
 
 use std::io::Write;
 
@@ -6,10 +6,10 @@ use crate::harness::{Client, TestServer};
 
 const ENDPOINTS: &str = "[[endpoints]]\nroute = \"GET /items/{id}\"\nget = \"items/{id}\"\n";
 
-/// Runs until one must have been left alone by the machine.
+/// Runs of which the machine leaves one alone.
 const RUNS_MAX: usize = 10;
 
-/// Reads and writes that the server has asked of the kernel so far.
+/// Reads and writes that the server has made so far.
 fn calls(asking: &mut Client) -> (u64, u64) {
     asking.send("GET", "/_/metrics", "", b"");
     let answer = asking.answer(false);
@@ -20,8 +20,8 @@ fn calls(asking: &mut Client) -> (u64, u64) {
     (of("sapsan_socket_reads_total"), of("sapsan_socket_writes_total"))
 }
 
-/// Requires one read and one write for each round of `pipelined` requests. A loop that the machine takes its core from ends a turn
-/// early, which costs another write: a run of that kind is made again.
+/// Requires one read and one write for each round of `pipelined` requests. If the machine takes the loop's core away, the
+/// loop ends its turn early, which costs another write: then the run is repeated.
 #[track_caller]
 fn check(rounds: u64, pipelined: usize) {
     // One more of each: the second question is read, and the first one's answer written.
@@ -43,7 +43,7 @@ fn cost(rounds: u64, pipelined: usize) -> (u64, u64) {
         client.stream.write_all(requests.as_bytes()).expect("a connection");
         (0..pipelined).for_each(|_| assert_eq!(client.answer(false).status, 200));
     };
-    // The first round's connection may be looked at before its bytes are there.
+    // The first round's connection may be polled before its bytes arrive.
     round();
     let before = calls(&mut asking);
     (0..rounds).for_each(|_| round());

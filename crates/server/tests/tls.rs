@@ -1,4 +1,4 @@
-//! TLS on the server's address: both versions, a certificate that is renewed, and what is wrong with files.
+//! TLS on the server's address: both versions, renewal of the certificate, and faulty files.
 
 use crate::harness::{SERVER, mistakes};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A certificate of `localhost` that signs itself.
+/// A self-signed certificate of `localhost`.
 struct Pair {
     certificate: String,
     key: String,
@@ -68,7 +68,7 @@ impl TlsServer {
         let mut stream = StreamOwned::new(session, socket);
         stream.write_all(request.as_bytes())?;
         let mut reply = String::new();
-        // To the server's close_notify: an end of TCP alone would be an error.
+        // To the server's close_notify: the end of TCP alone would be an error.
         stream.read_to_string(&mut reply)?;
         assert_eq!(stream.conn.alpn_protocol(), Some(b"http/1.1".as_slice()));
         Ok(reply)
@@ -127,7 +127,7 @@ fn a_renewed_certificate_is_used_after_a_reload_and_a_damaged_one_is_not() {
     let health = request("GET", "/_/health", "");
     let version = &rustls::version::TLS13;
     assert!(server.ask(&first, version, &health).is_ok());
-    // Two files that are not of one pair: the reload is refused, and names them.
+    // Two files that do not belong together: the reload is rejected, and names them.
     std::fs::write(server.folder.path().join("cert.pem"), &second.certificate).unwrap();
     let reply = server.ask(&first, version, &request("POST", "/_/config/reload", "")).unwrap();
     assert!(reply.starts_with("HTTP/1.1 4") && reply.contains("key.pem is not the private key"), "{reply}");

@@ -1,4 +1,4 @@
-//! Tokens: they open the general API to whoever sends them, as far as their scopes go and until they end.
+//! Tokens: they open the general API to any client that sends them, within their scopes and until they expire.
 
 use crate::harness::{Answer, COLLECTIONS, SERVER, TestServer, mistakes};
 use server::token::NewToken;
@@ -10,7 +10,7 @@ fn token(number: u8, name: &str, more: &str) -> (String, String) {
     (new.text, format!("[tokens.{name}]\nsha256 = \"{}\"\n{more}\n", new.sha256))
 }
 
-/// A request that is refused without a token: for a host that nobody knows.
+/// A request that is rejected without a token: its host is unknown.
 #[track_caller]
 fn from_afar(server: &TestServer, request: &str, fields: &str, body: &str) -> Answer {
     let mut client = server.connect();
@@ -43,7 +43,7 @@ fn a_token_opens_what_its_scopes_say_and_nothing_else() {
     let update = r#"{"sql":"UPDATE items SET price = price RETURNING price"}"#;
     let patch = r#"{"price":8}"#;
     let line = "{\"id\":100,\"group\":\"g\",\"price\":7}";
-    // Request, body, which of them may, and the status for these.
+    // Request, body, the token that has permission, and the status for it.
     let cases = [
         ("GET /_/collections/items/1", "", ["reads"].as_slice(), 200),
         ("HEAD /_/collections/items/1", "", &["reads"], 200),
@@ -75,7 +75,7 @@ fn a_token_opens_what_its_scopes_say_and_nothing_else() {
                 }
             }
         }
-        // A bulk line of a key that is there is told in the body, so its status is the same the second time.
+        // The failure of a bulk line with an existing key is in the body, so its status is the same the second time.
         let status = if request.starts_with("DELETE") { 404 } else { status };
         assert_eq!(with(&server, &all, request, body).status, status, "{request}");
         assert_eq!(from_afar(&server, request, "", body).status, 403, "{request}");
@@ -93,16 +93,16 @@ fn a_token_counts_for_its_own_request_alone_and_on_this_machine_too() {
     let (server, [reads, ..]) = start();
     let put = |token: &str| format!("Authorization: bearer  {token} \r\n");
     let item = br#"{"id":1,"group":"g","price":7}"#;
-    // What it may not do is refused where the same request without it would be answered.
+    // A request outside the scope is rejected even if it would be answered without a token.
     assert_eq!(server.ask("PUT", "/_/collections/items/1", &put(&reads), item).status, 403);
     assert_eq!(server.ask("PUT", "/_/collections/items/1", &put("sapsan_wrong"), item).status, 401);
     assert_eq!(server.ask("PUT", "/_/collections/items/1", "", item).status, 201);
-    // Another scheme is no token of ours.
+    // Another scheme is no token of this server.
     assert_eq!(server.ask("GET", "/_/schema", "Authorization: Basic YTpi\r\n", b"").status, 200);
     assert_eq!(from_afar(&server, "GET /_/schema", "Authorization: Basic YTpi\r\n", "").status, 403);
     let twice = format!("{}{}", put(&reads), put(&reads));
     assert_eq!(server.ask("GET", "/_/schema", &twice, b"").status, 401);
-    // By a proxy, and by HTTP/1.0, as it comes.
+    // Through a proxy, and by HTTP/1.0.
     let forwarded = format!("{}X-Forwarded-For: 10.1.2.3\r\nVia: 1.1 p\r\n", put(&reads));
     assert_eq!(from_afar(&server, "GET /_/schema", &forwarded, "").status, 200);
     let mut client = server.connect();
@@ -126,7 +126,7 @@ fn wrong_tokens_are_counted_and_slowed() {
         statuses.push(answer.status);
     }
     assert_eq!(server.metric("sapsan_token_failures_total"), statuses.len() as f64);
-    // Sooner or later there are too many at once, however slow this machine is: they come together.
+    // Sooner or later there are too many at once, however slow this machine is: they arrive together.
     let wrong = "GET /_/schema HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong\r\n\r\n";
     let began = std::time::Instant::now();
     let slowed = loop {
@@ -140,7 +140,7 @@ fn wrong_tokens_are_counted_and_slowed() {
     };
     assert_eq!(slowed.field("Retry-After"), Some("1"));
     assert!(server.metric("sapsan_token_slowed_total") >= 1.0);
-    // Who sends no token is not concerned.
+    // Clients without a token are not affected.
     assert_eq!(server.get("/_/schema").status, 200);
 }
 
@@ -153,7 +153,7 @@ fn wrong_tokens_count_for_the_client_whom_a_trusted_proxy_names() {
             "GET /_/schema HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong\r\nX-Forwarded-For: {client}\r\n\r\n"
         )
     };
-    // By one connection, as a proxy's: one client goes on until it has sent too many at once.
+    // On one connection, as from a proxy: one client continues until it has sent too many at once.
     let mut client = server.connect();
     let began = std::time::Instant::now();
     let mut is_slowed = false;
@@ -165,7 +165,7 @@ fn wrong_tokens_count_for_the_client_whom_a_trusted_proxy_names() {
             client = server.connect();
         }
     }
-    // Of the first ones of another client none is slowed.
+    // None of another client's first ones is slowed.
     client.stream.write_all(wrong("192.0.2.2").repeat(10).as_bytes()).unwrap();
     assert_eq!([(); 10].map(|()| client.answer(false).status), [401; 10]);
 }
@@ -191,7 +191,7 @@ fn a_valid_token_is_answered_among_any_number_of_wrong_ones_of_its_address() {
     let one = |target: &str, token: &str| {
         format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n")
     };
-    // All on one connection, as by a proxy: 40 wrong ones are more than a burst, however slow this machine is.
+    // All on one connection, as from a proxy: 40 wrong ones are more than a burst, however slow this machine is.
     let mut client = server.connect();
     let mut rounds = 0;
     while rounds < 5 || server.metric("sapsan_token_slowed_total") < 1.0 {

@@ -1,4 +1,4 @@
-//! Views of a running server: what is told of them, their rows, and their verification.
+//! Views of a running server: their state, their rows, and their verification.
 
 use crate::harness::{Client, SERVER, TestServer};
 use serde_json::json;
@@ -45,7 +45,7 @@ fn post(server: &TestServer, target: &str, body: &str) -> Client {
     client
 }
 
-/// Every thread of the pool has work until its client goes.
+/// Every thread of the pool is busy until its client disconnects.
 fn hold_pool(server: &TestServer) -> [Client; 2] {
     let endless = json!({ "sql": "SELECT COUNT(*) AS n FROM items a, items b, items c WHERE a.id + b.id + c.id < 0" })
         .to_string();
@@ -99,7 +99,7 @@ fn a_view_that_is_not_built_is_told_so_and_is_no_failure_of_the_store() {
     let by_text = "[views.by_text]\nquery = \"SELECT text, COUNT(*) AS n FROM items GROUP BY text\"\n\
         [[endpoints]]\nroute = \"GET /texts\"\nquery = \"SELECT n FROM by_text\"\n";
     let server = TestServer::of_file(&format!("{items}[server]\n{SERVER}")).unwrap();
-    // Too long for the key of a group: the build fails, and stays so.
+    // Too long for the key of a group: the build fails, and the view stays failed.
     let item = json!({ "id": 1, "text": "x".repeat(2_000) }).to_string();
     assert_eq!(server.ask("POST", "/_/collections/items", "", item.as_bytes()).status, 201);
     assert_eq!(server.reload(&format!("{items}{by_text}[server]\n{SERVER}")).status, 200);
@@ -117,7 +117,7 @@ fn a_view_that_is_not_built_is_told_so_and_is_no_failure_of_the_store() {
     }
     let why = "failed: by_text: the stored document items/1: a key of view by_text is over 1024 bytes";
     assert_eq!(server.get("/_/health").json(), json!({ "status": "ok", "views": why }));
-    // Writes go on, of the document that broke it too.
+    // Writes continue, also of the document that broke the build.
     assert_eq!(server.ask("POST", "/_/collections/items", "", b"{\"id\":2}").status, 201);
     let one = "/_/collections/items/1";
     assert_eq!(server.ask("PATCH", one, "", b"{\"n\":1}").status, 200);

@@ -1,14 +1,14 @@
-//! What must hold for any text as a configuration file; driven by the tests here and by a target of `fuzz/`.
+//! Properties that hold for any text as a configuration file; used by the tests here and by a target of `fuzz/`.
 
 use docs::config::{Config, MISTAKES_MAX, Mistakes};
 use server::StartError;
 use server::config::ServiceConfig;
 use std::path::Path;
 
-/// A name without a folder: whatever the text names, nothing of the machine is found beside it.
+/// A name without a folder: whatever the text names, it finds nothing of the machine beside it.
 const NAME: &str = "no-such-folder/fuzz.toml";
 
-/// Mistakes lie inside the text, in order, and say something.
+/// Mistakes have places inside the text, in order, and descriptions.
 fn check_mistakes(text: &str, mistakes: &Mistakes) {
     assert!(!mistakes.list.is_empty() && mistakes.list.len() <= MISTAKES_MAX, "{mistakes}");
     let mut last = (1, 1);
@@ -22,7 +22,7 @@ fn check_mistakes(text: &str, mistakes: &Mistakes) {
     }
 }
 
-/// Reads a text as a whole file and as its documents alone. Whether it was taken.
+/// Reads a text as a whole file and as its documents alone. Returns whether it was accepted.
 pub(crate) fn check_config(text: &str) -> bool {
     let docs = Config::parse(Path::new(NAME), text);
     if let Err(mistakes) = &docs {
@@ -36,7 +36,7 @@ pub(crate) fn check_config(text: &str) -> bool {
                 "the whole is taken and its part is not: {}",
                 docs.err().map_or(String::new(), |m| m.to_string())
             );
-            // SQL's mistakes come here; each stands at its endpoint.
+            // SQL's mistakes come here; each has the place of its endpoint.
             match server::check(&config) {
                 Err(StartError::Config(mistakes)) => check_mistakes(text, &mistakes),
                 Err(other) => panic!("nothing else can be wrong without a data folder: {other}"),

@@ -1,4 +1,4 @@
-//! A server on loopback from a config text, and a client that speaks raw bytes.
+//! A server on loopback with a configuration text, and a client that sends raw bytes.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed harness is a failed test")]
 
@@ -8,8 +8,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// No test waits longer for anything; it is never waited for where all is well. Of a disk that others use, half a thousand cold
-/// pages can take twenty seconds.
+/// Limit of any wait in a test; it is not reached if all is well. If others use the disk, five hundred cold pages can take twenty
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two collections: items with a number as key, texts with a generated one.
@@ -27,17 +27,17 @@ price = { type = "integer" }
 note = { type = "string" }
 "#;
 
-/// What `[server]` says where a test has its own file.
+/// `[server]` of tests with a file of their own.
 pub const SERVER: &str = "http = \"127.0.0.1:0\"\nthreads = 1\ndurability = \"none\"\n";
 
-/// A server at work; drained when it is dropped.
+/// A running server; drained when it is dropped.
 pub struct TestServer {
     running: Option<Running>,
     address: std::net::SocketAddr,
     folder: tempfile::TempDir,
 }
 
-/// A reply as it came.
+/// A reply as received.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -62,7 +62,7 @@ impl Answer {
     }
 }
 
-/// Reads a config text, and gives what `serve` would say of its mistakes.
+/// Reads a config text, and returns the mistakes that `serve` would report.
 pub fn mistakes(config: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("service.toml");
@@ -74,14 +74,14 @@ pub fn mistakes(config: &str) -> String {
 }
 
 impl TestServer {
-    /// Serves the collections with what `more` adds; `[server]` keys that stand in `settings` as well.
+    /// Serves the collections and the sections of `more`; with the `[server]` keys of `settings`.
     #[track_caller]
     pub fn start(settings: &str, more: &str) -> TestServer {
         Self::try_start(settings, more).unwrap_or_else(|error| panic!("{error}"))
     }
 
     pub fn try_start(settings: &str, more: &str) -> Result<TestServer, StartError> {
-        // What a test says itself is not said twice.
+        // Keys that the test sets are left out of the defaults.
         let given = [("threads", "1"), ("durability", "\"none\"")];
         let given = given.iter().filter(|(name, _)| !settings.contains(name));
         let given: String = given.map(|(name, value)| format!("{name} = {value}\n")).collect();
@@ -108,7 +108,7 @@ impl TestServer {
         Ok(TestServer { address: running.address(), running: Some(running), folder })
     }
 
-    /// Puts another text into the configuration file and has it read.
+    /// Replaces the text of the configuration file and reloads it.
     #[track_caller]
     pub fn reload(&self, text: &str) -> Answer {
         std::fs::write(self.folder.path().join("service.toml"), text).unwrap();
@@ -122,7 +122,7 @@ impl TestServer {
         self.ask("POST", "/_/config/reload?allow-drop=true", "", b"")
     }
 
-    /// Has it take no more connections, and finish what it has.
+    /// Drains the server.
     pub fn drain(&self) {
         self.running.as_ref().expect("it runs").drain();
     }
@@ -132,12 +132,12 @@ impl TestServer {
         self.folder.path()
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> std::net::SocketAddr {
         self.address
     }
 
-    /// Where the general API listens, if it has a listener of its own.
+    /// The address of the general API's own listener, if it has one.
     pub fn admin_address(&self) -> Option<std::net::SocketAddr> {
         self.running.as_ref().and_then(Running::admin_address)
     }
@@ -172,7 +172,7 @@ impl TestServer {
         line.unwrap_or_else(|| panic!("no metric {name}")).parse().unwrap()
     }
 
-    /// Puts items with these keys: group `g<key % 3>`, price = key * 10.
+    /// Stores items with these keys: group `g<key % 3>`, price = key * 10.
     #[track_caller]
     pub fn put_items(&self, keys: std::ops::Range<u32>) {
         for start in keys.clone().step_by(5_000) {
@@ -203,7 +203,7 @@ pub struct Client {
 impl Client {
     pub fn new(address: std::net::SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
-        // Head and body leave in two writes: the second would wait for the server's delayed acknowledgement of the first.
+        // Head and body are sent in two writes: the second would wait for the server's delayed acknowledgement of the first.
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -217,7 +217,7 @@ impl Client {
         self.stream.write_all(body).unwrap();
     }
 
-    /// The next reply's head alone.
+    /// The next reply's head, without its body.
     #[track_caller]
     pub fn head(&mut self) -> String {
         loop {
@@ -228,7 +228,7 @@ impl Client {
         }
     }
 
-    /// Reads more of a body that has no end, its framing as it comes. `false`: the connection ended.
+    /// Reads more of a body without end, including its framing. `false`: the connection ended.
     pub fn read_into(&mut self, text: &mut String) -> bool {
         let more = !self.unread.is_empty() || self.more();
         text.push_str(&String::from_utf8_lossy(&self.unread));
@@ -236,7 +236,7 @@ impl Client {
         more
     }
 
-    /// Reads into a text until it is as wanted. A feed that says no more than that it lives is given up after a while.
+    /// Reads into a text until a condition holds. A feed with only heartbeats is given up after a while.
     #[track_caller]
     pub fn read_until(&mut self, text: &mut String, is_there: impl Fn(&str) -> bool) {
         let began = Instant::now();
@@ -245,12 +245,12 @@ impl Client {
         }
     }
 
-    /// The connection, and what came and was not read yet.
+    /// The connection, and the bytes that were received and not read yet.
     pub fn into_parts(self) -> (TcpStream, Vec<u8>) {
         (self.stream, self.unread)
     }
 
-    /// Reads the chunks that are left of a body; whether the last one came, or the connection ended before it.
+    /// Reads the remaining chunks of a body; returns whether the last one came before the connection ended.
     pub fn rest_is_whole(&mut self, body: &mut Vec<u8>) -> bool {
         loop {
             match self.next_chunk(body) {
@@ -261,7 +261,7 @@ impl Client {
         }
     }
 
-    /// Reads the next chunk of a body; false behind the last one, and where the connection ended before it.
+    /// Reads the next chunk of a body; `false` after the last one, and if the connection ended before.
     pub fn chunk(&mut self, body: &mut Vec<u8>) -> bool {
         self.next_chunk(body).is_some_and(|size| size > 0)
     }
@@ -291,7 +291,7 @@ impl Client {
         let mut piece = [0; 16 << 10];
         let read = loop {
             match self.stream.read(&mut piece) {
-                // The kernel does so to a thread that has made a ring and closed it: its end is a task of that thread.
+                // The kernel does so to a thread that has made a ring and closed it: the ring's end is a task of that thread.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("nothing came for {PATIENCE:?}"),
                 read => break read.unwrap_or(0),
@@ -301,7 +301,7 @@ impl Client {
         read > 0
     }
 
-    /// The next reply, its body by Content-Length or in chunks; `body` is short where the connection ended before.
+    /// The next reply, its body by Content-Length or in chunks; `body` is truncated if the connection ended early.
     #[track_caller]
     pub fn answer(&mut self, head_only: bool) -> Answer {
         let end = loop {
