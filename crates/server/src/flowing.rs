@@ -313,7 +313,7 @@ impl<'f> Reply<'f> {
         let outcome = match self.cut {
             Some(Cut::Busy) => Err(large::busy()),
             Some(Cut::TooSlow) => Err(Failure::new(Kind::TooLarge, "the client did not take the rows in time")),
-            Some(Cut::Lost) => Err(Failure::new(Kind::Internal, "what was read was lost")),
+            Some(Cut::Lost) => Err(Failure::new(Kind::Internal, "the data of the query could not be read")),
             Some(Cut::Nobody) | None => outcome,
         };
         if let Some(late) = self.late.take() {

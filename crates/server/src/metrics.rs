@@ -48,7 +48,7 @@ pub(crate) fn text(service: &Service) -> String {
         put(&[("uptime_seconds", Type::Gauge, "Time since start.", sources.started.elapsed().as_secs_f64())]);
         let parts = sources.division.parts().map(|(part, bytes)| (part, bytes as u64));
         by_part("memory_bound_bytes", "Bound of each part of anonymous memory.", &parts, &mut out);
-        by_part("memory_used_bytes", "Use of those parts that are counted.", &used(service, sources), &mut out);
+        by_part("memory_used_bytes", "Use of the parts whose use is counted.", &used(service, sources), &mut out);
     }
     crate::route_metrics::append(&requests, &service.series, &mut out);
     crate::view_metrics::append(&service.database.views(), &mut out);
@@ -121,19 +121,19 @@ fn store(service: &Service) -> [Metric; 25] {
         (
             "store_retired_generations",
             Type::Gauge,
-            "Replaced states that readers still see.",
+            "Replaced states that readers still use.",
             of(stats.retired_generations),
         ),
         (
             "store_pinned_states",
             Type::Gauge,
-            "States of the data file (a checkpoint makes one or more) since the oldest at which a reader or a backup still looks.",
+            "States of the data file (a checkpoint makes one or more) since the oldest that a reader or a backup still uses.",
             of(stats.pinned_states),
         ),
         (
             "store_pinned_pages",
             Type::Gauge,
-            "Pages of 4 KB that only readers of old states keep from being used again.",
+            "Pages of 4 KB that cannot be reused only because readers of old states need them.",
             of(stats.pinned_pages),
         ),
         (
@@ -145,7 +145,7 @@ fn store(service: &Service) -> [Metric; 25] {
         (
             "store_lost_pages",
             Type::Gauge,
-            "Pages of the data file that the disk did not give: reads that need them fail.",
+            "Pages of the data file that the disk failed to read: reads that need them fail.",
             of(stats.lost_pages),
         ),
         (
@@ -157,10 +157,15 @@ fn store(service: &Service) -> [Metric; 25] {
         (
             "store_stopped_by_damage",
             Type::Gauge,
-            "1 while writes are refused because a damaged page stops checkpoints.",
+            "1 while writes are rejected because a damaged page stops checkpoints.",
             of(u64::from(stats.is_stopped_by_damage)),
         ),
-        ("store_full", Type::Gauge, "1 while writes are refused for want of disk space.", of(u64::from(stats.is_full))),
+        (
+            "store_full",
+            Type::Gauge,
+            "1 while writes are rejected because the disk is full.",
+            of(u64::from(stats.is_full)),
+        ),
     ]
 }
 
@@ -177,32 +182,37 @@ fn pool(service: &Service) -> [Metric; 24] {
         (
             "cold_reads_total",
             Type::Counter,
-            "Reads that left their loop since they would have waited for the disk.",
+            "Reads that left their loop because they would have waited for the disk.",
             service.cold_reads.load(std::sync::atomic::Ordering::Relaxed) as f64,
         ),
         (
             "cold_reads_direct_total",
             Type::Counter,
-            "Those of them that their loop had read past the page cache.",
+            "Cold reads that their loop made past the page cache.",
             service.direct_reads.load(std::sync::atomic::Ordering::Relaxed) as f64,
         ),
         ("cold_reads_queued", Type::Gauge, "Cold reads that wait for a thread.", cold.queued as f64),
-        ("cold_reads_running", Type::Gauge, "Such reads under way.", cold.running as f64),
-        ("cold_reads_refused_total", Type::Counter, "Such reads refused by a full queue.", cold.refused as f64),
-        ("large_writes_total", Type::Counter, "Writes that were prepared off their loop.", large_writes.0 as f64),
-        ("large_writes_queued", Type::Gauge, "Writes that wait for that.", large_writes.1 as f64),
-        ("query_scans_total", Type::Counter, "Queries that read a collection whole.", scans as f64),
-        ("query_plans_made_total", Type::Counter, "Plans of queries that were made.", plans.made() as f64),
+        ("cold_reads_running", Type::Gauge, "Cold reads that run on a thread.", cold.running as f64),
+        (
+            "cold_reads_refused_total",
+            Type::Counter,
+            "Cold reads rejected because the queue was full.",
+            cold.refused as f64,
+        ),
+        ("large_writes_total", Type::Counter, "Large writes, prepared off their loop.", large_writes.0 as f64),
+        ("large_writes_queued", Type::Gauge, "Large writes that wait for a thread.", large_writes.1 as f64),
+        ("query_scans_total", Type::Counter, "Queries that read a whole collection.", scans as f64),
+        ("query_plans_made_total", Type::Counter, "Plans made for queries.", plans.made() as f64),
         (
             "query_plans_evicted_total",
             Type::Counter,
-            "Those of them that went for others, for want of memory.",
+            "Plans of queries evicted to keep the memory limit.",
             plans.evicted() as f64,
         ),
         (
             "query_statements_found_total",
             Type::Counter,
-            "Statements of the general API that were kept prepared from an earlier request.",
+            "Statements of the general API that an earlier request had prepared.",
             statements.found() as f64,
         ),
         (
@@ -214,35 +224,40 @@ fn pool(service: &Service) -> [Metric; 24] {
         (
             "query_statements_evicted_total",
             Type::Counter,
-            "Those of them that went for others, for want of memory.",
+            "Prepared statements of the general API evicted to keep the memory limit.",
             statements.evicted() as f64,
         ),
         (
             "query_rows_read_total",
             Type::Counter,
-            "Index entries and documents that they, and all queries on the pool, looked at.",
+            "Index entries and documents scanned by queries on the pool and by queries that read a whole collection.",
             rows_read as f64,
         ),
         (
             "query_left_loop_total",
             Type::Counter,
-            "Declared queries and steps that were begun on a loop, took longer than one may there, and were begun anew on the pool.",
+            "Declared queries and steps that exceeded their limits on a loop and were started again on the pool.",
             service.queries.left_loop() as f64,
         ),
-        ("query_spill_bytes", Type::Gauge, "Bytes on disk that queries sort and group now.", spilled as f64),
-        ("query_spilled_bytes_total", Type::Counter, "Bytes that queries have put on disk.", spilled_total as f64),
+        ("query_spill_bytes", Type::Gauge, "Bytes on disk that sorts and groups of queries use now.", spilled as f64),
+        (
+            "query_spilled_bytes_total",
+            Type::Counter,
+            "Bytes that sorts and groups of queries have written to disk.",
+            spilled_total as f64,
+        ),
         ("query_helpers", Type::Gauge, "Threads that help with scans now.", service.queries.workers.busy() as f64),
-        ("pool_refused_total", Type::Counter, "Jobs refused by a full queue.", pool.refused as f64),
+        ("pool_refused_total", Type::Counter, "Jobs rejected because the queue was full.", pool.refused as f64),
         (
             "writes_in_flight_bytes",
             Type::Gauge,
-            "Bodies of writes that wait for the store.",
+            "Bytes of waiting writes and statements.",
             service.writes.bytes() as f64,
         ),
         (
             "replies_in_flight_bytes",
             Type::Gauge,
-            "Large replies that wait for their clients.",
+            "Bytes of large replies that wait for their clients.",
             service.replies.bytes() as f64,
         ),
     ]
@@ -255,7 +270,7 @@ fn changes(service: &Service) -> [Metric; 4] {
         (
             "changes_behind",
             Type::Gauge,
-            "Those of them that get older changes from the log first.",
+            "Consumers of changes that read older changes from the log.",
             numbers.behind as f64,
         ),
         (
@@ -267,7 +282,7 @@ fn changes(service: &Service) -> [Metric; 4] {
         (
             "changes_cut_off_total",
             Type::Counter,
-            "Consumers of changes that were cut off because they were too slow.",
+            "Consumers of changes disconnected because they were too slow.",
             numbers.cut_off as f64,
         ),
     ]
@@ -276,23 +291,23 @@ fn changes(service: &Service) -> [Metric; 4] {
 fn expiry(service: &Service) -> [Metric; 5] {
     let numbers = service.expiry.numbers();
     [
-        ("expired_total", Type::Counter, "Documents removed because their time had come.", numbers.removed as f64),
+        ("expired_total", Type::Counter, "Expired documents removed.", numbers.removed as f64),
         (
             "expiry_lag_seconds",
             Type::Gauge,
-            "How long the document was due that the last sweep found first.",
+            "How long the first document that the last sweep found had been expired.",
             numbers.lag_ms as f64 / 1000.0,
         ),
         (
             "expiry_blocked",
             Type::Gauge,
-            "Documents whose time has come, and which stay hidden because others refer to them.",
+            "Expired documents that stay, hidden, because others refer to them.",
             numbers.blocked as f64,
         ),
         (
             "expiry_unremovable",
             Type::Gauge,
-            "Documents whose time has come, and which stay hidden because something else refuses their removal: the log tells.",
+            "Expired documents that stay, hidden, because their removal failed for another reason: see the log.",
             numbers.unremovable as f64,
         ),
         ("expiry_failures_total", Type::Counter, "Sweeps that failed.", numbers.failures as f64),
@@ -302,11 +317,11 @@ fn expiry(service: &Service) -> [Metric; 5] {
 fn access(service: &Service) -> [Metric; 2] {
     let (failed, slowed) = service.tries.counts();
     [
-        ("token_failures_total", Type::Counter, "Requests with a token that is none of the file's.", failed as f64),
+        ("token_failures_total", Type::Counter, "Requests with an unknown token.", failed as f64),
         (
             "token_slowed_total",
             Type::Counter,
-            "Those of them that were answered 429, after too many of their address.",
+            "Requests with an unknown token that were answered 429: their address had sent too many.",
             slowed as f64,
         ),
     ]
@@ -319,21 +334,31 @@ fn schema(service: &Service) -> [Metric; 5] {
         (
             "schema_building",
             Type::Gauge,
-            "Indexes, unique fields and rules that are being built or looked at.",
+            "Indexes, unique fields and rules that are being built or checked.",
             building as f64,
         ),
         (
             "schema_refused",
             Type::Gauge,
-            "Indexes, unique fields and rules that a stored document does not fit: /_/schema tells which.",
+            "Indexes, unique fields and rules rejected because of a stored document: see /_/schema.",
             refused as f64,
         ),
-        ("config_reloads_total", Type::Counter, "Reloads of the configuration file.", reloads as f64),
-        ("config_reloads_refused_total", Type::Counter, "Those of them that changed nothing.", reloads_refused as f64),
+        (
+            "config_reloads_total",
+            Type::Counter,
+            "Reloads of the configuration file that were applied as a whole.",
+            reloads as f64,
+        ),
+        (
+            "config_reloads_refused_total",
+            Type::Counter,
+            "Reloads of the configuration file that were rejected, or applied without parts that stored documents violate.",
+            reloads_refused as f64,
+        ),
         (
             "config_held",
             Type::Gauge,
-            "Configurations in memory: the one that is served, and those before it that something goes on with.",
+            "Configurations in memory: the served one, and older ones that are still in use.",
             service.services.load(Ordering::Relaxed).max(service.database.generations_held() as u64) as f64,
         ),
     ]
@@ -354,12 +379,12 @@ fn loops(sources: &Sources) -> [Metric; 10] {
         (
             "accept_pauses_total",
             Type::Counter,
-            "Pauses of accepting for want of descriptors.",
+            "Pauses of accepting because descriptors or connection slots ran out.",
             sum(|metrics| metrics.accept_pauses),
         ),
-        ("loop_ticks_total", Type::Counter, "Turns of the event loops.", sum(|metrics| metrics.ticks)),
-        ("socket_reads_total", Type::Counter, "Reads asked of the kernel.", sum(|metrics| metrics.reads)),
-        ("socket_writes_total", Type::Counter, "Writes asked of the kernel.", sum(|metrics| metrics.writes)),
+        ("loop_ticks_total", Type::Counter, "Ticks of the event loops.", sum(|metrics| metrics.ticks)),
+        ("socket_reads_total", Type::Counter, "Read calls on connections.", sum(|metrics| metrics.reads)),
+        ("socket_writes_total", Type::Counter, "Write calls on connections.", sum(|metrics| metrics.writes)),
         ("received_bytes_total", Type::Counter, "Bytes received.", sum(|metrics| metrics.bytes_in)),
         ("sent_bytes_total", Type::Counter, "Bytes sent.", sum(|metrics| metrics.bytes_out)),
         ("protocol_panics_total", Type::Counter, "Connections closed by a panic.", sum(|metrics| metrics.panics)),
@@ -368,21 +393,31 @@ fn loops(sources: &Sources) -> [Metric; 10] {
 
 fn http(total: &MetricsTotal, slow: u64) -> [Metric; 6] {
     [
-        ("http_slow_requests_total", Type::Counter, "Requests as slow as [server] slow_log_seconds says.", slow as f64),
         (
-            "http_refusals_total",
+            "http_slow_requests_total",
             Type::Counter,
-            "Requests refused before a route was looked for.",
-            total.refusals as f64,
+            "Requests that took at least [server] slow_log_seconds.",
+            slow as f64,
         ),
+        ("http_refusals_total", Type::Counter, "Requests rejected before routing.", total.refusals as f64),
         ("http_timed_out_total", Type::Counter, "Connections closed by a deadline.", total.timed_out as f64),
-        ("http_made_room_total", Type::Counter, "Waiting connections closed for new ones.", total.made_room as f64),
+        (
+            "http_made_room_total",
+            Type::Counter,
+            "Connections without progress closed to make room for new ones.",
+            total.made_room as f64,
+        ),
         (
             "http_hoarders_total",
             Type::Counter,
             "Connections closed because they held most of a part of the memory that was short.",
             total.hoarders as f64,
         ),
-        ("http_turned_away_total", Type::Counter, "Connections over the limits.", total.turned_away as f64),
+        (
+            "http_turned_away_total",
+            Type::Counter,
+            "Connections closed at once because of a limit.",
+            total.turned_away as f64,
+        ),
     ]
 }

@@ -123,7 +123,7 @@ impl Pages {
 
 /// A page was requested as lines or CSV.
 pub(crate) fn not_json() -> Failure {
-    Failure::new(Kind::Invalid, "a page is JSON: its end is told beside its rows")
+    Failure::new(Kind::Invalid, "a page is JSON: its cursor stands beside its rows")
 }
 
 /// A parameter's text; of repeated ones the first counts.

@@ -284,7 +284,7 @@ pub(crate) fn no_such_path(parameter: &Parameter) -> Failure {
     let permitted = if values.is_empty() && min.is_none() && max.is_none() { "" } else { " that the endpoint permits" };
     Failure::new(
         Kind::NotFound,
-        format!("`{name}` in the path is not {}{permitted}: there is nothing", type_name(*kind)),
+        format!("`{name}` in the path is not {}{permitted}: nothing has this path", type_name(*kind)),
     )
 }
 

@@ -188,7 +188,7 @@ impl Reloader {
             }
             Ok((_, told)) => {
                 reloads.refused.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(%told, "the configuration is reloaded but for what stored documents stand against");
+                tracing::error!(%told, "the configuration is reloaded, except for parts that stored documents violate");
                 None
             }
             Err(refused) => {
@@ -258,7 +258,7 @@ impl Reloader {
             return Ok((Status(200), told));
         }
         told["refused"] = refused.into();
-        told["detail"] = "stored documents stand against this; all else of the file is in force".into();
+        told["detail"] = "stored documents violate these parts; the rest of the file is in force".into();
         Ok((Status(409), told))
     }
 

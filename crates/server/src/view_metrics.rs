@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 type ViewMetric = (&'static str, &'static str, fn(&ViewStatus) -> f64);
 
 const METRICS: [ViewMetric; 7] = [
-    ("ready", "1 where the view answers by its present definition.", |view| as_number(view.state == ViewState::Ready)),
-    ("failed", "1 where the view could not be built.", |view| as_number(view.state == ViewState::Failed)),
+    ("ready", "1 if the view answers by its present definition.", |view| as_number(view.state == ViewState::Ready)),
+    ("failed", "1 if the view could not be built.", |view| as_number(view.state == ViewState::Failed)),
     ("build_documents", "Documents that its build has read.", |view| view.documents as f64),
     ("build_parts", "Parts of the collection that its build reads.", |view| view.parts.1 as f64),
-    ("build_parts_done", "Those that are read.", |view| view.parts.0 as f64),
+    ("build_parts_done", "Parts of the collection that its build has read.", |view| view.parts.0 as f64),
     ("build_seconds", "Time that its build has taken.", |view| view.elapsed.as_secs_f64()),
-    ("build_seconds_left", "Time that it will take, NaN where that is not known.", |view| {
+    ("build_seconds_left", "Time that its build will still take, NaN if unknown.", |view| {
         view.remaining.map_or(f64::NAN, |left| left.as_secs_f64())
     }),
 ];

@@ -310,7 +310,7 @@ fn scope(table: &Table<'_>, method: Method) -> Option<String> {
     let given = table.get("scope");
     if needs_token != Some(true) {
         if let Some(item) = given {
-            item.mistake("`scope` without `allow = \"token\"`: nothing asks for it", "both, or neither");
+            item.mistake("`scope` without `allow = \"token\"`: nothing requires it", "both, or neither");
         }
         return None;
     }
@@ -372,16 +372,16 @@ fn check_pattern(pattern: &str, has_rest: bool) -> Result<(), String> {
 
 fn check_segment(segment: &str) -> Result<(), String> {
     if matches!(segment, "." | "..") {
-        return Err(format!("clients leave the step `{segment}` out"));
+        return Err(format!("clients remove the segment `{segment}` from a path"));
     }
     for (at, character) in segment.char_indices() {
         match character {
-            '{' | '}' => return Err("a parameter is all between two slashes".to_owned()),
+            '{' | '}' => return Err("a parameter is a whole segment of the path".to_owned()),
             '?' | '#' => return Err(format!("a path ends before `{character}`")),
             '%' => {
                 let digits = segment.get(at + 1..at + 3).unwrap_or_default();
                 if digits.len() != 2 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                    return Err("% stands before two hexadecimal digits".to_owned());
+                    return Err("% is not followed by two hexadecimal digits".to_owned());
                 }
             }
             _ if character.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@".contains(character) => {}

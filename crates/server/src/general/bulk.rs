@@ -219,7 +219,7 @@ impl Failed {
             let statuses: serde_json::Map<_, _> =
                 self.more.iter().map(|(status, count)| (status.to_string(), (*count).into())).collect();
             let detail = format!(
-                "so many lines more were refused, the last of them line {}: only the first are told",
+                "more lines were refused, the last of them line {}: only the first ones are listed",
                 self.more_last
             );
             text += &serde_json::json!({ "more": more, "statuses": statuses, "detail": detail }).to_string();
