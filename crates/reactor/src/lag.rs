@@ -52,12 +52,12 @@ mod tests {
         let lag = Lag::default();
         let now = |looks: u64| 1_000_000 + looks * WAITS_NS;
         assert!(!lag.note(false, 7, now(0)));
-        assert!(!lag.note(true, 7, now(100)), "the work may have come this moment");
-        assert!(!lag.note(true, 7, now(100) + 1), "it is too early to tell");
+        assert!(!lag.note(true, 7, now(100)), "the work may be new");
+        assert!(!lag.note(true, 7, now(100) + 1), "too little time has passed");
         assert!(lag.note(true, 7, now(101)));
         assert!(lag.note(true, 7, now(102)));
-        assert!(!lag.note(true, 8, now(103)), "it gets on");
-        assert!(!lag.note(false, 8, now(104)), "it sleeps, and nobody wants it");
+        assert!(!lag.note(true, 8, now(103)), "it makes progress");
+        assert!(!lag.note(false, 8, now(104)), "it sleeps and has no work");
         assert!(!lag.note(true, 8, now(105)));
         assert!(lag.note(true, 8, now(106)));
         assert!(!lag.note(true, 9, now(50)), "the clock of another processor may be behind");

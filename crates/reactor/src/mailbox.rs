@@ -219,7 +219,7 @@ mod tests {
     #[track_caller]
     fn check_nothing_is_forgotten(mailbox: &Mailbox) {
         let waits = !mailbox.lock().mail.is_empty();
-        assert!(!waits || mailbox.has_mail(), "mail waits and nothing tells of it");
+        assert!(!waits || mailbox.has_mail(), "mail waits unannounced");
         let asleep = mailbox.state.load(Ordering::SeqCst) & SLEEPING != 0;
         assert!(!waits || !asleep || mailbox.wakes.get() > 0, "mail waits for a loop that sleeps");
     }
@@ -233,7 +233,7 @@ mod tests {
             let inner = Arc::clone(&mailbox);
             DEED.set(Some(Box::new(move || deed(&inner))));
             first(&mailbox);
-            assert!(DEED.take().is_none(), "the deed was done");
+            assert!(DEED.take().is_none(), "the interleaved step has run");
             check_nothing_is_forgotten(&mailbox);
         }
     }

@@ -206,7 +206,7 @@ mod tests {
     fn reads_ask_from_a_new_fault_on_until_there_are_none_for_a_while() {
         let mut watch = Watch::default();
         watch.note(500);
-        assert!(!watch.is_asking, "what was before the first look does not count");
+        assert!(!watch.is_asking, "faults before the first check do not count");
         watch.note(501);
         assert!(watch.is_asking);
         (0..QUIET_LOOKS).for_each(|_| watch.note(501));

@@ -314,7 +314,7 @@ impl Endpoint {
         let query = required.and_then(|()| match &self.action {
             Action::Query(query) => Ok(query),
             Action::Sorted(queries) => chosen(queries, &request.query, &mut text),
-            _ => Err(Failure::new(Kind::Busy, "this path has just begun to mean something else: try again")),
+            _ => Err(Failure::new(Kind::Busy, "the configuration of this path has just changed: try again")),
         });
         match query.and_then(|query| query.asked_again(service, (request, params), whole)) {
             Ok(query) => Some((Arc::new(query), late)),

@@ -138,7 +138,7 @@ impl Swept {
             let swept = match database.expire(&mut sweep, GO_DOCUMENTS) {
                 Ok(swept) => swept,
                 Err(error) => {
-                    tracing::error!(collection = name, %error, "documents whose time has come cannot be removed");
+                    tracing::error!(collection = name, %error, "expired documents cannot be removed");
                     self.failed(counts);
                     return;
                 }
@@ -156,7 +156,7 @@ impl Swept {
         if why != self.told {
             if let Some(why) = &why {
                 let documents = self.unremovable;
-                tracing::error!(collection = name, documents, why, "a document whose time has come cannot be removed");
+                tracing::error!(collection = name, documents, why, "an expired document cannot be removed");
             }
             self.told = why;
         }

@@ -213,7 +213,7 @@ impl Reloader {
         done.unwrap_or_else(|text| {
             service.expiry.stop();
             if let Err(error) = service.expiry.start(&service.database) {
-                tracing::error!(%error, "documents whose time has come are not removed until a reload or the next start");
+                tracing::error!(%error, "expired documents are not removed until a reload or the next start");
             }
             Err(Refused::Panicked(text))
         })
@@ -285,7 +285,7 @@ impl Reloader {
         if self.switch.current().service.database.has_stopped_builds()
             && let Err(error) = self.take(self.config.clone())
         {
-            tracing::error!(%error, "views that were being built are not there until a reload or the next start");
+            tracing::error!(%error, "views whose build was stopped are missing until a reload or the next start");
         }
     }
 

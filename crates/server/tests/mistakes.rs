@@ -176,7 +176,7 @@ fn ways_to_sort_are_checked_with_their_places() {
     check_endpoint(&query("sort = {}"), &["6:8", "0 ways to sort", "1 to 32"]);
     check_endpoint(&query("sort = { id = 5 }"), &["6:15", "is an integer", "text"]);
     let clash = "sort = { id = \"ORDER BY id\" }\nparams = { sort = \"integer\" }";
-    check_endpoint(&query(clash), &["6:8", "a parameter of its own"]);
+    check_endpoint(&query(clash), &["6:8", "a built-in parameter"]);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn pages_are_checked_with_their_places() {
     check_endpoint(&query("page = { limit = 5 }\nresult = \"row\""), &["7:10", "a page of one row"]);
     check_endpoint(&query("page = { limit = 5 }\nwrap = \"after\""), &["7:8", "the name of the cursor"]);
     let clash = "page = { limit = 5 }\nparams = { after = \"integer\" }";
-    check_endpoint(&query(clash), &["6:8", "`after` is a parameter of its own of `page`"]);
+    check_endpoint(&query(clash), &["6:8", "`after` is a built-in parameter of `page`"]);
     check_endpoint("route = \"GET /x/{id}\"\nget = \"items/{id}\"\npage = {}", &["6:8", "`page` belongs to `query`"]);
     let page = "page = { limit = 5 }";
     check_endpoint(&of("SELECT id FROM items LIMIT 3", page), &["5:9", "line 1, column 28: ", "no LIMIT and OFFSET"]);

@@ -110,7 +110,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Ends a body in pieces: it is whole, or no more of it is taken; then the connection closes after the reply too.
+    /// Ends a body in pieces, whole or not. If it is not whole, the connection closes after the reply.
     pub(super) fn end_pieces(&mut self, io: &mut Io<'_>, end: Result<(), Refusal>) {
         let Some(pieces) = self.reader.end_pieces() else { return };
         io.gather(0, 0);

@@ -478,7 +478,7 @@ mod tests {
         let first = place.find(&mut cache, 0);
         for number in 1..10 {
             place.find(&mut cache, number);
-            assert!(Arc::ptr_eq(&first, &place.find(&mut cache, 0)), "it was asked for last");
+            assert!(Arc::ptr_eq(&first, &place.find(&mut cache, 0)), "it was used last");
             check_held(&cache);
             assert!(cache.held.bytes <= 6000 || cache.held.names == 1, "{:?}", cache.held);
         }
@@ -505,7 +505,7 @@ mod tests {
         check_held(&cache);
         let all = cache.held.bytes + cache.pinned.bytes;
         assert!(all <= 100_000 + FILE_BYTES_IN_MEMORY_MAX, "{all} bytes");
-        assert!(sent.iter().any(|piece| matches!(piece, reactor::Piece::File(_))), "no file more fits into memory");
+        assert!(sent.iter().any(|piece| matches!(piece, reactor::Piece::File(_))), "no further file fits into memory");
         drop(sent);
         let again = place.find(&mut cache, 0);
         check_held(&cache);

@@ -45,7 +45,9 @@ pub(crate) enum End {
 impl std::fmt::Display for End {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            End::TooSlow => out.write_str("too slow: more came than is kept for this connection; go on from `since`"),
+            End::TooSlow => {
+                out.write_str("too slow: this connection fell behind the changes kept for it; go on from `since`")
+            }
             End::Gone { oldest } => {
                 write!(out, "these changes are kept no longer: read the collections, and go on from {oldest}")
             }

@@ -179,7 +179,7 @@ impl EndpointConfig {
                 || params.iter().any(|known| known.name == own) || path_parameters(pattern).any(|name| name == own);
             if let Some(item) = table.get(key).filter(|_| is_there()) {
                 let of = if key == own { String::new() } else { format!(" of `{key}`") };
-                let what = format!("`{own}` is a parameter of its own{of}, and one of the endpoint's is named so");
+                let what = format!("`{own}` is a built-in parameter{of}, and the endpoint declares one of this name");
                 item.mistake(what, "another name");
             }
         }
