@@ -20,7 +20,7 @@ const READY_DIGITS_MAX: usize = 6;
 const FIELDS_BYTES_MAX: usize = 16 << 10;
 /// The longest line of an entity tag that is a number: the field's name, quotes and line end, and twenty digits.
 const NUMBERED_TAG_BYTES_MAX: usize = 30;
-/// The blank line after a ready head's digits, with the end of their own line.
+/// The blank line after a prepared head's digits, with the end of their own line.
 const AFTER_DIGITS: &[u8] = b"\r\n\r\n";
 const BLANK_LINE: &[u8] = b"\r\n";
 

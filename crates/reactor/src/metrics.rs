@@ -121,7 +121,7 @@ fn index_of(reason: Closed) -> usize {
 pub struct LoopMetrics {
     /// Connections open now, accepted and outgoing.
     pub open: u64,
-    /// Turns of the loop.
+    /// Ticks of the loop.
     pub ticks: u64,
     /// Events taken from the kernel.
     pub events: u64,

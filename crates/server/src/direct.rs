@@ -1,7 +1,7 @@
 //! Documents read past the page cache, on the loop that answers them: instead of a thread, an entry in a queue waits for the
 //! disk, and the event loop is notified of its completion.
 //!
-//! The reads of one turn of the loop go to the kernel together at its end, and completed reads are answered together. So a cold
+//! The reads of one tick of the loop go to the kernel together at its end, and completed reads are answered together. So a cold
 //! GET costs about twice the CPU of one from memory. A thread that waits for a fault of the map costs four times as much, with
 //! the hand-over in both directions, and each page loaded that way evicts another one from memory.
 //!
@@ -51,7 +51,7 @@ impl Direct {
         self.reads.completions()
     }
 
-    /// Submits the reads requested in this turn.
+    /// Submits the reads requested in this tick.
     pub(crate) fn begin(&mut self) {
         self.reads.begin();
     }

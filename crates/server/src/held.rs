@@ -1,6 +1,6 @@
 //! Writes that a loop has taken and not passed to the database yet.
 //!
-//! A loop never waits, and spends at most [`TURN_MAX`] of a turn on held writes:
+//! A loop never waits, and spends at most [`TURN_MAX`] of a tick on held writes:
 //!
 //! - While another configuration takes over, the database accepts no writes for some milliseconds. Writes that arrive meanwhile
 //!   are held, and so are later ones until all are passed on: writes of one connection keep their order.
@@ -16,7 +16,7 @@ use reactor::Loop;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Time of a turn for held writes: all connections of the loop wait meanwhile.
+/// Time of a tick for held writes: all connections of the loop wait meanwhile.
 const TURN_MAX: Duration = Duration::from_millis(1);
 /// Lines of a bulk between two reads of the clock, and between two bulks.
 const LINES_AT_A_TIME: usize = 8;
@@ -187,7 +187,7 @@ impl HeldWrites {
         self.waiting.push_back(Held { database: database.clone(), what });
     }
 
-    /// Submits as much as one turn allows. Called once at the end of each turn; requests another turn if there is more.
+    /// Submits as much as one tick allows. Called once at the end of each tick; requests another tick if there is more.
     #[inline]
     pub(crate) fn turn_ended(&mut self, session: &Session, lp: &Loop) {
         if !self.waiting.is_empty() || !self.bulks.is_empty() {
@@ -372,7 +372,7 @@ mod tests {
             side.bulk_of(&mut held, Ids { left: Rc::clone(left), ends: true, told: side.told.clone() });
         }
         let left = || (first.borrow().len(), second.borrow().len());
-        // The turn's time is over at once.
+        // The tick's time is over at once.
         assert_eq!(held.hand_over(&session, &side.lp, 0), Went::On);
         assert_eq!(left(), (12, 10));
         side.write(&mut held, &session, 1);

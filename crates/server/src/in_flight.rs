@@ -3,7 +3,7 @@
 //!
 //! For large replies it is known how much each connection holds ([`Account`]). Before the bound is reached, the connections that
 //! hold most without progress are closed, ranked by bytes times the time since their client last took a piece; sums of addresses
-//! are compared first. Closing takes a turn of their loops, so it begins while there is some room left. An eighth of the bound is
+//! are compared first. Closing takes a tick of their loops, so it begins while there is some room left. An eighth of the bound is
 //! reserved for small replies, so that large ones never displace them.
 
 use http::Cutter;

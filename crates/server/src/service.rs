@@ -253,7 +253,7 @@ impl Local {
         self.direct.as_ref().map(Direct::completions)
     }
 
-    /// Begins the reads requested in a turn of the loop, and continues held writes.
+    /// Begins the reads requested in a tick of the loop, and continues held writes.
     #[inline]
     pub(crate) fn tick_ended(&mut self) {
         if let Some(direct) = &mut self.direct {

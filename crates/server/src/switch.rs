@@ -1,6 +1,6 @@
 //! The HTTP server's service: for each loop, the routing of the newest configuration.
 //!
-//! A loop checks for a newer one before each request and at the end of each turn, with one load. A request that has begun
+//! A loop checks for a newer one before each request and at the end of each tick, with one load. A request that has begun
 //! continues with its configuration, and so does its work on other threads. Sleeping loops are woken; otherwise they would hold
 //! the old configuration, with its memory and its view of the files, until their next request. See [`crate::reload`].
 
@@ -51,7 +51,7 @@ impl Switch {
         *current = Arc::new(routing);
         self.number.fetch_add(1, Ordering::Release);
         drop(current);
-        // The loops check at the end of their turns.
+        // The loops check at the end of their ticks.
         let loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
         loops.iter().for_each(|lp| lp.run(Box::new(|_| {})));
     }

@@ -72,7 +72,7 @@ pub struct MultipartError {
     pub fault: MultipartFault,
     /// Number of the part from 1; 0 before the first.
     pub part: usize,
-    /// Its name, shortened; empty where it is not known.
+    /// Its name, shortened; empty if it is unknown.
     pub name: String,
     /// The byte of the body, from 0: where the fault was found, or where the faulty head begins.
     pub at: u64,
@@ -111,7 +111,7 @@ pub enum MultipartFault {
     NameMissing,
     /// A name has more bytes than this many.
     NameTooLong(usize),
-    /// The head says this twice.
+    /// The head contains this twice.
     Repeated(&'static str),
     /// This parameter, which RFC 7578 forbids, is sent instead of the plain one.
     ExtendedParameter(&'static str),
@@ -184,11 +184,11 @@ impl std::error::Error for MultipartError {}
 enum State {
     /// Before the first boundary.
     Start,
-    /// Behind a boundary, on its line.
+    /// After a boundary, on its line.
     BoundaryLine(LineState),
     Head,
     Data,
-    /// Behind the last boundary.
+    /// After the last boundary.
     End,
 }
 
@@ -422,7 +422,7 @@ impl fmt::Debug for MultipartParser {
     }
 }
 
-/// Behind the last boundary only empty lines are allowed.
+/// After the last boundary only empty lines are allowed.
 fn read_end(rest: &[u8]) -> Result<usize, MultipartFault> {
     let is_empty = rest.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
     if is_empty { Ok(rest.len()) } else { Err(MultipartFault::Trailing) }

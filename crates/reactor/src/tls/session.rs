@@ -1,7 +1,7 @@
 //! One TLS connection: a socket, and the session that decrypts its records and encrypts its output.
 //!
 //! ```text
-//!  socket --read_tls--> records --process--> clear bytes --read--> input buffer
+//!  socket --read_tls--> records --process--> plaintext --read--> input buffer
 //!  socket <-write_tls-- records <------------- encrypt <--write--- write queue
 //! ```
 //!

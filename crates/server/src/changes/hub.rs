@@ -30,7 +30,7 @@ pub(crate) const CONSUMERS_MAX: usize = 1024;
 /// when it continues. Loops are seldom busy for so long.
 const PIECE_IDLE: Duration = Duration::from_millis(100);
 /// The same for a consumer that began to take its piece and does not continue, or does not request the next: its client does not
-/// read, or reads more slowly. A consumer that reads continues in the same turn of its loop.
+/// read, or reads more slowly. A consumer that reads continues in the same tick of its loop.
 const SEAT_IDLE: Duration = Duration::from_millis(2);
 
 /// Why a consumer gets no more events.

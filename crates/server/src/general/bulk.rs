@@ -6,7 +6,7 @@
 //!        └──── nudge ──────────┘                          └───── wake the loop ─────┘
 //! ```
 //!
-//! Each line is a transaction of its own, submitted in order, some in each turn of the loop ([`crate::held`]); lines in flight
+//! Each line is a transaction of its own, submitted in order, some in each tick of the loop ([`crate::held`]); lines in flight
 //! share the group's syncs. The body may have any length: it is read at the pace at which the store takes its lines, so a faster
 //! client waits. A bulk holds one line or [`crate::lines`]' text (an arriving body), the lines in flight (waiting writes, each
 //! counted as such), and the reports of failed lines ([`FAILED_BYTES_MAX`]).
@@ -302,7 +302,7 @@ impl Batch {
         if state.is_awaited && has_room {
             state.is_awaited = false;
             drop(state);
-            // At the end of the turn the loop continues the bulks.
+            // At the end of the tick the loop continues the bulks.
             self.lp.run(Box::new(|_| {}));
         }
     }
