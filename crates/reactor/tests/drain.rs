@@ -87,7 +87,7 @@ fn a_stubborn_connection_is_cut_at_the_deadline() {
     exchange(&mut stream, b"one\n", b">one\n");
     server.running.drain(Duration::from_millis(100));
     check_told(&tellings, &["drain"]);
-    exchange(&mut stream, b"two\n", b">two\n"); // what is in hand goes on
+    exchange(&mut stream, b"two\n", b">two\n"); // requests in progress continue
     assert_eq!(rest(&mut stream), b"");
     server.running.join().unwrap();
     check_told(&tellings, &["cut"]);

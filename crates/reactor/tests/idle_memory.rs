@@ -57,7 +57,7 @@ fn ten_thousand_idle_connections_cost_under_two_kilobytes_each() {
     println!("{count} idle connections: {each} bytes each");
     assert!(each < BYTES_EACH_MAX, "{each} bytes for each of {count} idle connections");
     client.stdin.take().unwrap().write_all(b"q").unwrap();
-    lines.for_each(drop); // to its end, or its last words meet a broken pipe
+    lines.for_each(drop); // to its end: otherwise its last output fails with a broken pipe
     client.wait().unwrap();
     eventually("all are closed", || server.metrics().sum(|l| l.open) == 0);
     server.stop();

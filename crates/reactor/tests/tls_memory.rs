@@ -86,7 +86,7 @@ fn idle_tls_connections_hold_little_memory() {
     assert!(each < BYTES_EACH_MAX, "{each} bytes for each of {count} idle connections");
     eventually("nothing is held", || running.metrics().sum(|l| l.held_bytes) == 0);
     client.stdin.take().unwrap().write_all(b"q").unwrap();
-    lines.for_each(drop); // to its end, or its last words meet a broken pipe
+    lines.for_each(drop); // to its end: otherwise its last output fails with a broken pipe
     client.wait().unwrap();
     eventually("all are closed", || running.metrics().sum(|l| l.open) == 0);
     running.drain(std::time::Duration::from_millis(300));

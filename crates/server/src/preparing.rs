@@ -40,7 +40,7 @@ pub enum StartError {
     Listen {
         /** The address. */
         address: String,
-        /** What sets it. */
+        /** The setting of the address. */
         setting: &'static str,
         /** The system's reason. */
         source: std::io::Error,
