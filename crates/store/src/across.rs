@@ -1,8 +1,8 @@
-//! What a snapshot shows, for threads that help the one that took it.
+//! A snapshot's state, shared with helper threads of the thread that took the snapshot.
 //!
-//! A snapshot belongs to its thread: its guard counts without atomic instructions, its memory of places is one reader's own.
-//! What it looks at is the same for everybody and does not change, so other threads may look too, as long as the snapshot is
-//! borrowed: it holds the pages for all of them.
+//! A snapshot belongs to one thread: its guard counts without atomic instructions, and its cache of places has one
+//! reader. The state itself is immutable and `Sync`. Other threads may read it while they borrow the snapshot, which
+//! pins the pages for all of them.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::tree::VisitEntries;
 #[derive(Clone, Copy)]
 pub struct Across<'s> {
     pub(crate) view: View<'s>,
-    /// Lost pages of the tree file before anything was read.
+    /// Number of lost pages of the tree file before the first read.
     pub(crate) lost: u64,
 }
 
@@ -67,20 +67,21 @@ impl<'s> Across<'s> {
 }
 
 impl Snapshot<'_> {
-    /// The same state for other threads. `None`: this snapshot asks before it waits, which these could not.
+    /// The same state for other threads. `None` if this snapshot refuses to wait for the disk
+    /// ([`crate::Reader::ask_before_waiting`]); an `Across` always waits.
     pub fn across(&self) -> Option<Across<'_>> {
         (!self.is_asking()).then(|| Across { view: self.view(), lost: self.lost_before() })
     }
 
-    /// Keys in order that cut a range into about `count` parts of about the same size, as the tree's upper pages tell. What has
-    /// changed since the last checkpoint does not count; a small tree gives fewer, or none.
+    /// Keys, in order, that divide a range into about `count` parts of about the same size, estimated from the tree's
+    /// upper pages. Changes since the last checkpoint are not counted. A small tree yields fewer keys, or none.
     pub fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, Error> {
         let cuts = self.view().generation.tree.cuts(tree, range, count)?;
         self.check().map(|()| cuts)
     }
 
-    /// About how many entries of a tree lie in a range, as a way down to each of its ends tells: exact where both are one
-    /// leaf. What has changed since the last checkpoint does not count.
+    /// Estimated number of entries in a range, from one descent to each of its ends. It is exact if both ends are in
+    /// one leaf. Changes since the last checkpoint are not counted.
     pub fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<u64, Error> {
         let about = self.view().generation.tree.entries_about(tree, range)?;
         self.check().map(|()| about)

@@ -1,4 +1,4 @@
-//! A store that is not open: whether one is there, and how it is kept from being opened while somebody looks at it.
+//! A store that is not open: whether it exists, and the lock that keeps others from opening it while it is read.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(crate) fn is_store(dir: &Path) -> bool {
     dir.join(TREE_NAME).is_file()
 }
 
-/// Refuses a folder without a store.
+/// Returns an error if the folder holds no store.
 pub(crate) fn refuse_unless_store(dir: &Path) -> Result<(), Error> {
     if is_store(dir) {
         return Ok(());
@@ -22,13 +22,13 @@ pub(crate) fn refuse_unless_store(dir: &Path) -> Result<(), Error> {
     Err(Error::io(format!("open {}", dir.display()), source))
 }
 
-/// A folder as a disk; made where it is not there.
+/// A folder as a disk; created if missing.
 pub(crate) fn open_disk(dir: &Path) -> Result<SystemDisk, Error> {
     SystemDisk::new(dir).map_err(|error| Error::io(format!("make the directory {}", dir.display()), error))
 }
 
-/// Keeps the source from being opened meanwhile. One that was never opened has no file for it, and gets none: there, and
-/// where nothing can be written, the tree file's own lock does it.
+/// Keeps others from opening the source. If the source was never opened, it has no lock file, and none is created.
+/// There, and on a read-only file system, the tree file itself is locked.
 pub(crate) fn lock_source(from: &dyn Disk) -> Result<FolderLock, Error> {
     let names = from.list().map_err(|error| Error::io("list the store's files", error))?;
     if !names.iter().any(|name| name == LOCK_NAME) {

@@ -1,6 +1,7 @@
 //! Backup, restore and compaction of whole stores.
 //!
-//! A backup is a folder that is a store: it can be opened, verified and asked as it is. Restoring one is a checked copy.
+//! A backup is a folder with a complete store: it can be opened, verified and queried as it is. A restore is a checked
+//! copy.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -18,18 +19,18 @@ use crate::options::Options;
 use crate::store::Store;
 use crate::tree::{Copied, given_up};
 
-/// Bytes of a file copied at once, and between two reports.
+/// Bytes copied at once, between two progress reports.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// How far a restore is.
+/// Progress of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestoreProgress {
     /// Bytes copied.
     pub bytes: u64,
-    /// Bytes there are.
+    /// Bytes to copy in all.
     pub bytes_total: u64,
-    /// All is copied, and is being read back.
+    /// Everything is copied and is being read back.
     pub is_verifying: bool,
 }
 
@@ -37,9 +38,9 @@ pub struct RestoreProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restored {
-    /// The last commit in it.
+    /// The last committed version in it.
     pub version: Version,
-    /// Entries of all trees, those of the log apart.
+    /// Entries of all trees; changes that are only in the log are not counted.
     pub entries: u64,
     /// Bytes copied.
     pub bytes: u64,
@@ -51,23 +52,24 @@ pub struct Restored {
 pub struct Compacted {
     /// Bytes of the tree file before.
     pub bytes_before: u64,
-    /// Bytes of a new one.
+    /// Bytes of the new one.
     pub bytes_anew: u64,
     /// Entries of all trees.
     pub entries: u64,
-    /// Whether the new one has taken the old one's place: it is smaller.
+    /// Whether the new file has replaced the old one. It does so only if it is smaller.
     pub is_replaced: bool,
 }
 
-/// Told how far a restore is, and asked whether it shall go on.
+/// Receives the progress of a restore. `Break` cancels it.
 pub type WatchRestore<'w> = dyn FnMut(RestoreProgress) -> ControlFlow<()> + 'w;
 
 impl Store {
-    /// Copies the store, at work, into a folder that is empty or not there: one version, with everything that was
-    /// acknowledged before the call and every transaction whole. Writers go on; the tree file grows by what checkpoints
-    /// replace while the copy is made.
+    /// Copies the open store into a folder that is empty or missing. The copy is one version: everything that was
+    /// acknowledged before the call, and only whole transactions. Writers continue; meanwhile the tree file grows by
+    /// the pages that checkpoints replace.
     ///
-    /// The folder is a store when this returns, read back and found sound, and not before: not after a crash either.
+    /// The folder becomes a store only when this returns, after the copy was read back and verified. A crash before
+    /// that leaves no store.
     pub fn backup(&self, to: &Path, watch: &mut crate::tree::Watch<'_>) -> Result<Copied, Error> {
         self.backup_on(&open_disk(to)?, watch)
     }
@@ -77,8 +79,9 @@ impl Store {
         self.engine().backup(to, watch)
     }
 
-    /// Writes the tree file of a store that is not open anew, as small as it goes, and puts it in the old one's place. An old
-    /// one that is as small already stays. Takes as much space as the live data; a crash at any moment leaves the old file or the new one.
+    /// Rewrites the tree file of a closed store as compactly as possible and replaces the old file. If the new file
+    /// would be no smaller, the old one stays. Takes as much free space as the live data. A crash at any moment leaves
+    /// the old file or the new one.
     pub fn compact(dir: &Path, options: Options, watch: &mut crate::tree::Watch<'_>) -> Result<Compacted, Error> {
         refuse_unless_store(dir)?;
         Store::compact_on(Arc::new(open_disk(dir)?), options, watch)
@@ -91,7 +94,8 @@ impl Store {
         watch: &mut crate::tree::Watch<'_>,
     ) -> Result<Compacted, Error> {
         let (store, _) = Store::open_on(disk, options)?;
-        // The store is closed behind the new file's back: it takes no writes any more, and writes no checkpoint.
+        // The engine's tree file is replaced while it is open, so from here on it takes no writes and writes no
+        // checkpoint.
         store.engine().compact(watch)
     }
 
@@ -103,8 +107,8 @@ impl Store {
         file.len().map_err(context)
     }
 
-    /// Copies a backup, or any store that is not open, into a folder that is empty or not there. The backup is only
-    /// read. The folder is a store when this returns, read back and found sound, and not before.
+    /// Copies a backup, or any closed store, into a folder that is empty or missing. The source is only read. The
+    /// folder becomes a store only when this returns, after the copy was read back and verified.
     pub fn restore(from: &Path, to: &Path, watch: &mut WatchRestore<'_>) -> Result<Restored, Error> {
         refuse_unless_store(from)?;
         Store::restore_on(&open_disk(from)?, &open_disk(to)?, watch)
@@ -116,7 +120,7 @@ impl Store {
         let unfinished = Unfinished::begin(to)?;
         let mut copying = Copying { from, to, progress: RestoreProgress::default(), watch };
         let names = from.list().map_err(|error| Error::io("list the backup", error))?;
-        // The tree file is the first: its unfinished name marks the folder.
+        // The tree file comes first: its unfinished name marks the folder as incomplete.
         for SourceFile { name, file } in copying.open_all(&names)? {
             copying.file(&name, &*file)?;
         }
@@ -129,7 +133,7 @@ impl Store {
     }
 }
 
-/// One restore on its way.
+/// A restore in progress.
 struct Copying<'c, 'w> {
     from: &'c dyn Disk,
     to: &'c dyn Disk,
@@ -137,14 +141,14 @@ struct Copying<'c, 'w> {
     watch: &'c mut WatchRestore<'w>,
 }
 
-/// A file to be copied, and its name in the new folder.
+/// A file to copy, with its name in the new folder.
 struct SourceFile {
     name: String,
     file: Arc<dyn DiskFile>,
 }
 
 impl Copying<'_, '_> {
-    /// The files of a store among these names, the tree file first.
+    /// The store's files among these names, the tree file first.
     fn open_all(&mut self, names: &[String]) -> Result<Vec<SourceFile>, Error> {
         let logs = names.iter().filter(|name| log::is_segment(name)).map(String::as_str);
         let mut files = Vec::new();
@@ -169,7 +173,7 @@ impl Copying<'_, '_> {
             let piece = &mut piece[..count as usize];
             source.read_exact_at(piece, at).map_err(context)?;
             target.write_all_at(piece, at).map_err(context)?;
-            // Left to the last sync, gigabytes would hold up whoever else writes to this disk.
+            // Without this the last sync would write gigabytes at once and delay all other writers of this disk.
             target.sync_range(at, count).map_err(context)?;
             at += count;
             self.progress.bytes += count;
@@ -186,7 +190,7 @@ impl Copying<'_, '_> {
     }
 }
 
-/// Reads back a folder that is about to be a store. The last version, and the tree's entries.
+/// Reads back a folder before it becomes a store. Returns the last version and the number of entries in the tree.
 fn check(disk: &dyn Disk) -> Result<(Version, u64), Error> {
     let Examination { newest, older, log_fault, version, torn_meta, .. } = look(Access::Buffered, disk, PART_NAME)?;
     if let Some(fault) = torn_meta {

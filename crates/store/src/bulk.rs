@@ -1,4 +1,4 @@
-//! Bulk builds: a tree's whole content, bottom-up, apart from the log.
+//! Bulk builds: a tree's whole content, built bottom-up and not logged.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::tree::{BulkBuilder, BulkCursor, BulkRoot};
 
-/// Builds one tree bottom-up from sorted entries, apart from the log; visible all at once by [`crate::Store::attach`].
-/// Dropped before that, its pages are free again.
+/// Builds one tree bottom-up from sorted entries, without the log. [`crate::Store::attach`] makes it visible as a
+/// whole. If it is dropped before that, its pages are freed.
 pub struct BulkTree {
     pub(crate) builder: BulkBuilder,
     /// Keeps the files open.
@@ -26,8 +26,8 @@ impl BulkTree {
     }
 }
 
-/// A build that is read again instead of being attached: what is to stand between its entries came later. Dropped, its pages
-/// are free again.
+/// A build that is read back instead of attached, to be merged with entries that arrived later. Dropping it frees its
+/// pages.
 pub struct BulkEntries {
     root: BulkRoot,
     /// Keeps the files open.
@@ -35,7 +35,7 @@ pub struct BulkEntries {
 }
 
 impl BulkTree {
-    /// Ends the build, to be read.
+    /// Ends the build and makes it readable.
     pub fn into_entries(self) -> Result<BulkEntries, Error> {
         let root = self.builder.finish()?;
         Ok(BulkEntries { root, _engine: self.engine })
@@ -43,7 +43,7 @@ impl BulkTree {
 }
 
 impl BulkEntries {
-    /// Its entries in order of their keys.
+    /// The entries in key order.
     pub fn read(&self) -> Result<BulkCursor<'_>, Error> {
         self.root.read()
     }

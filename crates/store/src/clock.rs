@@ -1,11 +1,12 @@
-//! The clock that says how old kept changes are.
+//! The clock by which the age of kept changes is measured.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The machine's monotonic clock, or one that a test sets. It counts from the store's opening; nothing on disk says a time.
+/// The machine's monotonic clock, or one that a test sets. It counts from the store's opening; no time is stored on
+/// disk.
 #[derive(Clone)]
 pub struct Clock {
     source: Source,

@@ -1,12 +1,13 @@
-//! Reads of single keys past the page cache, many at once, by one thread that does not wait.
+//! Point reads past the page cache: many at once, by one thread that never waits for the disk.
 //!
-//! Where the data is much larger than memory most reads of it are of pages that nobody will ask for soon again. Through the
-//! map each of them drives another page out, which the kernel looks for while the reader waits; after a while hot pages go
-//! too, and are read again. So a page that was not asked for lately is read past the page cache into a buffer
-//! here, looked at once, and forgotten. One that was goes through the map, and is in memory from then on ([`Lately`]).
+//! If the data is much larger than memory, most pages are read once. Through the map each such page evicts another one:
+//! the reader waits while the kernel reclaims memory, and in time hot pages are evicted too. So a page that was not
+//! read lately is read past the page cache into a buffer, used once and forgotten. A page that was read lately is read
+//! through the map, which keeps it in memory ([`Lately`]).
 //!
-//! Bounds: as many reads at once as there are places, each with a buffer; what finds none, or is longer, is read elsewhere.
-//! Each keeps the state of the tree that it began in, so that its pages stay what they are.
+//! Bounds: one read in flight for each slot, each slot with a buffer. A read that finds no slot, or is larger than the
+//! buffer, is left to the caller ([`Got::Elsewhere`]). Each read holds the tree state in which it began, so its pages
+//! are not reused.
 
 use std::borrow::Cow;
 use std::io;
@@ -18,28 +19,28 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::tree::{PageNo, Part, Told, TreeView};
 
-/// Pages that were read past the page cache lately and are remembered; a power of two. What is asked for again among the next
-/// sixteen thousand cold reads of a loop is kept in memory. Of data that is read evenly that is hardly a page: more of them would
-/// bring in pages that are soon driven out again.
+/// Pages remembered as lately read past the page cache; a power of two. A page that is read again within the next
+/// 16,384 cold reads of an event loop is worth keeping in memory. With uniformly distributed reads that is hardly ever
+/// the case; a larger number would bring in pages that are soon evicted again.
 const LATELY_PAGES: usize = 16 << 10;
 const _: () = assert!(LATELY_PAGES.is_power_of_two());
 
-/// What became of a read that may begin, see [`crate::Snapshot::get_or_begin`].
+/// Result of a read that may be asynchronous, see [`crate::Snapshot::get_or_begin`].
 #[derive(Debug)]
 pub enum Got<'s> {
-    /// It did not have to wait.
+    /// The value, without waiting.
     Now(Option<Cow<'s, [u8]>>),
-    /// It is under way at this place, and [`DirectReads::ended`] will tell.
+    /// The read is in flight in this slot; [`DirectReads::ended`] reports its result.
     Later(usize),
-    /// It has to wait, and should do so on a thread that may: what it reads should stay in memory, or is long, or too many
-    /// reads are under way.
+    /// The read must wait, so it belongs on a thread that may: the page should stay in memory, the value is long, or
+    /// too many reads are in flight.
     Elsewhere,
 }
 
 /// How a read ended.
 #[derive(Debug)]
 pub enum Outcome<'r> {
-    /// With the key's value, or that there is none, as of the snapshot in which it began.
+    /// The key's value, or `None`, as of the snapshot in which the read began.
     Found(Option<&'r [u8]>),
     /// See [`Got::Elsewhere`].
     Elsewhere,
@@ -52,11 +53,11 @@ pub struct DirectReads {
     places: Box<[Option<Lookup>]>,
     idle: Vec<usize>,
     lately: Lately,
-    /// After the views in `places`.
+    /// Dropped after the views in `places`.
     _engine: Arc<Engine>,
 }
 
-/// A lookup under way.
+/// A lookup in flight.
 struct Lookup {
     view: Arc<TreeView>,
     key: Vec<u8>,
@@ -75,18 +76,18 @@ impl DirectReads {
         }
     }
 
-    /// Bytes of memory for so many places of so many bytes.
+    /// Bytes of memory for this many slots with buffers of this size.
     pub const fn memory_bytes(places: usize, place_bytes: usize) -> usize {
         places * (place_bytes + size_of::<Option<Lookup>>() + crate::tree::KEY_BYTES_MAX)
             + LATELY_PAGES * size_of::<PageNo>()
     }
 
-    /// Becomes readable, an edge each time, when reads have ended.
+    /// An edge-triggered descriptor that becomes readable when reads have ended.
     pub fn completions(&self) -> RawFd {
         self.queue.completions()
     }
 
-    /// Takes on a lookup, unless that should go through the map.
+    /// Accepts a lookup, unless it should go through the map.
     pub(crate) fn note(&mut self, view: &Arc<TreeView>, key: &[u8], part: Part) -> Option<usize> {
         if part.bytes() > self.place_bytes || self.idle.is_empty() || self.lately.was_there(part.first()) {
             return None;
@@ -100,13 +101,13 @@ impl DirectReads {
         Some(place)
     }
 
-    /// Hands what was taken on since to the kernel, all at once.
+    /// Submits the lookups accepted since the last call to the kernel, all at once.
     pub fn begin(&mut self) {
         self.queue.begin();
     }
 
-    /// Tells of the reads that have ended: the place that [`Got::Later`] named, and how. What is found to lie in further
-    /// pages waits for the next [`DirectReads::begin`].
+    /// Calls `tell` for each read that has ended, with the slot from [`Got::Later`] and the result. A lookup that needs
+    /// further pages is submitted by the next [`DirectReads::begin`].
     pub fn ended(&mut self, tell: &mut dyn FnMut(usize, Result<Outcome<'_>, Error>)) {
         self.queue.gather();
         while let Some((place, result)) = self.queue.next_ended() {
@@ -135,22 +136,23 @@ impl DirectReads {
 }
 
 impl Lookup {
-    /// What the bytes tell; the same part again where they are not there.
+    /// The result found in the bytes. If the read failed in a way the map may not, returns the same part again.
     fn told<'b>(&self, result: io::Result<usize>, bytes: &'b [u8]) -> Result<Told<'b>, Error> {
         match result {
             Ok(count) if count == self.part.bytes() => {
                 self.view.go_on(&self.key, self.part, bytes.get(..count).unwrap_or_default())
             }
-            // This read's error alone, and counted. Through the map the page would be lost to all until the store is opened anew.
+            // The error of this read alone, and counted. Through the map the page would count as lost for all readers
+            // until the store is reopened.
             Err(error) if error.raw_os_error() == Some(libc::EIO) => Err(self.view.read_failed(self.part, error)),
-            // What a file system does not support, or a kernel that is short of memory: the map may do better.
+            // Not supported by the file system, or the kernel is short of memory: reading through the map may succeed.
             _ => Ok(Told::Further(self.part)),
         }
     }
 }
 
-/// The pages that were read past the page cache lately: each in its set of one, where the next one drives it out. A page
-/// that is asked for again before that is worth its memory (as in 2Q; Johnson and Shasha, 1994).
+/// Pages lately read past the page cache: a direct-mapped table in which a page is replaced by the next one with the
+/// same hash. A page that is read again before that is worth its memory (as in 2Q; Johnson and Shasha, 1994).
 struct Lately {
     pages: Box<[PageNo]>,
 }
@@ -160,9 +162,9 @@ impl Lately {
         Lately { pages: vec![PageNo::default(); LATELY_PAGES].into() }
     }
 
-    /// Whether it is one of them; from now on it is.
+    /// Whether the page is in the table; inserts it.
     fn was_there(&mut self, page: PageNo) -> bool {
-        // Multiplied by 2^32 divided by the golden ratio: neighbours are spread.
+        // Multiplied by 2^32 divided by the golden ratio, which spreads neighbouring page numbers.
         let hash = page.0.wrapping_mul(0x9E37_79B9) >> (u32::BITS - LATELY_PAGES.ilog2());
         std::mem::replace(&mut self.pages[hash as usize], page) == page
     }

@@ -1,43 +1,44 @@
-//! Why an operation of the store failed, by what the caller can do about it.
+//! Errors of the store, by what the caller can do about them.
 
 use std::fmt;
 use std::io;
 
 use crate::key::Version;
 
-/// See the variants: each names what the caller can do.
+/// Each variant says what the caller can do.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// Try again later: the writer's queue or the readers' table is full.
     Busy,
-    /// The change may or may not be durable: the sync failed, or a thread panicked. Nothing is acknowledged until the store is reopened.
+    /// The change may or may not be durable: the sync failed, or a thread panicked. No write is accepted until the
+    /// store is reopened.
     Unknown(io::Error),
-    /// The store takes no writes any more, after an earlier failed sync or a panic (`Stats::poisoned_by`).
+    /// The store accepts no writes, after an earlier failed sync or a panic (`Stats::poisoned_by`).
     Poisoned,
-    /// Snapshots keep as many old states as there may be, so the store can make no new one. Drop the oldest snapshots, those
-    /// above all under which their reader took others, and try again; nothing was changed.
+    /// Snapshots hold the maximum number of old states, so no new state can be published. Drop the oldest snapshots,
+    /// above all nested ones of one reader, and try again; nothing was changed.
     Pinned {
-        /// Old states that are kept.
+        /// Number of old states held.
         states: u64,
     },
     /// The disk is full; nothing was changed.
     Full,
-    /// The transaction refused itself in `prepare`; nothing was changed.
+    /// The transaction aborted itself in `prepare`; nothing was changed.
     Aborted,
-    /// The transaction asks for what cannot be done; nothing was changed.
+    /// The transaction asks for something that is not supported; nothing was changed.
     Refused {
         /// Why.
         why: &'static str,
     },
-    /// A key over 1 KB, a value over 64 MB, a transaction over its bound: what, and the limit.
+    /// A key over 1 KB, a value over 64 MB, a transaction over its bound.
     Limit {
         /// What was too large.
         what: &'static str,
         /// The bound.
         limit: u64,
     },
-    /// Damaged data: which file, where, what is wrong.
+    /// Damaged data: file, place and broken invariant.
     Corrupt {
         /// File name.
         file: String,
@@ -48,30 +49,31 @@ pub enum Error {
     },
     /// Another process has the directory open.
     Locked,
-    /// The files are of another format version.
+    /// The files have a format version that this build does not read.
     Format {
-        /// Found.
+        /// The version found.
         found: u32,
-        /// This build's.
+        /// The version that this build reads.
         supported: u32,
     },
-    /// The operating system refused: on what, and its error.
+    /// The operating system returned an error.
     Io {
-        /// What was tried, on which file.
+        /// The operation and the file.
         context: String,
         /// The system's error.
         source: io::Error,
     },
-    /// The read would wait for the disk, or compute the checksum of a long value, and its reader does not want to: see
-    /// `Reader::ask_before_waiting` and `Reader::check_at_most`.
+    /// The read would have to wait for the disk, or to compute the checksum of a long value, and its reader forbids
+    /// that: see `Reader::ask_before_waiting` and `Reader::check_at_most`.
     NotInMemory,
-    /// Changes since that version are not kept any more. Start again: read a snapshot, and then what came since its version.
+    /// Changes since that version are no longer kept. Start again: read a snapshot, then follow the changes since its
+    /// version.
     Gone {
-        /// The version from which on changes are there.
+        /// The oldest version after which all changes are available.
         oldest: Version,
     },
-    /// That version was never given: the caller knows more than this store, which was restored from a backup, or lost in
-    /// a crash what was not synced. Start again, as for `Gone`.
+    /// That version was never assigned: the store was restored from a backup, or lost unsynced commits in a crash.
+    /// Start again, as for `Gone`.
     Ahead {
         /// The newest version.
         newest: Version,
@@ -81,7 +83,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps a system error with what was tried; a full disk becomes [`Error::Full`].
+    /// Wraps a system error with the operation; a full disk becomes [`Error::Full`].
     pub(crate) fn io(context: impl Into<String>, source: io::Error) -> Error {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => Error::Full,
@@ -89,7 +91,7 @@ impl Error {
         }
     }
 
-    /// The same again, for another who waits for the same thing.
+    /// A copy, for a second caller that waits for the same result.
     pub(crate) fn copy(&self) -> Error {
         let copy_io = |source: &io::Error| match source.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),

@@ -1,13 +1,13 @@
-//! A look at a store that is not open: all of it is read and compared, and none of it is changed.
+//! Examination of a closed store: everything is read and checked, nothing is changed.
 //!
-//! Opening a store would begin a new epoch of its log and cut a torn tail off; who looks at a store because something is
-//! wrong with it wants it as it is. What is checked:
+//! Opening a store would begin a new epoch of its log and cut off a torn tail. An operator who examines a broken store
+//! wants it unchanged. The examination checks:
 //!
-//! - both meta pages, and of each whose log start is there everything that it reaches: pages, order of keys, counts, and
-//!   that the space map calls exactly the reached pages so (`tree/verify.rs`). The older state is what a start would
-//!   go on from, were the newer meta page lost.
-//! - the log from the newest state on: segments, checksums, the chain of batches, operations; and that versions rise by
-//!   one from the tree's last one to the end.
+//! - both meta pages and, for each whose log start exists, everything that it reaches: pages, key order, counts, and
+//!   that the space map marks exactly the reached pages as used (`tree/verify.rs`). Recovery would use the older state
+//!   if the newer meta page were lost.
+//! - the log from the newest state on: segments, checksums, the chain of batches, operations, and that versions rise by
+//!   one from the tree's last version to the end.
 
 use std::fmt;
 use std::path::Path;
@@ -22,23 +22,23 @@ use crate::options::Options;
 use crate::store::Store;
 use crate::tree::{Report, TreeFile};
 
-/// What a look at a store has found.
+/// Result of an examination.
 #[derive(Debug)]
 pub struct Examination {
     /// The newest state.
     pub newest: Report,
-    /// The state before it, where the log still has its start, and where it is another one.
+    /// The previous state, if its log start still exists and it differs from the newest one.
     pub older: Option<Report>,
-    /// One of the two meta pages is not whole. A power failure while it was written leaves that, and the next checkpoint
-    /// mends it: no fault by itself.
+    /// One of the two meta pages is damaged. A power failure during its write leaves that, and the next checkpoint
+    /// repairs it: no fault by itself.
     pub torn_meta: Option<Error>,
-    /// Batches of the log from the newest state on.
+    /// Batches of the log after the newest state.
     pub batches: u64,
-    /// Bytes of a batch that was torn while it was written, and never acknowledged.
+    /// Bytes of a batch that was torn while it was written; it was never acknowledged.
     pub torn_bytes: u64,
     /// The last version.
     pub version: Version,
-    /// What is wrong with the log; it is read up to there.
+    /// The first fault of the log. The log was read up to there.
     pub log_fault: Option<Error>,
 }
 
@@ -50,7 +50,7 @@ impl Examination {
 }
 
 impl Store {
-    /// Looks at the store in a folder without opening it; the folder is kept from being opened meanwhile.
+    /// Examines the store in a folder without opening it; meanwhile nobody else can open it.
     pub fn examine(dir: &Path) -> Result<Examination, Error> {
         refuse_unless_store(dir)?;
         Store::examine_on(&open_disk(dir)?)
@@ -63,8 +63,8 @@ impl Store {
     }
 }
 
-/// Looks at the store whose tree file has this name. With [`Access::ReadOnly`] nothing is written; else what was found is
-/// durable.
+/// Examines the store whose tree file has this name. With [`Access::ReadOnly`] nothing is written; otherwise the state
+/// found is made durable.
 pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<Examination, Error> {
     let open = || TreeFile::open_for(access, disk, tree_name, Options::default().map_bytes);
     let opening = open()?;
@@ -95,13 +95,14 @@ pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<E
         Err(error) => (0, Some(error)),
     };
     let Walk { last, batches, .. } = walk;
-    // The newest meta page may be one whose log start is gone: then the log must go on to where that was, all the same.
+    // If the log start of the newest meta page is missing, the log of the older state must still reach the newest
+    // page's version.
     let lost = known.filter(|known| known.reaches.0 > last).map(|known| log::start_is_gone(&known.log_start));
     let log_fault = log_fault.or(lost);
     Ok(Examination { newest: view.verify(), older, torn_meta, batches, torn_bytes, version: Version(last), log_fault })
 }
 
-/// A walk over the log.
+/// A pass over the log.
 struct Walk {
     tree_version: u64,
     last: u64,
@@ -115,7 +116,7 @@ impl Walk {
         for transaction in batch.transactions() {
             let (version, operations) = transaction.map_err(damage)?;
             operations.into_iter().try_for_each(|operation| operation.map(drop)).map_err(damage)?;
-            // Where a checkpoint ended inside a batch the first ones are in the tree already.
+            // A checkpoint may have ended inside a batch: then the batch's first transactions are in the tree already.
             if version > self.tree_version || self.last > self.tree_version {
                 if version != self.last + 1 {
                     return Err(damage("versions do not rise by one"));

@@ -1,11 +1,10 @@
-//! Fail-stop: what leaves memory or the disk in doubt ends all writing at once, until the store is opened again.
+//! Fail-stop: when the content of memory or disk is in doubt, all writing stops until the store is reopened.
 //!
-//! Two causes. A sync failed: nobody knows what is on the disk. A thread panicked in the midst of a change: nobody knows what
-//! is in memory. The log has whatever was acknowledged, so a reopening is sound where going on might not be.
+//! There are two causes. After a failed sync the content of the disk is unknown. After a panic in the middle of a change the
+//! content of memory is unknown. Every acknowledged change is in the log, so reopening is safe where continuing might not be.
 //!
-//! One [`FailStop`] is shared by all of a store that writes: the engine, its log and its tree file. Who panics stops the
-//! store before any lock is let go under which it worked ([`FailStop::lock`]), so that the next holder of the lock already
-//! finds it stopped.
+//! All writing parts of a store share one [`FailStop`]: the engine, its log and its tree file. A panicking thread stops the
+//! store before it releases any lock that it held ([`FailStop::lock`]), so the next holder of the lock finds the store stopped.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -27,29 +26,29 @@ impl FailStop {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// Refuses once it is stopped.
+    /// Returns [`Error::Poisoned`] once the store is stopped.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.is_stopped() { Err(Error::Poisoned) } else { Ok(()) }
     }
 
-    /// What stopped it; nothing where it runs, or was just closed.
+    /// The cause of the stop; `None` while the store runs, or if it was only closed.
     pub(crate) fn cause(&self) -> Option<&str> {
         self.cause.get().map(String::as_str)
     }
 
-    /// An operation of the disk failed whose outcome nobody knows. Says it once.
+    /// A disk operation failed with unknown outcome. Logs the cause once.
     #[cold]
     pub(crate) fn stop(&self, what: &str, error: &io::Error) {
         self.stop_because(|| format!("{what} failed: {error}"));
     }
 
-    /// A thread panicked in the midst of this.
+    /// A thread panicked while it was `doing` this.
     #[cold]
     pub(crate) fn stop_after_panic(&self, doing: &str) {
         self.stop_because(|| format!("a panic while {doing}"));
     }
 
-    /// No writes from now on, for no failure: the store is closed.
+    /// Stops writes without a failure: the store is closed.
     pub(crate) fn close(&self) {
         self.is_stopped.store(true, Ordering::Release);
     }
@@ -58,7 +57,7 @@ impl FailStop {
         if self.is_stopped() {
             return;
         }
-        // The cause first: whoever finds it stopped finds that too.
+        // The cause is set first, so that a thread that finds the store stopped also finds the cause.
         let mut is_first = false;
         let cause = self.cause.get_or_init(|| {
             is_first = true;
@@ -70,20 +69,20 @@ impl FailStop {
         }
     }
 
-    /// Stops if the calling thread panics while the result lives.
+    /// Stops the store if the calling thread panics while the returned value lives.
     #[inline]
     pub(crate) fn watch(&self, doing: &'static str) -> Watch<'_> {
         Watch { fail_stop: self, doing, was_panicking: std::thread::panicking() }
     }
 
-    /// Locks what a panic would leave half changed: a panic stops first, and then lets the lock go.
+    /// Locks state that a panic would leave half changed: a panic stops the store before the lock is released.
     #[inline]
     pub(crate) fn lock<'f, T>(&'f self, mutex: &'f Mutex<T>, doing: &'static str) -> Held<'f, T> {
         let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
         Held { _watch: self.watch(doing), guard }
     }
 
-    /// The same where nobody else has it.
+    /// The same if the lock is free.
     #[inline]
     pub(crate) fn try_lock<'f, T>(&'f self, mutex: &'f Mutex<T>, doing: &'static str) -> Option<Held<'f, T>> {
         let guard = match mutex.try_lock() {
@@ -95,7 +94,7 @@ impl FailStop {
     }
 }
 
-/// What a caller hears whose change was under way when a thread panicked.
+/// The error for a caller whose change was in progress when a thread panicked.
 pub(crate) fn panicked() -> Error {
     Error::Unknown(io::Error::other("a thread of the store panicked"))
 }
@@ -104,7 +103,7 @@ pub(crate) fn panicked() -> Error {
 pub(crate) struct Watch<'f> {
     fail_stop: &'f FailStop,
     doing: &'static str,
-    /// The store may be used by what runs while a panic of others unwinds.
+    /// The store may be used by code that runs while an unrelated panic unwinds.
     was_panicking: bool,
 }
 

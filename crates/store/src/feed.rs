@@ -1,22 +1,22 @@
-//! The feed of changes: all transactions since a version, whole, in order, and then those that come.
+//! The feed of changes: all transactions since a version, whole and in order, then the new ones as they are committed.
 //!
 //! ```text
-//!   changes_since(N) ──► N+1, N+2, … what is in the log, live or kept ──► up to date ──► woken by the next commit
-//!                   └──► Gone { oldest }: start again from a snapshot, changes are there from `oldest` on
+//!   changes_since(N) ──► N+1, N+2, … from the log's live and kept segments ──► up to date ──► woken by the next commit
+//!                   └──► Gone { oldest }: start again from a snapshot; changes after `oldest` are available
 //! ```
 //!
-//! What it promises:
+//! Guarantees:
 //!
-//! - Each transaction once, none left out, none in part; only what would survive a crash now. With a durability that syncs
-//!   later, changes are seen later.
-//! - Reading holds nothing back: neither a segment of the log, nor pages, nor a commit. A reader that is slower than what
-//!   is kept for it hears [`Error::Gone`].
-//! - What a bulk build loaded is not in the log. The version in which it appeared resets the trees concerned
-//!   ([`Change::Reset`]): what they hold is to be read anew. One whose load failed at the last moment is reset too,
-//!   though nothing changed.
-//! - A bounded memory: one batch of the log, and 256 KB at least once something was read.
+//! - Each transaction is delivered once, whole, and none is left out. Only changes that would survive a crash are
+//!   delivered: with a durability that syncs later, changes are delivered later.
+//! - A reader of changes retains nothing: no segment of the log, no pages, and no commit waits for it. If the segments
+//!   that it needs are recycled before it reads them, it gets [`Error::Gone`].
+//! - The content of a bulk build is not in the log. The version in which it appeared resets the trees concerned
+//!   ([`Change::Reset`]): the reader must read them again from a snapshot. A load that failed at the last moment also
+//!   resets its trees, though nothing changed.
+//! - Memory is bounded: one batch of the log, and at least 256 KB after the first read.
 //!
-//! To follow a store from its beginning: take a snapshot, read what it holds, then go on with what came since its version.
+//! To follow a store from its beginning, take a snapshot, read it, then follow the changes since its version.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,32 +32,32 @@ use crate::log::{Batch, Follower, Logged, LoggedKind, LoggedOperations, Transact
 pub enum Change<'r> {
     /// A key has this value.
     Put {
-        /** Where. */
+        /** The tree. */
         tree: TreeId,
         /** The key. */
         key: &'r [u8],
-        /** Its value, stamped if it was put so. */
+        /** The value. If it was put as stamped, it contains the version. */
         value: &'r [u8],
     },
-    /// A key is gone; it need not have been there.
+    /// A key is deleted; it need not have existed.
     Delete {
-        /** Where. */
+        /** The tree. */
         tree: TreeId,
         /** The key. */
         key: &'r [u8],
     },
-    /// All keys of a range are gone, whichever were there. Comes before the transaction's other changes, so that what it puts stays.
+    /// All keys of a range are deleted. Comes before the transaction's other changes, so keys that it puts into the range stay.
     DeleteRange {
-        /** Where. */
+        /** The tree. */
         tree: TreeId,
-        /** The first key that is gone. */
+        /** The first key of the range. */
         from: &'r [u8],
-        /** The first above it that is not; `None`: to the end of the tree. */
+        /** The first key after the range; `None`: the range extends to the end of the tree. */
         to: Option<&'r [u8]>,
     },
-    /// The tree's content came from a bulk build: it is to be read anew, from a snapshot.
+    /// The tree's content came from a bulk build: the reader must read it again from a snapshot.
     Reset {
-        /** Which. */
+        /** The tree. */
         tree: TreeId,
     },
 }
@@ -70,18 +70,18 @@ pub struct Changeset<'r> {
 }
 
 impl<'r> Changeset<'r> {
-    /// Its number; each is one above the one before.
+    /// Its version; each is one above the previous one.
     pub fn version(&self) -> Version {
         Version(self.version)
     }
 
-    /// What it changed: ranges first, then each key once.
+    /// Its changes: deleted ranges first, then each key once.
     pub fn changes(&self) -> impl Iterator<Item = Change<'r>> + use<'r> {
-        // `of` has looked at all of them: none is left out here.
+        // `of` has checked all operations, so none is left out here.
         self.operations.map_while(|operation| change(operation.ok()?))
     }
 
-    /// Checks all operations before any is given out: a transaction is seen whole or not at all.
+    /// Checks all operations before it returns any: a transaction is delivered whole or not at all.
     fn of(version: u64, operations: LoggedOperations<'r>) -> Result<Changeset<'r>, String> {
         for operation in operations {
             let operation = operation?;
@@ -105,16 +105,16 @@ fn change(operation: Logged<'_>) -> Option<Change<'_>> {
     })
 }
 
-/// See the module's text. It keeps the files open: a store can be opened again only after its readers are dropped.
+/// See the module's text. It keeps the files open: the store cannot be opened again before its readers are dropped.
 pub struct ChangeReader {
     engine: Arc<Engine>,
     seat: u64,
     follower: Follower,
-    /// Where the reader is in the follower's batch.
+    /// Position of the reader in the follower's batch.
     cursor: TransactionCursor,
-    /// All up to this one was given out.
+    /// All versions up to this one were delivered.
     version: u64,
-    /// Who is told when there is more.
+    /// Called when there is more to read.
     wake: Option<Wake>,
     bell: Arc<Bell>,
 }
@@ -138,18 +138,18 @@ impl ChangeReader {
         })
     }
 
-    /// The last version that was given out: all up to it are known to the caller. To go on after a restart.
+    /// The last version that was delivered. A caller can store it and continue from it after a restart.
     pub fn version(&self) -> Version {
         Version(self.version)
     }
 
-    /// What is called once, from any thread, when [`ChangeReader::next`] has said that there is nothing more and then there
-    /// is, or the store closes. It must not block: commits wait for it. For an event loop: let it wake the loop.
+    /// Sets a callback. After [`ChangeReader::next`] has returned `None`, it is called once, from any thread, when there is
+    /// more to read or the store closes. It must not block, since commits wait for it. An event loop is woken this way.
     pub fn wake_by(&mut self, wake: impl Fn() + Send + Sync + 'static) {
         self.wake = Some(Arc::new(wake));
     }
 
-    /// The next transaction; `None` when all is read. An error stays: whatever is asked again.
+    /// The next transaction; `None` if there is none yet. An error is permanent: every further call returns it again.
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend what it gives")]
     pub fn next(&mut self) -> Result<Option<Changeset<'_>>, Error> {
         while self.cursor.is_at_end() {
@@ -172,7 +172,7 @@ impl ChangeReader {
             Some(Err(what)) => Err(what.to_string()),
             None => Err("number of transactions".to_string()),
         };
-        // The cursor moves only past what was good, so that nothing is left out by who asks again.
+        // The cursor moves only past a valid transaction, so that a repeated call skips nothing.
         let changeset = changeset.map_err(|what| {
             let (file, offset) = self.follower.batch_place();
             Error::corrupt(&file, offset, what)
@@ -182,7 +182,7 @@ impl ChangeReader {
         Ok(Some(changeset))
     }
 
-    /// Waits until there is something to read; false when the time is over before.
+    /// Waits until there is something to read; false after the timeout.
     pub fn wait(&mut self, time: Duration) -> Result<bool, Error> {
         let until = Instant::now().checked_add(time);
         let ring: Wake = {
@@ -204,7 +204,7 @@ impl ChangeReader {
         }
     }
 
-    /// The next batch, when it holds something that is not known yet; then the cursor stands before it.
+    /// Reads the next batch. If it holds versions not yet delivered, the cursor then stands before the first of them.
     fn read_batch(&mut self) -> Result<(), Error> {
         self.follower.advance(self.version, self.engine.log_end())?;
         let Some(batch) = self.follower.batch() else { return Ok(()) };
@@ -213,7 +213,7 @@ impl ChangeReader {
             return Ok(());
         }
         if first > self.version + 1 {
-            // A log of an older build tells nothing of what was loaded.
+            // The log of an older build says nothing about bulk loads.
             return Err(Error::Gone { oldest: Version(first - 1) });
         }
         let mut cursor = TransactionCursor::of(&batch);
@@ -228,7 +228,7 @@ impl ChangeReader {
     }
 }
 
-/// The first version in a batch, and the last; the last is below the first in an empty one.
+/// The first and the last version of a batch; in an empty batch the last is below the first.
 fn versions(batch: &Batch<'_>) -> (u64, u64) {
     let first = batch.first_version();
     (first, first.saturating_add(u64::from(batch.transaction_count())).saturating_sub(1))
@@ -240,7 +240,7 @@ impl Drop for ChangeReader {
     }
 }
 
-/// On which a thread waits.
+/// A flag on which a thread waits.
 #[derive(Default)]
 struct Bell {
     has_rung: Mutex<bool>,
@@ -257,7 +257,7 @@ impl Bell {
         self.changed.notify_all();
     }
 
-    /// False when it did not ring until then.
+    /// False if it did not ring before `until`.
     fn wait(&self, until: Option<Instant>) -> bool {
         let mut has_rung = lock(&self.has_rung);
         while !*has_rung {

@@ -1,12 +1,12 @@
-//! A store's folder while it is made: nothing in it passes for a store before all of it is there.
+//! A store's folder while it is being created: it must not pass for a store before it is complete.
 //!
-//! 1. The lock is taken, and the folder looked at: it must be empty, or hold what an unfinished copy left behind.
-//! 2. [`PART_NAME`] is made, before anything else. A folder with it and without a tree file is refused by every start: it
-//!    must not be taken for a new store either, which would be an empty one in the place of a full one.
+//! 1. The lock is taken and the folder checked: it must be empty, or hold the remains of an unfinished copy.
+//! 2. [`PART_NAME`] is created before anything else. A folder with it and without a tree file is refused at every
+//!    start: opened as a new store, it would be an empty store in place of a full one.
 //! 3. Everything is written and synced, names included.
-//! 4. [`PART_NAME`] becomes the tree file: one renaming, and a sync of the directory. That is the moment.
+//! 4. [`PART_NAME`] is renamed to the tree file, and the directory is synced. This step makes the folder a store.
 //!
-//! A failure before it removes what was written. A crash leaves it, and the next copy into the same folder removes it.
+//! A failure before step 4 removes what was written. A crash leaves it, and the next copy into the same folder removes it.
 
 use std::io;
 
@@ -28,7 +28,7 @@ pub(crate) struct Unfinished<'d> {
 impl<'d> Unfinished<'d> {
     /// Step 1.
     pub(crate) fn begin(disk: &'d dyn Disk) -> Result<Unfinished<'d>, Error> {
-        // Before the lock's file is made: a foreign folder is to stay as it is.
+        // Before the lock file is created: a foreign folder must stay unchanged.
         refuse_unless_empty(disk)?;
         let lock = lock(disk)?;
         refuse_unless_empty(disk)?;
@@ -56,27 +56,27 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Keeps other processes out of a folder: by the file that is there for it, and by the tree file itself, for the other one may be
-/// deleted, or left behind where a store's files are copied together by hand.
+/// Keeps other processes out of a folder, by its lock file and by a lock on the tree file itself: the lock file may be
+/// deleted, or be left behind when a store's files are copied by hand.
 pub(crate) struct FolderLock {
     _directory: Option<DirectoryLock>,
     tree: Option<DirectoryLock>,
 }
 
 impl FolderLock {
-    /// Of a store that is only read: with the tree file alone.
+    /// For a store that is only read: locks the tree file alone.
     pub(crate) fn of_tree(disk: &dyn Disk) -> Result<FolderLock, Error> {
         let mut lock = FolderLock { _directory: None, tree: None };
         lock.hold_tree(disk)?;
         Ok(lock)
     }
 
-    /// Before another file takes the tree file's name: that is held next.
+    /// Releases the lock before another file takes the tree file's name; that file is locked next.
     pub(crate) fn leave_tree(&mut self) {
         self.tree = None;
     }
 
-    /// Once there is a tree file.
+    /// Locks the tree file if there is one.
     pub(crate) fn hold_tree(&mut self, disk: &dyn Disk) -> Result<(), Error> {
         if self.tree.is_none() {
             self.tree = disk.lock_file(TREE_NAME).map_err(|error| refused(TREE_NAME, error))?;
@@ -105,7 +105,7 @@ fn is_part(name: &str) -> bool {
     name.strip_prefix(PART_NAME).is_some_and(|rest| rest.is_empty() || rest == ".new")
 }
 
-/// Empty, or what an unfinished copy left behind.
+/// Returns an error unless the folder is empty or holds the remains of an unfinished copy.
 fn refuse_unless_empty(disk: &dyn Disk) -> Result<(), Error> {
     let names = names(disk)?;
     let is_unfinished = names.iter().any(|name| is_part(name));
@@ -118,7 +118,7 @@ fn refuse_unless_empty(disk: &dyn Disk) -> Result<(), Error> {
     Err(Error::Io { context: "make a data folder".to_string(), source })
 }
 
-/// The mark of the unfinished goes last.
+/// The file that marks the folder as unfinished is removed last.
 fn remove_remains(disk: &dyn Disk) -> Result<(), Error> {
     let context = |error| Error::io("remove an unfinished copy", error);
     let names = names(disk)?;
@@ -145,7 +145,7 @@ pub(crate) fn remove_part(disk: &dyn Disk) -> Result<(), Error> {
     disk.sync_dir().map_err(context)
 }
 
-/// Refuses a folder without a tree file that a copy was to fill.
+/// Returns an error for a folder that has no tree file but an unfinished copy.
 pub(crate) fn refuse_unfinished(disk: &dyn Disk) -> Result<(), Error> {
     if names(disk)?.iter().any(|name| is_part(name)) {
         let what = "a backup or restore into this folder did not come to its end: do it again, or empty the folder";

@@ -1,15 +1,15 @@
-//! Looking at a whole store: verification and statistics, for people.
+//! Verification report and statistics as text for operators.
 
 use std::fmt;
 
 use crate::tree::{Report, SpaceStat};
 
-/// What a store holds; its text is what `sapsan stat` prints.
+/// The content of a store; its text is what `sapsan stat` prints.
 #[derive(Debug)]
 pub struct Inventory {
     /// The trees as of the last checkpoint.
     pub report: Report,
-    /// Who has the pages of the tree file.
+    /// Use of the tree file's pages.
     pub space: SpaceStat,
     /// State and counts.
     pub stats: crate::Stats,

@@ -1,15 +1,15 @@
-//! Names that everything in the store uses: trees, versions, ranges of keys.
+//! Basic types of the store: trees, versions, key ranges.
 
 use std::ops::{Bound, ControlFlow};
 
-/// A named tree of the store, as its catalog numbers it. Stable over restarts.
+/// The number of a named tree in the catalog. It survives restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TreeId(pub u32);
 
 /// Longest name of a tree.
 pub const TREE_NAME_BYTES_MAX: usize = 255;
 
-/// The number of a committed transaction: the change number. Rises by one with each.
+/// The number of a committed transaction (the change number). It rises by one with each transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
@@ -35,11 +35,10 @@ impl<'k> KeyRange<'k> {
     /// Every key.
     pub const ALL: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
 
-    /// The keys that begin with `prefix`; all of them where it is empty. `end` lends the memory in which the end of the
-    /// range is put together.
+    /// The keys that begin with `prefix`; all keys if it is empty. `end` is a buffer for the upper bound.
     pub fn prefix(prefix: &'k [u8], end: &'k mut Vec<u8>) -> KeyRange<'k> {
         end.clear();
-        // The least key above them all: the last byte that can grow does, and none follows it.
+        // The least key above them all: the last byte below 255 is incremented, and the bytes after it are dropped.
         end.extend_from_slice(prefix);
         while end.pop_if(|last| *last == u8::MAX).is_some() {}
         let to = match end.last_mut() {
@@ -52,7 +51,7 @@ impl<'k> KeyRange<'k> {
         KeyRange { from: Bound::Included(prefix), to }
     }
 
-    /// Whether the key does not lie below the range.
+    /// Whether the key is not below the range.
     pub(crate) fn is_above_start(&self, key: &[u8]) -> bool {
         match self.from {
             Bound::Unbounded => true,
@@ -61,7 +60,7 @@ impl<'k> KeyRange<'k> {
         }
     }
 
-    /// Whether the key does not lie above the range.
+    /// Whether the key is not above the range.
     pub(crate) fn is_below_end(&self, key: &[u8]) -> bool {
         match self.to {
             Bound::Unbounded => true,
@@ -71,8 +70,8 @@ impl<'k> KeyRange<'k> {
     }
 }
 
-/// A half-open range that owns its keys: from `from` on and below `to`, or to the end. What deleting a range comes down to:
-/// of two bounds only the kinds that can be compared with a key as they are.
+/// A half-open range that owns its keys: `from` included, `to` excluded or unbounded. Deletions of ranges are
+/// normalized to this form, whose bounds compare directly with keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) from: Vec<u8>,
@@ -80,9 +79,9 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The same keys as a range; `None` where no key can lie in it.
+    /// The same keys as a range; `None` if the range is empty.
     pub(crate) fn of(range: KeyRange<'_>) -> Option<Span> {
-        // Nothing lies between a key and the one that is longer by a zero.
+        // There is no key between a key and the same key with a zero byte appended.
         let above = |key: &[u8]| [key, &[0]].concat();
         let from = match range.from {
             Bound::Unbounded => Vec::new(),
@@ -103,7 +102,7 @@ impl Span {
     }
 }
 
-/// What a scan calls with each key and value until it breaks.
+/// The callback of a scan, called with each key and value until it breaks.
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
 /// A key with its value.

@@ -1,4 +1,4 @@
-//! Transactions of any size, kept on the disk while they are made: see [`LargeTx`].
+//! Transactions of any size, kept on disk while they are prepared: see [`LargeTx`].
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -12,29 +12,29 @@ use crate::memtable::{Cursor, Lookup, Memtable, MemtableWriter};
 use crate::snapshot::Snapshot;
 use crate::transaction::{Abort, Commit};
 
-/// All its records are of one version: nobody else sees them before they are in the trees.
+/// All its records have one version: no reader sees them before they are in the trees.
 pub(crate) const OWN: Version = Version(1);
-/// Both ends of the memory hold something from the start.
+/// The scratch memory is never smaller: its arena has fixed content at both ends.
 const SCRATCH_BYTES_MIN: u64 = 1 << 20;
 
-/// A transaction of any size. What it changes lies in a file without a name (memory that the kernel may write out), then in pages of the
-/// trees that nothing refers to, and all of it appears by one meta page.
+/// A transaction of any size. Its changes are kept in an unnamed file (memory that the kernel may write out), then in
+/// unreferenced pages of the trees, and one meta page makes all of them visible.
 ///
-/// Its caller reads a snapshot of its own, and decides by that. Others go on writing meanwhile: which keys of the watched trees
-/// they have changed is told ([`Revise`]), and the caller makes its changes fit, for the last time while all writers wait.
-/// One is under way at a time.
+/// Its caller reads a snapshot of its own and decides by it. Other writers continue meanwhile. The store reports which
+/// keys of the watched trees they have changed ([`Revise`]), and the caller adapts its changes, the last time while all
+/// writers wait. Only one large transaction runs at a time.
 ///
-/// Followers of changes are told that its trees are to be read anew, as after a load.
+/// To readers of changes its trees are reset, as after a bulk load.
 pub struct LargeTx {
     engine: Arc<Engine>,
     own: MemtableWriter,
     bytes: u64,
-    /// Keys put since the trees were begun.
+    /// Keys put since the merge into the trees began.
     late: Option<BTreeSet<(TreeId, Vec<u8>)>>,
     _armed: Armed,
 }
 
-/// A key that others have changed.
+/// A key that another transaction has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Changed {
     /// Its tree.
@@ -43,27 +43,27 @@ pub struct Changed {
     pub key: Vec<u8>,
 }
 
-/// What to fold when a large transaction is committed ([`crate::Tx::fold`]).
+/// A fold to do when a large transaction is committed ([`crate::Tx::fold`]): tree, key, operand.
 pub type Operand = (TreeId, Vec<u8>, Vec<u8>);
 
-/// Makes a large transaction fit what others have changed meanwhile.
+/// Adapts a large transaction to the changes that others have made meanwhile.
 pub trait Revise {
-    /// Others have changed these keys since the transaction began, or since the last call: a snapshot taken now shows them. Puts into `tx`
-    /// what it should be by that snapshot. Called several times.
+    /// Other transactions have changed these keys since the large one began, or since the last call; a snapshot taken
+    /// now shows the changes. Puts into `tx` the changes that are right for that snapshot. Called several times.
     ///
-    /// While `writers_wait` there are [`CHANGED_LAST_MAX`] keys at most, and where it takes more than some milliseconds it had better
-    /// give back `false`: then writers go on, and the same keys come again.
+    /// While `writers_wait`, there are at most [`CHANGED_LAST_MAX`] keys. If the revision would take more than some
+    /// milliseconds, it should return `false`: then writers continue, and the same keys are passed again.
     fn revise(&mut self, tx: &mut LargeTx, changed: &[Changed], writers_wait: bool) -> Result<bool, Abort>;
 
-    /// What to fold, asked once behind the last [`Revise::revise`]: as little as a common transaction may have.
+    /// The folds of the transaction, requested once after the last [`Revise::revise`]; bounded like those of an ordinary transaction.
     fn folds(&mut self) -> Vec<Operand>;
 }
 
-/// Keys that are revised while all writers wait.
+/// Maximum number of keys that are revised while all writers wait.
 pub const CHANGED_LAST_MAX: usize = 128;
 
 impl LargeTx {
-    /// Begins one of at most so many bytes, which are taken on the disk. See [`crate::Store::large`].
+    /// Begins a transaction of at most so many bytes, whose disk space is taken at once. See [`crate::Store::large`].
     pub(crate) fn begin(engine: &Arc<Engine>, bytes: u64, watched: &[TreeId]) -> Result<LargeTx, Error> {
         let armed = Armed::new(engine, watched)?;
         let bytes = bytes.max(SCRATCH_BYTES_MIN);
@@ -76,7 +76,7 @@ impl LargeTx {
         Ok(LargeTx { engine: Arc::clone(engine), own, bytes, late: None, _armed: armed })
     }
 
-    /// What the transaction has made of a key: `None` where it has not touched it, `Some(None)` where it has deleted it.
+    /// The transaction's own change of a key: `None` if it has not touched it, `Some(None)` if it has deleted it.
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Option<Option<&[u8]>> {
         match self.own.table().get(OWN, tree, key) {
             Lookup::Absent => None,
@@ -85,7 +85,7 @@ impl LargeTx {
         }
     }
 
-    /// Visits entries of a snapshot in key order, with the transaction's own changes laid over it.
+    /// Visits entries of a snapshot in key order, overlaid with the transaction's own changes.
     pub fn scan(
         &self,
         base: &Snapshot<'_>,
@@ -103,7 +103,7 @@ impl LargeTx {
         let mut is_over = false;
         base.scan(tree, range, direction, &mut |key, value| {
             let mut flow = own.show_before(key, visit);
-            // An own entry of the same key comes in its place.
+            // An own entry with the same key replaces it.
             if flow.is_continue() && !own.is_at(key) {
                 flow = visit(key, value);
             }
@@ -121,7 +121,7 @@ impl LargeTx {
         self.insert(tree, key, Some(value))
     }
 
-    /// Removes a key, which need not exist.
+    /// Deletes a key, which need not exist.
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<(), Error> {
         self.insert(tree, key, None)
     }
@@ -136,8 +136,8 @@ impl LargeTx {
         Ok(())
     }
 
-    /// Commits it; `revise` is asked to make it fit. [`Error::Busy`]: others have changed too much meanwhile, or removed ranges of keys;
-    /// it may be begun anew. After any error but [`Error::Unknown`] nothing was changed.
+    /// Commits the transaction and calls `revise` to adapt it. [`Error::Busy`]: others have changed too much meanwhile,
+    /// or deleted key ranges; the caller may begin again. After any error but [`Error::Unknown`] nothing was changed.
     pub fn commit(mut self, revise: &mut dyn Revise) -> Result<Commit, Error> {
         let engine = Arc::clone(&self.engine);
         engine.commit_large(&mut self, revise)
@@ -147,7 +147,7 @@ impl LargeTx {
         self.own.table()
     }
 
-    /// From now on the keys that are put are noted; before, those noted so far are gone.
+    /// Starts recording the keys that are put; forgets those recorded before.
     pub(crate) fn begin_late(&mut self) {
         self.late = Some(BTreeSet::new());
     }
@@ -157,7 +157,7 @@ impl LargeTx {
     }
 }
 
-/// The transaction's own entries of a range, in the scan's order.
+/// The transaction's own entries in a range, in the scan's order.
 struct Own<'m, 'r> {
     cursor: Cursor<'m>,
     range: KeyRange<'r>,
@@ -179,7 +179,7 @@ impl Own<'_, '_> {
         };
     }
 
-    /// Shows the entries before a key of the snapshot.
+    /// Shows the own entries before a key of the snapshot.
     fn show_before(&mut self, key: &[u8], visit: &mut Visit<'_>) -> ControlFlow<()> {
         while let Some(entry) = self.cursor.current() {
             let is_before = match self.direction {

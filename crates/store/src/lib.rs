@@ -1,15 +1,15 @@
 //! Ordered transactional key-value engine: log, memtable, copy-on-write B+tree.
 //!
 //! ```text
-//!   commit ──► log        what was acknowledged             appended, one sync for a group
-//!         └──► memtable   what changed since a checkpoint   versioned, in an arena, bounded
-//!   checkpoint ─► tree    all the rest                      a copy-on-write B+tree file, mapped
+//!   commit ──► log        acknowledged transactions       appended, one sync for a group
+//!         └──► memtable   changes since the checkpoint    versioned, in an arena, bounded
+//!   checkpoint ─► tree    everything else                 a copy-on-write B+tree file, mapped
 //! ```
 //!
-//! [`Store`] is the door: [`Store::reader`] and [`Reader::snapshot`] to read, [`Store::commit`] and [`Store::submit`] to
-//! change, [`Store::bulk`] and [`Store::attach`] to load, [`Store::changes_since`] to follow what was changed. What lies on disk is drawn in `FORMAT.md`; every file operation
-//! goes through [`disk`]. The modules `log`, `memtable`, `readers` and `tree` are public for their own tests and examples;
-//! other crates use what is named at the root.
+//! Entry points of [`Store`]: [`Store::reader`] and [`Reader::snapshot`] to read, [`Store::commit`] and [`Store::submit`]
+//! to write, [`Store::bulk`] and [`Store::attach`] to load, [`Store::changes_since`] to follow changes. `FORMAT.md` draws
+//! the files. Every file operation goes through [`disk`]. The modules `log`, `memtable`, `readers` and `tree` are public
+//! for their own tests and examples; other crates use the items re-exported at the root.
 
 mod across;
 mod at_rest;

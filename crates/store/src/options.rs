@@ -24,60 +24,58 @@ pub enum Durability {
 pub struct Options {
     /// See [`Durability`].
     pub durability: Durability,
-    /// Bytes of one memtable's arena (two may live: active and frozen). Default 96 MB: the more
-    /// changes a checkpoint merges at once, the more of them share a page that it writes. Taken as it fills.
+    /// Bytes of one memtable's arena. Normally there are two, active and frozen, and more while readers hold old ones. Default 96
+    /// MB: the more changes a checkpoint merges at once, the more of them share a page that it writes. Memory is taken as it fills.
     pub memtable_bytes: usize,
-    /// Memtables that there may be at once: the two, and those that readers of old states still see. Writers wait for these
-    /// readers then, and after a second are told [`Error::Busy`]; who writes while holding a snapshot may wait for itself. Default:
-    /// any number, which the states kept for readers bound ([`Error::Pinned`]).
+    /// Maximum number of memtables: active, frozen, and those that readers of old states hold. At the maximum writers wait
+    /// for these readers, and after a second they get [`Error::Busy`]; a thread that writes while it holds a snapshot may
+    /// wait for itself. Default: unlimited; then the number of states held by readers is the bound ([`Error::Pinned`]).
     pub memtables_max: usize,
     /// Bytes of one log segment. Default 16 MB.
     pub log_segment_bytes: u64,
-    /// Time after which a checkpoint starts even when little changed. Default 60 s.
+    /// Time after which a checkpoint starts even if little has changed. Default 60 s.
     pub checkpoint_interval: Duration,
     /// Readers that may be registered at once. Default 256.
     pub readers_max: usize,
-    /// Transactions queued for the writer at most; more are refused with `Error::Busy`. Default 65536.
+    /// Maximum number of transactions queued for the writer; further ones are refused with `Error::Busy`. Default 65536.
     pub queue_max: usize,
-    /// Bytes of prepared transactions that wait for the writer or the disk; past it more are refused with `Error::Busy`.
-    /// Default 64 MB.
+    /// Maximum bytes of prepared transactions that wait for the writer or the disk; further ones are refused with
+    /// `Error::Busy`. Default 64 MB.
     pub queue_bytes_max: usize,
-    /// Log bytes of one transaction at most; half of a memtable and a segment bound it too. Default: only they do. A value
-    /// of 64 MB, the largest, goes into a store with `memtable_bytes` of 129 MB and `log_segment_bytes` of 65 MB or more.
+    /// Maximum log bytes of one transaction. Half of a memtable and a log segment also bound it; by default only they do.
+    /// The largest value, 64 MB, needs `memtable_bytes` of at least 129 MB and `log_segment_bytes` of at least 65 MB.
     pub transaction_bytes_max: usize,
-    /// Bytes in which one reader remembers where it found short keys; taken when it first finds one. 0: it searches anew
-    /// each time. Default 4 MB: a table that is mostly empty loses little to keys that fall together.
+    /// Bytes of one reader's cache of the places of short keys; allocated at the first hit. 0 disables it. Default 4
+    /// MB: in a table that is mostly empty, few keys collide.
     pub places_bytes: usize,
-    /// Bytes of log kept for readers of changes (`Store::changes_since`), in whole segments, beside what recovery needs; at
-    /// most 4,096 segments. A full disk gets them back first. Default 0: none, readers keep up with checkpoints or start
-    /// again.
+    /// Bytes of log kept for readers of changes (`Store::changes_since`), in whole segments, beside the segments that recovery needs;
+    /// at most 4,096 segments. On a full disk they are removed first. Default 0: readers must keep up with checkpoints or start again.
     pub changes_kept_bytes: u64,
-    /// Time for which they are kept at most; after a restart it counts from the opening. Default: for ever.
+    /// Maximum time for which they are kept; after a restart it counts from the opening. Default: unlimited.
     pub changes_kept_for: Duration,
-    /// The clock for that.
+    /// The clock that measures it.
     pub clock: Clock,
-    /// Address space reserved for the tree file's map; the file cannot outgrow it. Default 1 TB.
+    /// Address space reserved for mapping the tree file, which cannot grow beyond it. Default 1 TB.
     pub map_bytes: u64,
-    /// Whether the kernel reads the pages around one that is touched, too: right where all data fits into memory, a
-    /// waste of the disk's time where it does not. Default `None`: unless the tree file, when it is opened, is larger than
-    /// half of the machine's memory.
+    /// Whether the kernel also reads the pages around a touched one. That helps if all data fits into memory, and wastes disk
+    /// time otherwise. Default `None`: yes, unless the tree file is larger than half of the machine's memory when it is opened.
     pub read_ahead: Option<bool>,
 }
 
 const MEMTABLE_BYTES_MIN: usize = 256 * 1024;
-/// One that is written, one that is merged, and one more for the moment in which the merged one is given up.
+/// The active one, the frozen one, and one more for the moment between publishing a merge and releasing the merged memtable.
 const MEMTABLES_MIN: usize = 3;
 const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
-/// A memtable that holds a fourth of what the trees do has changes for nearly each of their pages, unless values are large.
+/// A memtable with a fourth as many bytes as the trees has changes for nearly every page, unless values are large.
 const WORTH_LIVE_PART: u64 = 4;
-/// Where there is hardly anything in the trees a checkpoint is about as much work as its two syncs.
+/// With nearly empty trees a checkpoint costs little more than its two syncs.
 const WORTH_BYTES_LEAST: usize = 8 << 20;
-/// A batch is closed when it has grown to this: larger ones sync no faster per byte and let the first wait longer.
+/// A batch is closed at this size: a larger one syncs no faster per byte and makes its first transaction wait longer.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// Nor does it take a larger part of a memtable, so that small settings have small buffers.
+/// Nor does a batch take a larger part of a memtable, so that small settings have small buffers.
 const MEMTABLE_PARTS_PER_BATCH: usize = 8;
-/// A transaction may fill this part of a memtable at most, so that it always fits into an empty one: its smallest entries
-/// take less than twice of what they count.
+/// A transaction may fill at most this part of a memtable, so that it always fits into an empty one: the smallest
+/// entries take less than twice the bytes that are counted for them.
 const MEMTABLE_PARTS_PER_TRANSACTION: usize = 2;
 
 impl Default for Options {
@@ -103,7 +101,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses what cannot work, by the name of the setting and its bound.
+    /// Returns an error that names the first invalid setting and its bound.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let limit = |what, limit| Err(Error::Limit { what, limit });
         if self.memtable_bytes < MEMTABLE_BYTES_MIN {
@@ -127,7 +125,7 @@ impl Options {
         Ok(())
     }
 
-    /// The same, keeping whatever is there for readers of changes: for who only looks at a store that others serve.
+    /// The same options, but keeping all changes: for tools that open a store which another configuration serves.
     pub fn keeping_changes(mut self) -> Options {
         self.changes_kept_bytes = u64::MAX;
         self.changes_kept_for = Duration::MAX;
@@ -139,32 +137,32 @@ impl Options {
         Kept { bytes: self.changes_kept_bytes, time: self.changes_kept_for, clock: self.clock.clone() }
     }
 
-    /// Bytes of log in use from which on a checkpoint is due whatever the memtable holds: not before the log of a full one.
+    /// Bytes of log in use at which a checkpoint is due even if the memtable is not full: at least the log of a full memtable.
     pub(crate) fn log_bytes_max(&self) -> u64 {
         LOG_BYTES_MAX.max(2 * self.memtable_bytes as u64).max(4 * self.log_segment_bytes)
     }
 
-    /// Bytes of the active memtable at which its checkpoint is due: nearly all of it, for the more it merges the less it
-    /// writes for each change, and the next memtable takes over while it does.
+    /// Bytes of the active memtable at which its checkpoint is due: nearly all of it, since a larger merge writes less
+    /// for each change. The next memtable takes over during the merge.
     pub(crate) fn checkpoint_at_bytes(&self) -> usize {
         self.memtable_bytes / 8 * 7
     }
 
-    /// Bytes from which on a checkpoint is worth its writes though there is no hurry, where the trees take so many: nearly
-    /// each of their pages has changes by then. So a store of little data that is changed steadily takes little memory.
+    /// Bytes at which a checkpoint is worth its writes without need, for trees of this size: by then nearly every page
+    /// has changes. So a small store that is changed steadily needs little memory.
     pub(crate) fn checkpoint_worth_bytes(&self, live_bytes: u64) -> usize {
         let most = self.checkpoint_at_bytes();
         let part = usize::try_from(live_bytes / WORTH_LIVE_PART).unwrap_or(most);
         part.clamp(WORTH_BYTES_LEAST.min(most), most)
     }
 
-    /// Bytes at which a batch is closed; one transaction may exceed them.
+    /// Bytes at which a batch is closed; a single transaction may exceed them.
     pub(crate) fn batch_bytes_max(&self) -> usize {
         BATCH_BYTES_MAX.min(self.memtable_bytes / MEMTABLE_PARTS_PER_BATCH)
     }
 
-    /// Log bytes of one transaction at most, and what to call one that has more, by the setting that bounds it: it must
-    /// fit into an empty memtable and an empty segment.
+    /// Maximum log bytes of one transaction, and the name of the bound for the error: the transaction must fit into an
+    /// empty memtable and an empty segment.
     pub(crate) fn transaction_bound(&self) -> (usize, &'static str) {
         let memtable = self.memtable_bytes / MEMTABLE_PARTS_PER_TRANSACTION;
         let segment = (self.log_segment_bytes - SEGMENT_OVERHEAD_BYTES) as usize;

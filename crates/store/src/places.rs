@@ -1,8 +1,8 @@
-//! Places: where a reader has lately found short keys in the tree file, so that it need not search for them again.
+//! Places: a reader's cache of where short keys lie in the tree file, so that it need not descend the tree again.
 //!
-//! A joined or popular document is looked up again and again; its place in the file is the same until the next
-//! checkpoint. A search through three or four pages waits for one cache miss after another, each deciding where the next
-//! one goes; a remembered place costs the table's own line, and then the value's lines all at once.
+//! A joined or popular document is looked up again and again, and its place in the file stays the same until the next
+//! checkpoint. A descent through three or four pages is a chain of dependent cache misses. A remembered place costs the
+//! miss on the table's own line, and then the value's lines are fetched together.
 //!
 //! ```text
 //!  a set, one cache line                               place
@@ -12,21 +12,20 @@
 //!  +----------+--------+------------+-- … --+
 //! ```
 //!
-//! An entry holds the whole key (at most 8 bytes, so integer keys and short texts) and its length, hence a wrong hit is
-//! impossible; a place is an offset and a length, checked against the map like any other, so that nothing here can
-//! reach outside of it. What does not fit the bits (a tree of a high number, an offset past 512 GB) is not remembered.
+//! An entry holds the whole key (at most 8 bytes, so integer keys and short texts) and its length, so a false hit is
+//! impossible. A place is an offset and a length, and is checked against the map like any other, so it cannot point
+//! outside of it. A place that does not fit the bits (a high tree number, an offset past 512 GB) is not remembered.
 //!
-//! The same memory tells where a range begins that was read before, by the key that it begins with: a leaf, and the rank of
-//! the first entry there in place of a length. Names tell both kinds apart.
+//! The same table remembers where a range begins, by the range's first key: a leaf, with the rank of the range's first
+//! entry in place of a length. The name, which is tree number and key length, tells the two kinds apart.
 //!
-//! A set says of which state of the tree its entries are. One of another state is empty, so a checkpoint costs nothing
-//! here: emptying the whole table would hold up the reader's loop.
+//! The sequence of a set is the tree state that its entries belong to. A set with another sequence counts as empty, so
+//! a checkpoint costs nothing here; clearing the whole table would delay the reader's event loop.
 //!
-//! The table is pages of zeros that the kernel gives when they are touched, large ones where it can.
+//! The table is zeroed pages that the kernel provides when they are touched, huge pages if possible.
 //!
-//! Three entries in a line and not one: with one, a third of the places is lost to keys that fall together while the
-//! table is half empty. The entry that gives way is the next in turn; the oldest by use would have to be written at
-//! each hit, and keys that come round in a circle would drive each other out for ever.
+//! A set has three entries, because with one a third of the places is lost to collisions while the table is half empty. Entries are
+//! replaced in turn. LRU would need a write at each hit, and keys that are read in a cycle would evict one another for ever.
 
 use std::cell::{Cell, OnceCell, RefCell};
 
@@ -36,15 +35,15 @@ use crate::error::Error;
 use crate::key::TreeId;
 use crate::tree::{Beginning, PAGE_BYTES, PageNo, TreeView, VALUE_INLINE_MAX};
 
-/// Keys that are foreseen at a time: eight connections' batches of sixteen. Their lines fill a good part of a first cache.
+/// Keys that are prefetched together: eight connections with batches of sixteen. Their lines fill a good part of an L1 cache.
 const FORESEEN_MAX: usize = 128;
-/// Keys that [`Places::get_all`] asks for together: as many as a word has bits, and more than a core waits for at a time.
+/// Keys that [`Places::get_all`] fetches together: as many as a word has bits, and more than a core's outstanding misses.
 const TOGETHER_MAX: usize = u32::BITS as usize;
 /// Longest key that is remembered.
 const KEY_BYTES: usize = 8;
-/// Shortest key with which a range begins that is remembered: as many kinds of names as there are bits for.
+/// Shortest first key of a range that is remembered: the name has bits for no more lengths.
 const BEGINNING_BYTES_MIN: usize = 3;
-/// What the name of a range's beginning has over that of its key: more than any key's length makes, and within the same bits.
+/// Added to the length in the name of a range's beginning: the sum is above any key's length, and fits the same bits.
 const BEGINNING_LENGTHS: u64 = (KEY_BYTES + 1 - BEGINNING_BYTES_MIN) as u64;
 const KEY_BITS: u32 = 4;
 const TREE_BITS: u32 = 10;
@@ -61,19 +60,19 @@ const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 const LINE_BYTES: usize = 64;
 const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
-/// Words of a set in front of its entries.
+/// Words of a set before its entries.
 const SET_WORDS: usize = 2;
 /// Words of an entry: key and place.
 const ENTRY_WORDS: usize = 2;
-/// Bytes of a large page (x86-64, and arm64 with pages of 4 KB).
+/// Bytes of a huge page (x86-64, and arm64 with pages of 4 KB).
 const LARGE_PAGE_BYTES: usize = 2 << 20;
 const WAYS: u64 = ((LINE_WORDS - SET_WORDS) / ENTRY_WORDS) as u64;
 
-/// One reader's memory of places.
+/// One reader's cache of places.
 pub(crate) struct Places {
-    /// A power of two; 0: nothing is remembered.
+    /// A power of two; 0 disables the cache.
     sets_count: usize,
-    /// Made when the reader first finds something.
+    /// Allocated when the reader first finds a key.
     table: OnceCell<RefCell<Table>>,
     foreseen: RefCell<Foresight>,
     /// See [`crate::Reader::check_at_most`].
@@ -92,27 +91,27 @@ struct Foreseen {
     key: u64,
     name: u64,
     index: usize,
-    /// Where a key without a remembered place must be, or a range's beginning.
+    /// The leaf in which a key without a remembered place must be, or in which a range begins.
     leaf: PageNo,
-    /// The rank of a range's beginning, if it is remembered.
+    /// The rank of a range's beginning, if remembered.
     rank: Option<usize>,
 }
 
-/// The sets: pages of the kernel's, large ones where it has them. A lookup in a table that is larger than the processor's
-/// table of pages covers would else wait for that as well.
+/// The sets, in anonymous pages, huge ones if the kernel has them: with a table larger than the TLB covers, each lookup
+/// would otherwise also wait for a TLB miss.
 struct Table {
-    /// None where the kernel had none to give: then nothing is remembered.
+    /// `None` if the kernel gave no memory; then nothing is remembered.
     bytes: Option<MmapMut>,
 }
 
-/// See the module's text. All zero: empty, for no tree's sequence is 0.
+/// See the module's text. All zeros is an empty set, since no tree state has sequence 0.
 type Set = [u64; LINE_WORDS];
 
 #[derive(Clone, Copy)]
 struct Entry {
     /// The key's bytes, padded with zeros.
     key: u64,
-    /// Offset, length and name; 0: nothing.
+    /// Offset, length and name; 0: empty.
     place: u64,
 }
 
@@ -148,8 +147,8 @@ impl Places {
         self.search(view, tree, key, Entry { key: padded, place: name }, index)
     }
 
-    /// The values of many keys of one length. Their sets are asked for before the first is looked at, and the places found
-    /// there before the first value is: so what one waits for comes together with what the others do.
+    /// The values of many keys of one length. All sets are prefetched before the first is read, and all places found
+    /// there before the first value is read, so the cache misses overlap.
     pub(crate) fn get_all<'t, const N: usize>(
         &self,
         view: &'t TreeView,
@@ -189,7 +188,7 @@ impl Places {
         Ok(())
     }
 
-    /// Where a range begins, if one that begins with the same key was read in this state of the tree.
+    /// The beginning of a range, if a range with the same first key was read in this state of the tree.
     #[inline]
     pub(crate) fn beginning(&self, view: &TreeView, tree: TreeId, from: &[u8]) -> Option<Beginning> {
         let (padded, name) = self.named_beginning(tree, from)?;
@@ -211,7 +210,7 @@ impl Places {
         Some((padded, name + BEGINNING_LENGTHS))
     }
 
-    /// Has the set of a key fetched.
+    /// Prefetches the set of a key.
     #[inline]
     pub(crate) fn fetch_place(&self, tree: TreeId, key: &[u8]) {
         if let Some((padded, name)) = self.named(tree, key)
@@ -221,18 +220,18 @@ impl Places {
         }
     }
 
-    /// Has the value of a key fetched, if its place is known.
+    /// Prefetches the value of a key, if its place is remembered.
     #[inline]
     pub(crate) fn fetch_value(&self, view: &TreeView, tree: TreeId, key: &[u8]) {
         if let Some((padded, name)) = self.named(tree, key)
             && let Some(place) = self.known(view, self.index(padded, name), padded, name)
         {
-            // Only to have it fetched: whoever asks for it is told of damage.
+            // Only a prefetch: the actual read reports damage.
             let _ = value_of(view, place);
         }
     }
 
-    /// Notes a key that will be looked up soon, and has its set fetched. Keys over [`FORESEEN_MAX`] are left out.
+    /// Records a key that will be looked up soon, and prefetches its set. Keys beyond [`FORESEEN_MAX`] are ignored.
     #[inline]
     pub(crate) fn foresee(&self, tree: TreeId, key: &[u8]) {
         if let Some((padded, name)) = self.named(tree, key) {
@@ -240,7 +239,7 @@ impl Places {
         }
     }
 
-    /// The same of a range that will be read from this key on.
+    /// The same for a range that will be read from this key on.
     #[inline]
     pub(crate) fn foresee_beginning(&self, tree: TreeId, from: &[u8]) {
         if let Some((padded, name)) = self.named_beginning(tree, from) {
@@ -269,9 +268,8 @@ impl Places {
         self.foreseen.borrow().len > 0
     }
 
-    /// Has the values of the foreseen keys fetched, and the first entries of the ranges. Where one's place is not known its
-    /// leaf is found first, of all keys before the first leaf is looked into: so what one search waits for comes together with
-    /// what the others do.
+    /// Prefetches the values of the recorded keys and the first entries of the recorded ranges. For keys without a
+    /// remembered place, all leaves are found before the first leaf is searched, so the cache misses overlap.
     pub(crate) fn fetch(&self, view: &TreeView) {
         let mut foreseen = self.foreseen.borrow_mut();
         let count = std::mem::take(&mut foreseen.len);
@@ -283,7 +281,7 @@ impl Places {
                     view.fetch_leaf(leaf);
                     (key.leaf, key.rank) = (leaf, Some(rank));
                 }
-                // Only to have it fetched: whoever asks for it is told of damage.
+                // Only a prefetch: the actual read reports damage.
                 Some(place) => drop(value_of(view, place)),
                 None => key.leaf = view.leaf_of(key.tree(), key.bytes(&mut [0; KEY_BYTES])).unwrap_or_default(),
             }
@@ -303,14 +301,14 @@ impl Places {
         }
     }
 
-    /// A key and name as entries have them; `None`: such keys are not remembered.
+    /// A key and its name in the form of an entry; `None` if such keys are not remembered.
     #[inline]
     fn named(&self, tree: TreeId, key: &[u8]) -> Option<(u64, u64)> {
         let is_remembered = key.len() <= KEY_BYTES && tree.0 >> TREE_BITS == 0 && self.sets_count > 0;
         is_remembered.then(|| (crate::tree::head(key), u64::from(tree.0) << KEY_BITS | (key.len() as u64 + 1)))
     }
 
-    /// The place that is remembered of a key in this state of the tree.
+    /// The remembered place of a key in this state of the tree.
     #[inline]
     fn known(&self, view: &TreeView, index: usize, key: u64, name: u64) -> Option<u64> {
         self.table.get()?.borrow().find(index, view.meta().sequence, key, name)
@@ -319,7 +317,7 @@ impl Places {
     /// The set of a key.
     #[inline]
     fn index(&self, key: u64, name: u64) -> usize {
-        // The high half is folded in: a short key's bytes are all there.
+        // The high half is folded in, because the bytes of a short key are all there.
         let spread = (key ^ key >> 32 ^ name).wrapping_mul(SPREAD);
         (spread >> 32) as usize & (self.sets_count - 1)
     }
@@ -369,7 +367,7 @@ fn beginning_at(place: u64) -> Option<Beginning> {
 }
 
 impl Foreseen {
-    /// The length in its name, plus 1, and of a beginning with what tells it apart.
+    /// The length in the name, plus 1, and for a beginning plus the offset that marks it.
     fn length_named(&self) -> u64 {
         self.name & ((1 << KEY_BITS) - 1)
     }
@@ -393,7 +391,7 @@ impl Table {
     fn new(sets_count: usize) -> Table {
         let bytes = MmapMut::map_anon(sets_count * LINE_BYTES).ok();
         if let Some(bytes) = bytes.as_ref().filter(|bytes| bytes.len() >= LARGE_PAGE_BYTES) {
-            // A wish: without it the table is only slower.
+            // Only advice: without huge pages the table is slower.
             let _ = bytes.advise(Advice::HugePage);
         }
         Table { bytes }
@@ -411,11 +409,11 @@ impl Table {
         self.bytes.as_ref()?.get(index * LINE_BYTES..)?.first_chunk()
     }
 
-    /// The place that is remembered under a key and name in this state of the tree.
+    /// The place remembered under a key and name in this state of the tree.
     #[inline]
     fn find(&self, index: usize, sequence: u64, key: u64, name: u64) -> Option<u64> {
         let set = set_of(self.line(index)?);
-        // Without branches: which of them it is cannot be predicted.
+        // Branch-free, since which entry matches cannot be predicted.
         let found = set[SET_WORDS..].as_chunks().0.iter().fold(0, |found, [its_key, place]| {
             let is_it = (*its_key == key) & (place & NAME_MASK == name);
             found | place & u64::from(is_it).wrapping_neg()

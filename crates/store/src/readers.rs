@@ -1,7 +1,7 @@
-//! Published values: readers take the current one without a lock, the owner replaces it and frees the old ones once
-//! nobody can be looking.
+//! Published values: readers take the current value without a lock. The owner replaces it, and frees old values once no
+//! reader can hold them.
 //!
-//! Each reader owns a slot, a cache line of its own, in a fixed table. Values are numbered by epochs 1, 2, 3...
+//! Each reader owns a slot, a cache line of its own, in a fixed table. Values are numbered by epochs 1, 2, 3, …
 //!
 //! ```text
 //!  reader                                      owner
@@ -9,28 +9,28 @@
 //!  2  slot := from e                           2  epoch := n + 1
 //!  3  barrier                                  3  barrier
 //!  4  p := current                             4  read all slots
-//!  5  slot := only k     ... uses p ...        5  free what no slot names: k is named by "only k",
-//!  6  slot := 0                                   and by "from e" for each e <= k
+//!  5  slot := only k     ... uses p ...        5  free every value that no slot names: k is named by
+//!  6  slot := 0                                   "only k", and by "from e" for each e <= k
 //! ```
 //!
-//! Step 5 makes a reader that stays for hours keep one value, and not all that came after it.
+//! Because of step 5 a reader that holds a guard for hours keeps one value alive, and not all later ones too.
 //!
-//! Why no value is freed under a reader. Say that p has epoch k.
+//! Proof that no value is freed while a reader uses it. Let p, the value of epoch k, be what reader step 4 loads.
 //!
 //! - e <= k: `epoch` became e only after `current` had become the value of epoch e (owner 1, 2), and reader 1 acquires
 //!   what owner 2 released; so reader 4 sees that value or a later one.
-//! - The owner frees p only after some step 3 that follows the replacement of p (owner 1 of epoch k + 1). Barriers have
-//!   one order. If the owner's came first, reader 4 would have seen the replacement, and p would not be p. So the
+//! - The owner frees p only after some step 3 that follows the replacement of p (owner 1 of epoch k + 1). Barriers are
+//!   totally ordered. If the owner's came first, reader 4 would have seen the replacement, and p would not be p. So the
 //!   reader's came first, and owner 4 sees `slot = e`, or what the slot held later.
-//! - If it sees "from e" or "only k": both name k, and p stays. If it sees a later content, reader 6 was before it, with
+//! - If it sees "from e" or "only k": both name k, and p stays. If it sees a later content, reader 6 came before it, with
 //!   release, and the owner's acquire makes the uses of p happen before the free.
-//! - A second guard on the same slot that finds the same value is covered by "only k". One that finds another value does
-//!   not look at it: it goes back to "from k", a lower bound of all it may see, passes a barrier, and loads again. The
-//!   argument is then the first guard's, with k for e. The slot stays so until the last of its guards is gone.
+//! - A second guard on the same slot that finds the same value is covered by "only k". A second guard that finds another value
+//!   does not use it yet: it sets the slot back to "from k", a lower bound of all epochs it may see, passes a barrier, and loads
+//!   again. The argument is then the first guard's, with k for e. The slot keeps "from k" until its last guard is dropped.
 //!
-//! The barrier is wanted millions of times a second on the reader's side and a few times a minute on the owner's. So
-//! where the kernel has it, the owner calls `membarrier(2)`, which makes every running thread of the process pass a full
-//! barrier, and the reader only keeps the compiler from reordering. Elsewhere both use a fence.
+//! Readers need the barrier millions of times a second, the owner a few times a minute. So if the kernel has it, the
+//! owner calls `membarrier(2)`, which executes a full barrier on every running thread of the process, and readers only
+//! need a compiler fence. Otherwise both sides use a fence.
 #![allow(unsafe_code)] // Values are reached through a raw pointer whose life the protocol above guards.
 
 use std::cell::Cell;
@@ -51,14 +51,14 @@ use std::sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, fence},
 };
 
-/// Replaced values that may wait for their readers, with the places reserved for more; past it [`Published::replace`] and
-/// [`Published::reserve`] refuse.
+/// Maximum number of replaced values that wait for their readers, including places reserved for more. At the maximum
+/// [`Published::replace`] and [`Published::reserve`] refuse.
 pub const RETIRED_MAX: usize = 64;
 
-/// Epoch of the first value. 0 in a slot means that its reader looks at nothing.
+/// Epoch of the first value. A slot with 0 names no value.
 const FIRST_EPOCH: u64 = 1;
 
-/// A value with its number.
+/// A value with its epoch.
 struct Stamped<T> {
     epoch: u64,
     value: T,
@@ -68,11 +68,11 @@ struct Stamped<T> {
 #[derive(Default)]
 struct Slot {
     taken: AtomicBool,
-    /// What its reader may look at, see [`Named`].
+    /// The values its reader may use, see [`Named`].
     named: AtomicU64,
 }
 
-/// The content of a slot: 0 for nothing, else an epoch times two, plus one where it is that epoch only.
+/// The content of a slot: 0 for nothing, else an epoch times two, plus one if only that epoch is named.
 #[derive(Clone, Copy)]
 struct Named(u64);
 
@@ -87,7 +87,7 @@ impl Named {
         Named(epoch << 1 | 1)
     }
 
-    /// The least epoch it names.
+    /// The least epoch named.
     fn least(self) -> Option<u64> {
         (self.0 != 0).then_some(self.0 >> 1)
     }
@@ -97,23 +97,23 @@ impl Named {
     }
 }
 
-/// The current value, and those before it that somebody still looks at.
+/// The current value, and the replaced values that readers still hold.
 pub struct Published<T> {
     current: AtomicPtr<Stamped<T>>,
     epoch: AtomicU64,
     slots: Box<[CachePadded<Slot>]>,
-    /// True when the owner's barrier reaches into the readers' threads.
+    /// True if the owner's barrier (membarrier) covers the readers' threads.
     asymmetric: bool,
-    /// Its lock also makes the owner one.
+    /// Its lock also ensures that there is one owner at a time.
     retired: Mutex<RetiredList<T>>,
     retired_len: AtomicUsize,
 }
 
-/// What waits for its readers.
+/// Replaced values that wait for their readers.
 struct RetiredList<T> {
     /// Oldest first.
     values: VecDeque<Retired<T>>,
-    /// Places of the bound that are kept for [`Place`]s.
+    /// Number of places reserved by [`Place`]s.
     reserved: usize,
 }
 
@@ -123,40 +123,40 @@ impl<T> RetiredList<T> {
     }
 }
 
-/// A replaced value. A raw pointer, since a `Box` would claim that nobody else looks.
+/// A replaced value. A raw pointer, since a `Box` would claim exclusive access.
 struct Retired<T>(*mut Stamped<T>);
 
-// SAFETY: it owns a `T` that other threads may still look at, and that may be dropped on any thread.
+// SAFETY: it owns a `T` that other threads may still read, and that may be dropped on any thread.
 unsafe impl<T: Send + Sync> Send for Retired<T> {}
 
-/// The right of one thread at a time to look.
+/// The right of one thread at a time to read the published value.
 pub struct ReaderSlot<T> {
     published: Arc<Published<T>>,
     index: usize,
-    /// Guards alive. Not atomic: it makes the slot `!Sync`, which the protocol needs.
+    /// Number of live guards. Not atomic: it makes the slot `!Sync`, which the protocol needs.
     guards: Cell<usize>,
-    /// The value that the slot names alone; null while it names more, or nothing.
+    /// The value that the slot names alone; null if it names more values, or none.
     settled: Cell<*const Stamped<T>>,
 }
 
-// SAFETY: a slot goes to another thread only when no guard borrows it; then its pointer is not followed. What guards lend
-// out are `&T`, and a `T` may be dropped on any thread.
+// SAFETY: a slot moves to another thread only while no guard borrows it; then its pointer is not followed. Guards lend
+// out only `&T`, and a `T` may be dropped on any thread.
 unsafe impl<T: Send + Sync> Send for ReaderSlot<T> {}
 
-/// A look at a value, which lives at least as long.
+/// Access to a value, which lives at least as long as the guard.
 pub struct Guard<'s, T> {
     slot: &'s ReaderSlot<T>,
     seen: *const Stamped<T>,
 }
 
-/// The right to replace the current value once, whatever readers hold by then. Dropped unused it gives its place back.
+/// The right to replace the current value once, however many old values readers hold by then. Dropping it releases the reservation.
 pub struct Place<'p, T: Send + Sync> {
     published: &'p Published<T>,
 }
 
-/// Too many replaced values wait for readers: the value, given back.
+/// Too many replaced values wait for readers; returns the new value.
 pub struct RetiredFull<T>(
-    /// What was to be published.
+    /// The value that was to be published.
     pub T,
 );
 
@@ -167,7 +167,7 @@ impl<T> std::fmt::Debug for RetiredFull<T> {
 }
 
 impl<T: Send + Sync> Published<T> {
-    /// Publishes a first value to at most `readers_max` readers.
+    /// Publishes a first value for at most `readers_max` readers.
     pub fn new(value: T, readers_max: usize) -> Arc<Published<T>> {
         Arc::new(Published {
             current: AtomicPtr::new(Box::into_raw(Box::new(Stamped { epoch: FIRST_EPOCH, value }))),
@@ -179,7 +179,7 @@ impl<T: Send + Sync> Published<T> {
         })
     }
 
-    /// Takes a reader's slot; `None` when all are taken.
+    /// Takes a reader's slot; `None` if all are taken.
     pub fn register(self: &Arc<Self>) -> Option<ReaderSlot<T>> {
         let index = self.slots.iter().position(|slot| !slot.taken.swap(true, Ordering::Acquire))?;
         Some(ReaderSlot {
@@ -190,7 +190,7 @@ impl<T: Send + Sync> Published<T> {
         })
     }
 
-    /// Makes `value` the current one and returns its epoch. The one before is freed by a later [`Published::reclaim`].
+    /// Makes `value` the current one and returns its epoch. A later [`Published::reclaim`] frees the previous value.
     pub fn replace(&self, value: T) -> Result<u64, RetiredFull<T>> {
         match self.lock_with_room() {
             Some(retired) => Ok(self.replace_under(retired, value)),
@@ -198,13 +198,13 @@ impl<T: Send + Sync> Published<T> {
         }
     }
 
-    /// Keeps room for one replacement; `None` where readers hold as many old values as there may be.
+    /// Reserves room for one replacement; `None` if readers hold the maximum number of old values.
     pub fn reserve(&self) -> Option<Place<'_, T>> {
         self.lock_with_room()?.reserved += 1;
         Some(Place { published: self })
     }
 
-    /// The list of retired values, if one more may come.
+    /// The list of retired values, locked, if it has room for one more.
     fn lock_with_room(&self) -> Option<MutexGuard<'_, RetiredList<T>>> {
         let retired = self.lock();
         if !retired.is_full() {
@@ -224,7 +224,7 @@ impl<T: Send + Sync> Published<T> {
         epoch
     }
 
-    /// Frees the replaced values that nobody looks at any more; returns how many. Drops them on the calling thread.
+    /// Frees the replaced values that no reader holds, dropping them on the calling thread; returns their number.
     pub fn reclaim(&self) -> usize {
         let mut retired = self.lock();
         if retired.values.is_empty() {
@@ -247,10 +247,10 @@ impl<T: Send + Sync> Published<T> {
         free.len()
     }
 
-    /// The least epoch under which a reader looks; `None` when none does. What only values before it could reach may
-    /// be reused; on `None`, what only values before the current one could reach. 0 when the kernel refuses to tell.
+    /// The least epoch that a reader holds; `None` if no reader holds one. Resources that only values before it could reach may
+    /// be reused; on `None`, those that only values before the current one could reach. 0 if the kernel refuses the barrier.
     pub fn oldest_pinned_epoch(&self) -> Option<u64> {
-        // The lock keeps `epoch` still, so that "nobody" is told apart from a reader of the current epoch.
+        // The lock keeps `epoch` still, so that `None` is distinct from a reader of the current epoch.
         let _owner = self.lock();
         let Some(named) = self.named() else { return Some(0) };
         named.into_iter().filter_map(Named::least).min()
@@ -261,13 +261,13 @@ impl<T: Send + Sync> Published<T> {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Replaced values that are not freed yet.
+    /// Number of replaced values that are not freed yet.
     pub fn retired_len(&self) -> usize {
         self.retired_len.load(Ordering::Relaxed)
     }
 
-    /// Owner's steps 3 and 4: what all slots name. `None` when the kernel refuses the barrier, by a filter on system calls
-    /// that came after the start, say: whoever may look is not known any more.
+    /// The owner's steps 3 and 4: the contents of all slots in use. `None` if the kernel refuses the barrier, for
+    /// example by a seccomp filter installed after the start; then it is unknown which values readers hold.
     fn named(&self) -> Option<Vec<Named>> {
         fence(Ordering::SeqCst);
         if self.asymmetric && !membarrier::everywhere() {
@@ -278,13 +278,13 @@ impl<T: Send + Sync> Published<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, RetiredList<T>> {
-        // Nothing of the user's runs under the lock, so a poisoned one is as good as new.
+        // No foreign code runs under the lock, so a poisoned one is still consistent.
         self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T: Send + Sync> Place<'_, T> {
-    /// As [`Published::replace`], and never refused.
+    /// Like [`Published::replace`], but never refused.
     pub fn replace(self, value: T) -> u64 {
         let published = self.published;
         let mut retired = published.lock();
@@ -306,15 +306,15 @@ impl<T> Drop for Published<T> {
         let retired = std::mem::take(&mut retired.values);
         let current = self.current.load(Ordering::Acquire);
         for value in retired.into_iter().map(|Retired(value)| value).chain([current]) {
-            // SAFETY: each was made by `Box::into_raw` and is in one place only; every slot, and so every guard, holds
-            // an `Arc` of this `Published`, so there is none.
+            // SAFETY: each was made by `Box::into_raw` and is in one place only. Every slot, and so every guard, holds
+            // an `Arc` of this `Published`, so no guard exists.
             drop(unsafe { Box::from_raw(value) });
         }
     }
 }
 
 impl<T> ReaderSlot<T> {
-    /// Looks at the current value. Guards may overlap; while they show different values, all between them stay too.
+    /// Takes the current value. Guards may overlap; while they hold different values, all values between them stay too.
     #[inline]
     pub fn load(&self) -> Guard<'_, T> {
         let published = &*self.published;
@@ -340,7 +340,7 @@ impl<T> ReaderSlot<T> {
         if published.asymmetric { compiler_fence(Ordering::SeqCst) } else { fence(Ordering::SeqCst) }
     }
 
-    /// The current value for a further guard.
+    /// The current value for a second guard of the slot.
     #[cold]
     fn load_beside(&self) -> *const Stamped<T> {
         let settled = self.settled.get();
@@ -348,8 +348,8 @@ impl<T> ReaderSlot<T> {
         if settled.is_null() || settled == seen {
             return seen;
         }
-        // SAFETY: the slot has named this value alone since its guard was made, so it was not freed; and as its memory is
-        // still taken, `seen` could not be another value at the same place.
+        // SAFETY: the slot has named this value alone since its guard was made, so it was not freed. Its memory is
+        // still in use, so `seen` cannot be another value at the same address.
         self.announce(Named::from(unsafe { (*settled).epoch }));
         self.settled.set(std::ptr::null());
         self.published.current.load(Ordering::Acquire)
@@ -358,7 +358,7 @@ impl<T> ReaderSlot<T> {
 
 impl<T> Drop for ReaderSlot<T> {
     fn drop(&mut self) {
-        // Guards borrow the slot; one that was leaked left its epoch behind.
+        // Guards borrow the slot. A leaked guard left its epoch behind.
         let slot = &self.published.slots[self.index];
         slot.named.store(Named::NOTHING.0, Ordering::Release);
         slot.taken.store(false, Ordering::Release);
@@ -373,7 +373,7 @@ impl<T> Guard<'_, T> {
 
     fn stamped(&self) -> &Stamped<T> {
         // SAFETY: `load` read the pointer under a slot that this guard keeps set, so by the module's proof the value is
-        // not freed before the guard is dropped; it is never written after it was published.
+        // not freed before the guard is dropped. A published value is never written.
         unsafe { &*self.seen }
     }
 }
@@ -398,7 +398,7 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-/// The owner's barrier that reaches into every thread of the process.
+/// The owner's barrier, executed on every thread of the process.
 mod membarrier {
     /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED`, see membarrier(2).
     #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
@@ -413,13 +413,13 @@ mod membarrier {
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
     }
 
-    /// Announces that the process will use it; false where the kernel (or a sandbox) has none.
+    /// Registers the process for membarrier; false if the kernel or a sandbox does not allow it.
     #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
     pub(super) fn register() -> bool {
         call(REGISTER) == 0
     }
 
-    /// Passes a full barrier on every running thread of the process; false when the kernel refuses.
+    /// Executes a full barrier on every running thread of the process; false if the kernel refuses.
     #[cfg(all(target_os = "linux", not(miri), not(feature = "loom")))]
     pub(super) fn everywhere() -> bool {
         call(EXPEDITED) == 0
@@ -436,14 +436,14 @@ mod membarrier {
     }
 }
 
-/// Every interleaving, and every stale value that the memory model allows, of one reader and the owner. Of the two
-/// barriers this is the fence: loom has no membarrier.
+/// Every interleaving of one reader and the owner, and every stale value that the memory model allows. The barrier is
+/// the fence: loom has no membarrier.
 #[cfg(all(test, feature = "loom"))]
 mod model {
     use super::*;
     use std::sync::atomic::AtomicBool as Flag;
 
-    /// Tells when it is dropped, outside of itself.
+    /// Records its drop in a flag outside of itself.
     struct Payload(&'static Flag);
 
     impl Drop for Payload {
@@ -457,7 +457,7 @@ mod model {
         (Payload(dropped), dropped)
     }
 
-    /// Runs reader and owner side by side, in every way.
+    /// Runs reader and owner side by side, in every interleaving.
     fn check(reader: fn(&ReaderSlot<Payload>), owner: fn(&Published<Payload>)) {
         loom::model(move || {
             let published = Published::new(payload().0, 1);

@@ -14,8 +14,8 @@ use crate::readers::{Guard, ReaderSlot};
 use crate::transaction::first_of;
 use crate::tree::{Lack, VisitEntries};
 
-/// One thread's registration as a reader. Not `Sync`. It keeps the files open: a store can be opened again only after its
-/// readers are dropped.
+/// The registration of one thread as a reader. Not `Sync`. It keeps the files open: the store cannot be opened again
+/// before its readers are dropped.
 pub struct Reader {
     pub(crate) slot: ReaderSlot<Generation>,
     pub(crate) engine: Arc<Engine>,
@@ -23,41 +23,39 @@ pub struct Reader {
     pub(crate) is_asking: Cell<bool>,
 }
 
-/// All data as of one version. Taken without a lock in nanoseconds; pins pages while it lives.
+/// All data as of one version. Taking one needs no lock and a few nanoseconds; it pins pages while it lives.
 pub struct Snapshot<'r> {
     guard: Guard<'r, Generation>,
     places: &'r Places,
     version: u64,
-    /// Lost pages of the tree file before anything was read.
+    /// Number of lost pages of the tree file before the first read.
     lost: u64,
     /// See [`Reader::ask_before_waiting`].
     is_asking: bool,
 }
 
 impl Reader {
-    /// The same reader, which does not remember where it found keys ([`crate::Options::places_bytes`]): for one that reads
-    /// what is hardly asked for twice.
+    /// The same reader without its cache of places ([`crate::Options::places_bytes`]): for data that is hardly ever read twice.
     pub fn without_places(self) -> Reader {
         Reader { places: Places::new(0), ..self }
     }
 
-    /// From now on snapshots of this reader refuse a read with [`Error::NotInMemory`] where it would wait for the disk,
-    /// or no longer; a scan may have shown entries before. Asking costs a system call for each page; without it a read
-    /// that has to wait just does.
+    /// Sets whether snapshots of this reader refuse a read with [`Error::NotInMemory`] if it would wait for the disk; a scan
+    /// may have visited entries before that. The check costs a system call for each page. Without it such a read waits.
     #[inline]
     pub fn ask_before_waiting(&self, is_asking: bool) {
         self.is_asking.set(is_asking);
     }
 
-    /// From now on reads by this reader are refused with [`Error::NotInMemory`] too where they would compute the checksum of a
-    /// value of over so many bytes, which is done when it is first read: for threads that others wait for. What another
-    /// reader has read has its checksum. `usize::MAX`: none is refused, which is what a new reader does.
+    /// Makes reads of this reader fail with [`Error::NotInMemory`] if they would compute the checksum of a value of
+    /// more bytes than this. A checksum is computed when a value is first read by any reader. For threads that must not
+    /// be delayed. `usize::MAX`, the default, allows all.
     #[inline]
     pub fn check_at_most(&self, bytes: usize) {
         self.places.check_at_most(bytes);
     }
 
-    /// The newest committed (durable) state.
+    /// The newest committed state; it is durable if `Options::durability` says so.
     #[inline]
     pub fn snapshot(&self) -> Snapshot<'_> {
         let (guard, version) = self.engine.pin(&self.slot);
@@ -65,19 +63,19 @@ impl Reader {
         Snapshot { guard, places: &self.places, version, lost, is_asking: self.is_asking.get() }
     }
 
-    /// Notes a key that will be looked up soon. Of many keys a bounded number is noted, and long ones are not.
+    /// Records a key that will be looked up soon. The number of recorded keys is bounded; long keys are ignored.
     #[inline]
     pub fn foresee(&self, tree: TreeId, key: &[u8]) {
         self.places.foresee(tree, key);
     }
 
-    /// The same of a range that will be read upwards from this key on.
+    /// The same for a range that will be read forward from this key.
     #[inline]
     pub fn foresee_range(&self, tree: TreeId, from: &[u8]) {
         self.places.foresee_beginning(tree, from);
     }
 
-    /// Has the noted keys' values and the ranges' first entries fetched from memory, all at once. Changes nothing that a lookup gives.
+    /// Prefetches the values of the recorded keys and the first entries of the recorded ranges. Has no effect on results.
     #[inline]
     pub fn fetch(&self) {
         if !self.places.has_foreseen() {
@@ -98,7 +96,7 @@ impl Snapshot<'_> {
         self.is_asking
     }
 
-    /// Pages lost before anything was read.
+    /// Number of lost pages before the first read.
     pub(crate) fn lost_before(&self) -> u64 {
         self.lost
     }
@@ -108,7 +106,7 @@ impl Snapshot<'_> {
         View { generation: &self.guard, version: self.version }
     }
 
-    /// The value of a key; borrowed from the map or the arena, owned where it had to be put together.
+    /// The value of a key, borrowed from the map or the arena.
     #[inline]
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
         if self.is_asking && !matches!(self.view().lack(tree, key)?, Lack::Nothing) {
@@ -124,8 +122,8 @@ impl Snapshot<'_> {
         Ok(found)
     }
 
-    /// The same; where this snapshot asks before it waits and the last pages of the lookup are not in memory, `reads` may
-    /// take it on, and tells the value later, as of this snapshot.
+    /// Like `get`. If this snapshot refuses to wait and the last pages of the lookup are not in memory, `reads` may
+    /// accept the lookup and deliver the value later, as of this snapshot.
     #[inline]
     pub fn get_or_begin(&self, reads: &mut DirectReads, tree: TreeId, key: &[u8]) -> Result<Got<'_>, Error> {
         if self.is_asking {
@@ -138,43 +136,43 @@ impl Snapshot<'_> {
             }
         }
         match self.get_by_waiting(tree, key) {
-            // Its checksum is to be computed elsewhere.
+            // Its checksum must be computed elsewhere.
             Err(Error::NotInMemory) => Ok(Got::Elsewhere),
             found => found.map(Got::Now),
         }
     }
 
-    /// Whether all that was read through this snapshot so far was really there. A page may be lost to a failing disk between
-    /// a `get` and the use of the slice it gave: who copied such slices, or computed from them, asks this before the result
-    /// leaves the house. Costs a load.
+    /// Whether all reads through this snapshot so far returned real data. A failing disk may lose a page between a
+    /// `get` and the use of the slice that it returned. A caller that copies such slices, or computes from them, must
+    /// call this before it returns the result. Costs one load.
     #[inline]
     pub fn check(&self) -> Result<(), Error> {
         self.guard.tree.check_lost(self.lost)
     }
 
-    /// How many keys a tree has, exactly. Costs a lookup for each key that was changed since the last checkpoint; where ranges were
-    /// deleted since then, a visit of each key.
+    /// The exact number of keys of a tree. Costs a lookup for each key that was changed since the last checkpoint, or a
+    /// visit of every key if ranges were deleted since then.
     pub fn count(&self, tree: TreeId) -> Result<u64, Error> {
         let count = self.view().count(tree)?;
         self.check()?;
         Ok(count)
     }
 
-    /// The first of two steps by which many keys are looked up in about the time of one: has fetched from memory where the
-    /// key's value lies, if this reader knows it. For all keys, then [`Snapshot::fetch_value`] for all, then `get`.
+    /// The first of two prefetch steps by which many lookups take about the time of one: prefetches this reader's cache
+    /// entry for the key. Call it for all keys, then [`Snapshot::fetch_value`] for all, then `get`.
     #[inline]
     pub fn fetch_place(&self, tree: TreeId, key: &[u8]) {
         self.places.fetch_place(tree, key);
     }
 
-    /// The second step: has the value itself fetched. Nothing waits for it, and nothing is read from the disk.
+    /// The second step: prefetches the value itself. It does not wait, and reads nothing from the disk.
     #[inline]
     pub fn fetch_value(&self, tree: TreeId, key: &[u8]) {
         self.places.fetch_value(&self.guard.tree, tree, key);
     }
 
-    /// The values of many keys of four bytes, in about the time of one: each is written over the entry of `values` at its
-    /// place. `false`: this snapshot asks before it waits ([`Reader::ask_before_waiting`]), which [`Snapshot::get`] does.
+    /// The values of many keys of four bytes, in about the time of one lookup, each written to the same index of
+    /// `values`. `false`: this snapshot refuses to wait ([`Reader::ask_before_waiting`]); use [`Snapshot::get`].
     #[inline]
     pub fn get_all<'s>(
         &'s self,
@@ -189,9 +187,8 @@ impl Snapshot<'_> {
         self.check().map(|()| true)
     }
 
-    /// Visits entries in key order, a leaf's at a time, until the range ends or `visit` breaks. `false`, and nothing is
-    /// visited, where the entries do not lie in the tree as they are (some have changed since the last checkpoint), or where
-    /// this snapshot asks before it waits: then [`Snapshot::scan`] gives them.
+    /// Visits entries in key order, leaf by leaf, until the range ends or `visit` breaks. Returns `false` without a visit if some
+    /// of the entries have changed since the last checkpoint, or if this snapshot refuses to wait; use [`Snapshot::scan`] then.
     pub fn scan_leaves<'s>(
         &'s self,
         tree: TreeId,
@@ -205,7 +202,7 @@ impl Snapshot<'_> {
         self.check().map(|()| true)
     }
 
-    /// Visits entries in key order until the range ends or `visit` breaks. A later scan can go on behind the last key.
+    /// Visits entries in key order until the range ends or `visit` breaks. A later scan can continue after the last key.
     pub fn scan(
         &self,
         tree: TreeId,

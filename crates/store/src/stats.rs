@@ -1,8 +1,8 @@
-//! What a store tells of itself.
+//! Statistics of a store.
 
 use std::time::Duration;
 
-/// What was found and done while opening.
+/// What recovery found and did.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Recovery {
@@ -10,13 +10,13 @@ pub struct Recovery {
     pub batches: u64,
     /// Bytes of an unacknowledged torn tail that were dropped.
     pub torn_bytes: u64,
-    /// The newest version after it.
+    /// The newest version after recovery.
     pub version: u64,
-    /// Time taken.
+    /// Duration of recovery.
     pub elapsed: Duration,
 }
 
-/// State and counts since the start, for metrics. Taken without stopping anything, so numbers may be microseconds apart.
+/// State and counters since the start, for metrics. Collected without stopping anything, so values may be microseconds apart.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -24,58 +24,58 @@ pub struct Stats {
     pub version: u64,
     /// Transactions queued and not yet in a batch.
     pub queue_depth: u64,
-    /// Bytes that prepared transactions hold until they are durable or refused.
+    /// Bytes held by prepared transactions until they are durable or refused.
     pub queue_bytes: u64,
     /// Transactions committed.
     pub commits: u64,
-    /// Batches written; where each is synced, also the syncs.
+    /// Batches written; if each is synced, also the number of syncs.
     pub groups: u64,
     /// Commits done on the caller's own thread.
     pub inline_commits: u64,
-    /// Transactions prepared once more because what they had read had changed.
+    /// Transactions prepared again because others had changed what they read.
     pub redone: u64,
-    /// Batches that waited because commits would have filled the memtable before the checkpoint under way is done.
+    /// Batches delayed because commits would have filled the memtable before the running checkpoint ends.
     pub slowed: u64,
     /// Bytes written to the log, padding included.
     pub log_bytes_written: u64,
     /// Bytes of the log's segments that recovery needs.
     pub log_bytes: u64,
-    /// The version from which on `Store::changes_since` has all changes.
+    /// The oldest version after which `Store::changes_since` has all changes.
     pub changes_oldest: u64,
-    /// Bytes of the log's segments that are only kept for readers of changes: beside `log_bytes`.
+    /// Bytes of log segments that are kept only for readers of changes, not counted in `log_bytes`.
     pub changes_kept_bytes: u64,
-    /// Readers of changes.
+    /// Number of readers of changes.
     pub change_readers: u64,
-    /// Checkpoints completed, and failed.
+    /// Checkpoints completed.
     pub checkpoints: u64,
-    /// See above.
+    /// Checkpoints failed.
     pub checkpoint_failures: u64,
     /// Bytes in the active memtable.
     pub memtable_bytes: u64,
-    /// Bytes in the frozen one, while a checkpoint runs.
+    /// Bytes in the frozen memtable while a checkpoint runs.
     pub frozen_bytes: u64,
     /// Pages of the tree file.
     pub tree_pages: u64,
     /// The last version that the tree contains.
     pub tree_version: u64,
-    /// States that are replaced and that readers still look at. At 64 no more are made ([`crate::Error::Pinned`]).
+    /// Replaced states that readers still hold. At 64 no new state is published ([`crate::Error::Pinned`]).
     pub retired_generations: u64,
-    /// States of the tree file, of which a checkpoint makes one or more, since the oldest that a reader still looks at.
+    /// States of the tree file since the oldest one that a reader holds. A checkpoint makes one or more.
     pub pinned_states: u64,
-    /// Pages that only such readers keep from being used again.
+    /// Pages that only such readers keep from being reused.
     pub pinned_pages: u64,
-    /// Pages of the tree file that the disk did not give when they were read: see `Snapshot::check`.
+    /// Pages of the tree file that the disk failed to read: see `Snapshot::check`.
     pub lost_pages: u64,
-    /// Pages of the tree file that were found damaged when they were read, among those that the newest state reaches.
+    /// Pages of the tree file found damaged when read, counting only those that the newest state reaches.
     pub damaged_pages: u64,
-    /// The first of them, and what is wrong with it.
+    /// The first damaged page, and its fault.
     pub damage: Option<String>,
-    /// No writes, since a damaged page stops checkpoints: they go on when a checkpoint succeeds.
+    /// Writes are refused because a damaged page stops checkpoints; they resume when a checkpoint succeeds.
     pub is_stopped_by_damage: bool,
-    /// No writes until reopened.
+    /// Writes are refused until the store is reopened.
     pub is_poisoned: bool,
-    /// Why.
+    /// The cause.
     pub poisoned_by: Option<String>,
-    /// No writes until the disk has room: they go on by themselves then.
+    /// Writes are refused until the disk has room; then they resume by themselves.
     pub is_full: bool,
 }

@@ -1,4 +1,4 @@
-//! The door of the engine.
+//! The public interface of the engine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::stats::{Recovery, Stats};
 use crate::transaction::{Abort, Commit, Submit, Transaction, Tx, Work};
 use crate::tree::{Report, SortedRunWriter, Sorter};
 
-/// The engine. Cheap to clone; the last clone's drop closes it (final sync, no checkpoint needed).
+/// The engine. Cheap to clone; dropping the last clone closes it with a final sync, and needs no checkpoint.
 #[derive(Clone)]
 pub struct Store {
     running: Arc<Running>,
@@ -47,7 +47,7 @@ impl Store {
         at_rest::is_store(dir)
     }
 
-    /// Opens or creates it on any disk: tests put a simulated one under the engine.
+    /// Opens or creates the store on any disk; tests pass a simulated one.
     pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<(Store, Recovery), Error> {
         let (engine, recovery) = Engine::open(disk, options)?;
         let engine = Arc::new(engine);
@@ -71,12 +71,12 @@ impl Store {
         &self.running.engine
     }
 
-    /// The tree of that name, made durably if there is none.
+    /// The tree with that name; created durably if missing.
     pub fn tree(&self, name: &str) -> Result<TreeId, Error> {
         self.engine().tree(name)
     }
 
-    /// The tree of that name, if there is one.
+    /// The tree with that name, if it exists.
     pub fn existing_tree(&self, name: &str) -> Result<Option<TreeId>, Error> {
         self.engine().existing_tree(name)
     }
@@ -88,19 +88,19 @@ impl Store {
         Ok(Reader { slot: engine.register()?, engine, places, is_asking: false.into() })
     }
 
-    /// Reads past the page cache for the calling thread, so many at once, of pages that together have at most so many bytes
-    /// each: a multiple of 4,096. None where the data fits into memory, or the system has no such reads (io_uring(7) of Linux 6.1,
-    /// a file system with `O_DIRECT`).
+    /// Reads past the page cache for the calling thread: `places` reads in flight, each of adjacent pages of at most
+    /// `place_bytes`, a multiple of 4,096. `None` if the data fits into memory, or the system does not support such
+    /// reads (io_uring(7) of Linux 6.1, a file system with `O_DIRECT`).
     pub fn direct_reads(&self, places: usize, place_bytes: usize) -> Option<DirectReads> {
         let queue = self.engine().read_queue(places, place_bytes)?;
         Some(DirectReads::new(self.engine(), queue, places, place_bytes))
     }
 
-    /// Prepares on this thread and hands over to the writer; `finish` is called when it is durable or refused.
+    /// Prepares the transaction on this thread and passes it to the writer. `finish` is called when it is durable or refused.
     ///
-    /// Transactions of one thread take effect in the order of submission, also where a later one depends on an earlier
-    /// one that is still on its way. So an abort that rests on something read is only a draft: it goes through the queue
-    /// like a change, and the writer asks again if that was changed meanwhile.
+    /// Transactions of one thread take effect in the order of submission, even if a later one depends on an earlier one
+    /// that is still queued. So an abort that depends on reads is provisional: the transaction is queued like any
+    /// other, and the writer prepares it again if its reads have changed.
     pub fn submit(&self, reader: &Reader, mut transaction: Box<dyn Transaction>) -> Submit {
         let mut work = Work::new(self.engine().options.transaction_bound());
         let prepared = {
@@ -132,32 +132,32 @@ impl Store {
         }
     }
 
-    /// The same, waiting for the outcome; a lone caller commits inline on its own thread.
+    /// Commits and waits for the outcome. A lone caller commits inline on its own thread.
     pub fn commit(&self, change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send)) -> Result<Commit, Error> {
         self.engine().commit(change)
     }
 
-    /// Whether the queue of what is submitted has room to spare: who has much to submit waits while it has none, and leaves
-    /// the rest to others.
+    /// Whether a quarter of the queue is free. A caller with many transactions should wait while it is not, and leave
+    /// the rest of the queue to others.
     pub fn has_room(&self) -> bool {
         self.engine().has_room()
     }
 
-    /// Begins a transaction of any size, of at most so many bytes on the disk, whose space is taken at once ([`Error::Full`]). Its caller
-    /// will be told which keys of the `watched` trees others change. [`Error::Busy`]: another one is under way.
+    /// Begins a transaction of any size, of at most so many bytes, whose disk space is taken at once ([`Error::Full`]). The store will
+    /// report to its caller the keys of the `watched` trees that others change. [`Error::Busy`]: another large transaction is active.
     ///
-    /// A snapshot that is taken once this has returned shows what was changed before.
+    /// A snapshot taken after this returns contains all earlier changes.
     pub fn large(&self, bytes: u64, watched: &[TreeId]) -> Result<LargeTx, Error> {
         LargeTx::begin(self.engine(), bytes, watched)
     }
 
-    /// Folds by this from now on ([`Tx::fold`]); before the first, transactions that fold are refused. Takes effect between
-    /// two batches.
+    /// Sets the function by which operands are folded ([`Tx::fold`]), from the next batch on. Before the first call,
+    /// transactions with folds are refused.
     pub fn set_fold(&self, fold: Arc<dyn Fold>) {
         self.engine().set_fold(fold);
     }
 
-    /// Starts a bottom-up build of a tree's whole content. Entries come sorted by key, each once.
+    /// Starts a bottom-up build of a tree's whole content. Entries must come sorted by key, each key once.
     pub fn bulk(&self) -> Result<BulkTree, Error> {
         Ok(BulkTree { builder: self.engine().bulk(), engine: Arc::clone(self.engine()) })
     }
@@ -167,15 +167,14 @@ impl Store {
         self.engine().sorter(memory_bytes)
     }
 
-    /// Starts a run of entries that come in order already, to be read any number of times: a temporary file in the store's
-    /// directory.
+    /// Starts a temporary file of entries that come in order already, in the store's directory; it can be read any number of times.
     pub fn sorted_run(&self) -> Result<SortedRunWriter, Error> {
         self.engine().sorted_run()
     }
 
-    /// Makes finished builds the content of these (empty) trees, all or none, durable when it returns. A tree that is
-    /// not empty is an error. Also puts `rows` (a few, catalog-like) in the same step. [`Error::Unknown`]: a sync failed, and all
-    /// of it or nothing is there once the store is opened again.
+    /// Makes finished builds the content of these trees, all or none, durably. A tree that is not empty is an error.
+    /// `rows`, a few catalog-like rows, are put in the same step. [`Error::Unknown`]: a sync failed; after the store is
+    /// reopened either all of it exists or nothing.
     pub fn attach(
         &self,
         builds: Vec<(TreeId, BulkTree)>,
@@ -189,8 +188,8 @@ impl Store {
         self.engine().attach(finished, rows)
     }
 
-    /// All that was committed after this version, in order, and then what is: see [`ChangeReader`]. [`Error::Gone`] where that
-    /// is kept no longer, [`Error::Ahead`] where there is no such version, [`Error::Busy`] with too many readers.
+    /// All transactions after this version, in order, then the new ones: see [`ChangeReader`]. [`Error::Gone`]: they
+    /// are no longer kept. [`Error::Ahead`]: there is no such version. [`Error::Busy`]: too many readers.
     pub fn changes_since(&self, version: Version) -> Result<ChangeReader, Error> {
         ChangeReader::new(self.engine(), version)
     }
@@ -200,18 +199,18 @@ impl Store {
         self.engine().checkpoint()
     }
 
-    /// Checks every page of the tree file: checksums, order, and that each page is reachable, free or in flight. The log
-    /// was checked when the store was opened. Reads the whole file; nothing waits for it.
+    /// Checks every page of the tree file: checksums, order, and that each page is reachable, free or in flight. The
+    /// log was checked when the store was opened. Reads the whole file without blocking others.
     pub fn verify(&self) -> Report {
         self.engine().verify()
     }
 
-    /// Trees, depth, fill, space.
+    /// Trees with depth and fill, space, and statistics.
     pub fn stat(&self) -> Inventory {
         Inventory { report: self.verify(), space: self.engine().space_stat(), stats: self.stats() }
     }
 
-    /// State and counts, for metrics.
+    /// State and counters, for metrics.
     pub fn stats(&self) -> Stats {
         self.engine().stats()
     }
@@ -223,7 +222,7 @@ impl Running {
         std::thread::Builder::new()
             .name(name.to_string())
             .spawn(move || {
-                // Whatever it was at: others may wait for it, or take its work for done.
+                // Any panic of the thread stops the store: others may wait for it, or take its work for done.
                 let _watch = engine.fail_stop.watch(name);
                 life(&engine);
             })
@@ -232,7 +231,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// What is queued is committed and acknowledged; then the other threads end, and the log gets its last witness.
+    /// Queued transactions are committed and acknowledged; then the other threads end, and an empty batch ends the log.
     fn drop(&mut self) {
         self.engine.refuse_new();
         let committers = std::mem::take(&mut self.committers).into_iter();
@@ -244,7 +243,7 @@ impl Drop for Running {
 }
 
 fn join(thread: JoinHandle<()>) {
-    // The last clone may be dropped by a transaction's `finish`, that is on one of these threads.
+    // The last clone may be dropped in a transaction's `finish`, which runs on one of these threads.
     if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
         tracing::error!("a thread of the store panicked");
     }

@@ -1,4 +1,4 @@
-//! Transactions as values: prepared against a snapshot, checked by the writer, prepared again when they lost a race.
+//! Transactions as values: prepared against a snapshot, validated by the writer, and prepared again after a conflict.
 
 use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
@@ -9,51 +9,51 @@ use crate::engine::view::View;
 use crate::error::Error;
 use crate::key::{Direction, Entry, KeyRange, Span, TreeId, Version, Visit};
 
-/// What was committed.
+/// A successful commit.
 #[derive(Clone, Copy, Debug)]
 pub struct Commit {
-    /// The transaction's change number. One that changed nothing has the number of the newest change it could see.
+    /// The transaction's version. A transaction without changes gets the newest version that it could see.
     pub version: Version,
 }
 
-/// A transaction refuses itself: its own state says why.
+/// A transaction aborts itself; its own state holds the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Abort;
 
-/// A transaction as a value: it can be computed again when what it read has changed meanwhile.
+/// A transaction as a value: it can be prepared again if its reads have changed.
 pub trait Transaction: Send {
-    /// Reads through `tx`, checks, and puts its changes into `tx`. Called on the caller's thread against a snapshot
-    /// and, only when something it read was changed by others in between, once more on the writer's thread against
-    /// the newest state. Must depend on nothing but what it reads. A panic on the writer's thread counts as `Abort`.
+    /// Reads through `tx`, checks, and puts its changes into `tx`. Called on the caller's thread against a snapshot. If
+    /// others have changed what it read, it is called once more, on the writer's thread, against the newest state. Must
+    /// depend only on what it reads. A panic on the writer's thread counts as `Abort`.
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort>;
-    /// Told once: durable with its version, or not done and why. Runs on a thread of the store: must not block.
+    /// Called once with the outcome: durable at a version, or an error. Runs on a thread of the store: must not block.
     fn finish(self: Box<Self>, outcome: Result<Commit, Error>);
 }
 
-/// What became of a submitted transaction at once.
+/// Immediate result of submitting a transaction.
 pub enum Submit {
-    /// It is on its way; `finish` will be called.
+    /// It is queued; `finish` will be called.
     Queued,
-    /// The queue is full: given back, `finish` was not called.
+    /// The queue is full: the transaction is returned, and `finish` was not called.
     Busy(Box<dyn Transaction>),
 }
 
-/// The inside of a transaction: reads see the snapshot and the transaction's own changes; point reads and scans are
-/// remembered for the writer's check.
+/// The interface of a transaction to the data: reads see the snapshot and the transaction's own changes. Point reads
+/// and scans are recorded for validation by the writer.
 pub struct Tx<'t> {
     view: View<'t>,
-    /// What the writer will check and apply.
+    /// What the writer will validate and apply.
     work: &'t mut Work,
 }
 
-/// What a transaction read and what it changes.
+/// The reads and changes of a transaction.
 #[derive(Default)]
 pub(crate) struct Work {
     pub(crate) reads: Reads,
     pub(crate) changes: Changes,
-    /// The version against which it was prepared.
+    /// The version of the snapshot against which it was prepared.
     pub(crate) snapshot: u64,
-    /// It refused itself; the verdict holds as long as what it read does.
+    /// It aborted itself. The abort is valid as long as its reads are.
     pub(crate) is_aborted: bool,
 }
 
@@ -62,7 +62,7 @@ impl Work {
         Work { changes: Changes::new(cost_max, too_large), ..Work::default() }
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory held.
     pub(crate) fn held_bytes(&self) -> usize {
         size_of::<Work>() + self.reads.held_bytes() + self.changes.held_bytes()
     }
@@ -78,7 +78,7 @@ impl Work {
         self.snapshot = view.version;
         let lost = view.generation.tree.lost();
         self.is_aborted = prepare(&mut Tx { view, work: self }).is_err();
-        // What it decided may rest on a page of zeros.
+        // Its decisions may rest on a page that was read as zeros.
         if let Err(error) = view.generation.tree.check_lost(lost) {
             self.is_aborted = true;
             self.changes.clear();
@@ -96,7 +96,7 @@ impl Work {
 }
 
 impl Tx<'_> {
-    /// Reads a key: own changes first.
+    /// Reads a key; the transaction's own changes come first.
     pub fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
         self.refuse_after_fold(tree)?;
         if self.work.changes.get(tree, key).is_none() {
@@ -106,7 +106,7 @@ impl Tx<'_> {
         Ok(self.work.changes.get(tree, key).flatten().map(Cow::Borrowed))
     }
 
-    /// Visits entries in key order, own changes included.
+    /// Visits entries in key order, including the transaction's own changes.
     pub fn scan(
         &mut self,
         tree: TreeId,
@@ -153,33 +153,32 @@ impl Tx<'_> {
         self.work.changes.put(tree, key, value, false);
     }
 
-    /// The same; the writer replaces the value's first 8 bytes by the transaction's version (little-endian).
+    /// The same, but the writer replaces the value's first 8 bytes by the transaction's version (little-endian).
     pub fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
         self.work.changes.put(tree, key, value, true);
     }
 
-    /// Removes a key (it need not exist).
+    /// Deletes a key, which need not exist.
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) {
         self.work.changes.delete(tree, key);
     }
 
-    /// Removes all keys of a range, those that this transaction has put so far included; what it puts later stays. Costs the
-    /// same whatever the range holds, and reads nothing of it: keys that others put into it before the commit go too.
+    /// Deletes all keys of a range, including those that this transaction has put so far; later puts stay. The cost does not depend
+    /// on the range's content, and nothing is read: keys that others put into the range before the commit are deleted too.
     pub fn delete_range(&mut self, tree: TreeId, range: KeyRange<'_>) {
         self.work.changes.delete_range(tree, range);
     }
 
-    /// Lays an operand onto what the key has when the transaction is committed, by the store's [`crate::Fold`]. Reads nothing,
-    /// so it loses no race, however many fold into the same key. Whoever sees the transaction sees what came of it. A tree
-    /// into which a transaction has folded it can neither read nor change otherwise: that is [`Error::Refused`].
+    /// Applies an operand to the key's value at commit, by the store's [`crate::Fold`]. Reads nothing, so it conflicts
+    /// with no other fold of the same key. A reader that sees the transaction sees the result of its folds. A
+    /// transaction must neither read nor otherwise change a tree into which it has folded: that is [`Error::Refused`].
     ///
-    /// Readers of changes get what the transactions of a batch come to as puts and deletions in a transaction of its own
-    /// behind them.
+    /// Readers of changes get the results as puts and deletions, in a transaction of its own after the transactions of the batch.
     pub fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
         self.work.changes.fold(tree, key, operand);
     }
 
-    /// What the tree will have is known only at the commit.
+    /// The tree's content is known only at commit.
     fn refuse_after_fold(&self, tree: TreeId) -> Result<(), Error> {
         match self.work.changes.folds_into(tree) {
             false => Ok(()),
@@ -198,7 +197,7 @@ pub(crate) fn first_of(scan: impl FnOnce(&mut Visit<'_>) -> Result<(), Error>) -
     Ok(found)
 }
 
-/// What is left of a range without some spans, which come in order and do not meet.
+/// A range without some spans, which are sorted and disjoint.
 fn gaps_between<'k>(spans: impl Iterator<Item = &'k Span>, range: KeyRange<'k>) -> Vec<KeyRange<'k>> {
     let mut gaps = Vec::new();
     let mut from = range.from;
@@ -220,12 +219,12 @@ fn gaps_between<'k>(spans: impl Iterator<Item = &'k Span>, range: KeyRange<'k>) 
     gaps
 }
 
-/// Lays a transaction's own changes over a scan of the view.
+/// Overlays a scan of the view with a transaction's own changes.
 struct OwnChanges<'m> {
     own: &'m [(&'m [u8], Option<&'m [u8]>)],
     at: usize,
     direction: Direction,
-    /// Set when the visitor broke off: the last key it saw.
+    /// The last key visited, set if the visitor broke off.
     last: &'m mut Option<Vec<u8>>,
     visit: &'m mut Visit<'m>,
 }
@@ -239,7 +238,7 @@ impl OwnChanges<'_> {
         flow
     }
 
-    /// The view's next entry: own changes before it are shown first, one of the same key replaces it.
+    /// Takes the view's next entry: shows the own changes before it; an own change of the same key replaces it.
     fn take(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
         while let Some((own_key, own_value)) = self.own.get(self.at).copied() {
             let order = match self.direction {
@@ -260,7 +259,7 @@ impl OwnChanges<'_> {
         self.show(key, value)
     }
 
-    /// Own changes behind the view's last entry.
+    /// Shows the own changes after the view's last entry.
     fn finish(&mut self) {
         while self.last.is_none() && self.at < self.own.len() {
             let (key, value) = self.own[self.at];
