@@ -1,9 +1,8 @@
-//! Wakes readers of changes that have read all there is: one load for a commit while none waits.
+//! Wakes readers of changes that have read everything. Costs a commit one load while no reader waits.
 //!
-//! A reader arms its call and looks once more whether there is something new; a committer stores the new version and looks
-//! whether anybody is armed. With a full fence between the two steps on either side one of them sees the other, so no
-//! wake-up is lost, and neither takes a lock for looking. A call is armed for once: a reader that does not come back is
-//! not called again.
+//! A reader arms its callback, then checks again for new versions. A committer stores the new version, then checks whether a
+//! callback is armed. Both have a full fence between the two steps, so at least one sees the other and no wake-up is lost, and
+//! neither check takes a lock. A callback is armed for one call: a reader that does not return is not called again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -12,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use super::limits::CHANGE_READERS_MAX;
 use super::lock;
 
-/// What is called, on a thread of the store or on one that commits.
+/// The callback, run on a thread of the store or on a committing thread.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// See the module's text.
@@ -22,7 +21,7 @@ pub(crate) struct Alarm {
     seats: Mutex<Seats>,
 }
 
-/// One for each reader of changes; its call while it is armed.
+/// One seat for each reader of changes, with its callback while it is armed.
 #[derive(Default)]
 struct Seats {
     taken: Vec<(u64, Option<Wake>)>,
@@ -30,7 +29,7 @@ struct Seats {
 }
 
 impl Alarm {
-    /// A seat for a reader; none when there are too many.
+    /// A seat for a reader; `None` at the maximum number of readers.
     pub(crate) fn register(&self) -> Option<u64> {
         let mut seats = lock(&self.seats);
         if seats.taken.len() >= CHANGE_READERS_MAX {
@@ -50,7 +49,7 @@ impl Alarm {
         lock(&self.seats).taken.len()
     }
 
-    /// Has `wake` called at the next [`Alarm::ring`]. What the caller waits for it must look at again after this.
+    /// Arms `wake` for the next [`Alarm::ring`]. The caller must check its condition again after this.
     pub(crate) fn arm(&self, seat: u64, wake: &Wake) {
         let mut seats = lock(&self.seats);
         if let Some((_, armed)) = seats.taken.iter_mut().find(|(taken, _)| *taken == seat) {
@@ -61,7 +60,7 @@ impl Alarm {
         fence(Ordering::SeqCst);
     }
 
-    /// Calls all that are armed: after what they wait for has happened.
+    /// Calls all armed callbacks. To be called after the event that they wait for.
     #[inline]
     pub(crate) fn ring(&self) {
         fence(Ordering::SeqCst);
@@ -77,7 +76,7 @@ impl Alarm {
         let wakes: Vec<Wake> = seats.taken.iter_mut().filter_map(|(_, wake)| wake.take()).collect();
         drop(seats);
         for wake in wakes {
-            // A panic in a caller's code must not take a committer with it.
+            // A panic in a callback must not end a committer.
             if catch_unwind(AssertUnwindSafe(|| wake())).is_err() {
                 tracing::error!("a reader of changes panicked when it was woken");
             }

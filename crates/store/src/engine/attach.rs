@@ -1,8 +1,7 @@
-//! Attaching bulk builds: whole trees appear at once, through one meta page.
+//! Attaching bulk builds: whole trees become visible at once, through one meta page.
 //!
-//! Writers stand still from the check that the trees are empty until the meta page is durable; the pages themselves were
-//! written before. What the memtable held goes into the same checkpoint, so that the new version is the newest of all and
-//! replay starts behind it.
+//! Writers are blocked from the check that the trees are empty until the meta page is durable; the builds' pages were written before.
+//! The memtables' content is part of the same checkpoint, so the new version is the newest of all and replay starts after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use crate::readers::Place;
 use crate::transaction::Commit;
 use crate::tree::BulkRoot;
 
-/// Few rows that go with the builds; catalog-like.
+/// The few, catalog-like rows that are put with the builds.
 const ROWS_MAX: usize = 4096;
 
 impl Engine {
@@ -34,12 +33,12 @@ impl Engine {
             return Err(Error::Limit { what: "rows with an attachment", limit: ROWS_MAX as u64 });
         }
         let _merging = self.hold_merging()?;
-        // Before the writer's lock: nobody else waits for these readers.
+        // Before the writer's lock, so that nobody else waits for these readers.
         let place = self.reserve_state(READERS_WAIT_MAX)?;
         let mut writer = self.writer_while_merging()?;
         let turn = self.fail_stop.lock(&self.turn, SENDING);
         self.fail_stop.check()?;
-        // Under `writer` and `turn` no batch is on its way: all versions are visible, or the log has failed.
+        // Under `writer` and `turn` no batch is in flight: all versions are visible, or the log has failed.
         self.wait_until_visible(writer.next_version - 1)?;
         for (tree, _) in &builds {
             self.refuse_unless_empty(&writer.generation, writer.next_version - 1, *tree)?;
@@ -59,11 +58,11 @@ impl Engine {
         attached.map(|()| Commit { version: crate::Version(version) })
     }
 
-    /// Takes the next version, with a transaction in the log that tells readers of changes which trees come from elsewhere.
+    /// Takes the next version and logs a transaction that tells readers of changes which trees were loaded.
     ///
-    /// It comes before the meta page that makes them so, and is passed by in a replay: after a crash between the two
-    /// readers look at trees anew in which nothing has changed. In the other order they would never hear of a load. For the
-    /// same reason the rows that go with the builds are not in it, but reset their trees too.
+    /// It is logged before the meta page that makes the trees visible, and replay skips it. A crash between the two
+    /// makes readers reset trees that have not changed; in the other order they would miss a load. For the same reason
+    /// the rows put with the builds are not in it; their trees are reset too.
     pub(super) fn log_loaded(&self, writer: &mut Writer, trees: &BTreeSet<TreeId>) -> Result<u64, Error> {
         let version = writer.next_version;
         let mut builder = BatchBuilder::new(DIRECT_ALIGN);
@@ -111,7 +110,7 @@ impl Engine {
         }
         let log_start = writer.tail.position();
         let view = self.finish(tree, version, log_start, version).map_err(|error| match error {
-            // The meta page may have reached the disk, and then all of it is there when the store is opened again.
+            // The meta page may have reached the disk; then the whole load exists after reopening.
             Error::Io { source, .. } if self.is_poisoned() => Error::Unknown(source),
             other => other,
         })?;
@@ -141,7 +140,7 @@ impl Engine {
     }
 }
 
-/// Rows by tree and key; of equal keys the last one.
+/// Rows by tree and key; of equal keys the last.
 fn sorted(rows: &[(TreeId, Vec<u8>, Vec<u8>)]) -> BTreeMap<TreeId, BTreeMap<&[u8], &[u8]>> {
     let mut trees: BTreeMap<TreeId, BTreeMap<&[u8], &[u8]>> = BTreeMap::new();
     for (tree, key, value) in rows {

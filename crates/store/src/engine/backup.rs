@@ -1,15 +1,13 @@
-//! Backup of a store at work, and compaction of one that nobody uses.
+//! Backup of an open store, and compaction of one that nobody uses.
 //!
-//! Both begin with a checkpoint: then the tree alone holds everything that was acknowledged before the call, and its view
-//! is one version. A snapshot would show the same through the memtables, and keep them from being used again for as long
-//! as the copy takes; a view holds nothing but pages.
+//! Both begin with a checkpoint: then the tree alone holds everything acknowledged before the call, and its view is one version. A
+//! snapshot would show the same through the memtables, but keep them from being reused during the copy; a view pins only pages.
 //!
-//! A compaction that would make the tree file no smaller keeps it as it is. Where the log holds changes, that is found out before the
-//! checkpoint that would move them into the tree file: they would make it larger.
+//! A compaction that would not shrink the tree file leaves it as it is. If the log holds changes, this is computed
+//! before the checkpoint, since the checkpoint would grow the file.
 //!
-//! Compaction leaves the log alone: the new file says of itself what the old one did, the same version and the same
-//! place where replay starts. So whichever of the two a crash leaves goes on with the same log. Where the disk has no room for
-//! the new file, what the log has prepared gives way.
+//! Compaction does not touch the log: the new file has the version and log start of the old one, so after a crash
+//! either file works with the same log. If the disk has no room for the new file, unused log segments are removed.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -26,12 +24,12 @@ use crate::log;
 use crate::tree::{Copied, Target, Watch, copy, measure};
 
 impl Engine {
-    /// Copies all that is visible when it is called into an empty folder, which is a store then.
+    /// Copies everything visible at the call into an empty folder, which becomes a store.
     pub(crate) fn backup(self: &Arc<Engine>, disk: &dyn Disk, watch: &mut Watch<'_>) -> Result<Copied, Error> {
         let unfinished = Unfinished::begin(disk)?;
         self.checkpoint()?;
         let view = {
-            // Between two pieces of a checkpoint, which may be the next one by now, the trees are no state of the data.
+            // Between two pieces of a checkpoint, possibly a later one, the trees are not a consistent state of the data.
             let _merging = self.hold_merging()?;
             self.tree.view()
         };
@@ -42,8 +40,8 @@ impl Engine {
         Ok(copied)
     }
 
-    /// Writes the tree file anew and puts the new one in the place of the old one, if that is larger. The store takes no more
-    /// writes: it is to be opened again.
+    /// Rewrites the tree file and replaces the old one if the new one is smaller. Afterwards the store takes no writes
+    /// and must be reopened.
     pub(crate) fn compact(self: &Arc<Engine>, watch: &mut Watch<'_>) -> Result<Compacted, Error> {
         let merging = self.hold_merging()?;
         let bytes_before = self.tree_file_bytes(TREE_NAME)?;
@@ -51,10 +49,10 @@ impl Engine {
             let Copied { entries, bytes: bytes_anew, .. } = copied;
             Compacted { bytes_before, bytes_anew, entries, is_replaced }
         };
-        // Without room for it the checkpoint and the copy find out, which make room.
+        // If the disk is full, continue: the checkpoint and the copy make room.
         match self.measure(watch) {
             Ok(Some(measured)) if measured.bytes >= bytes_before => {
-                // Its end merges nothing either.
+                // Closing then writes no checkpoint either.
                 self.fail_stop.close();
                 return Ok(done(measured, false));
             }
@@ -63,7 +61,7 @@ impl Engine {
         }
         drop(merging);
         self.checkpoint()?;
-        // No checkpoint from here on: it would write to the old file, and give back the log that the new one needs.
+        // No checkpoint from here on: it would write to the old file, and release log segments that the new one needs.
         let _merging = self.hold_merging()?;
         let view = self.tree.view();
         let mut copied = self.copy_to(&*self.disk, &view, view.meta().log_start, watch);
@@ -98,7 +96,7 @@ impl Engine {
         self.disk.open(name, false, Access::ReadOnly).and_then(|file| file.len()).map_err(context)
     }
 
-    /// What a tree file with all that is visible takes; `None` where the log holds nothing that is not in the tree file.
+    /// The size of a tree file with all visible data; `None` if the memtables are empty.
     fn measure(self: &Arc<Engine>, watch: &mut Watch<'_>) -> Result<Option<Copied>, Error> {
         let lent = self.take_slot();
         let (guard, version) = self.pin(lent.slot());

@@ -1,4 +1,4 @@
-//! Transactions on their way to the log, alone and gathered.
+//! Transactions on their way to the log: single requests, and the batch that collects them.
 
 use super::commit::finish;
 use super::ticket::wake_waiting;
@@ -8,16 +8,15 @@ use crate::log::BatchBuilder;
 use crate::options::Options;
 use crate::transaction::{Abort, Transaction, Tx, Work};
 
-/// A prepared transaction on its way. Whatever becomes of it, its transaction is told an outcome: one that is dropped by a
-/// panic hears that nobody knows.
+/// A queued transaction. Its `finish` is always called: if a panic drops the request, with an unknown outcome.
 pub(crate) struct Request {
-    /// There until it is told.
+    /// `Some` until `finish` is called.
     transaction: Option<Box<dyn Transaction>>,
     pub(crate) work: Work,
-    /// What of [`super::weight::Weights`] is given back when it is finished. One that is awaited has none: its caller can
-    /// have no second one.
+    /// The share of [`super::weight::Weights`] that is returned when it is finished. An awaited request has none: its
+    /// caller is blocked and cannot submit a second one.
     pub(crate) weight: usize,
-    /// Its caller sleeps until it is finished.
+    /// The caller sleeps until it is finished.
     pub(crate) is_awaited: bool,
 }
 
@@ -26,7 +25,7 @@ impl Request {
         Request { transaction: Some(transaction), work, weight, is_awaited }
     }
 
-    /// Its two parts, for the writer.
+    /// The work and a closure that prepares it again, for the writer.
     pub(super) fn parts(&mut self) -> (&mut Work, impl FnMut(&mut Tx<'_>) -> Result<(), Abort>) {
         let transaction = &mut self.transaction;
         (&mut self.work, |tx: &mut Tx<'_>| {
@@ -34,12 +33,12 @@ impl Request {
         })
     }
 
-    /// Where it is kept.
+    /// The field itself, to be prefetched.
     pub(super) fn transaction(&self) -> &Option<Box<dyn Transaction>> {
         &self.transaction
     }
 
-    /// The transaction, for one who tells it the outcome.
+    /// Takes the transaction, to finish it.
     pub(super) fn take(mut self: Box<Self>) -> Option<Box<dyn Transaction>> {
         self.transaction.take()
     }
@@ -54,7 +53,7 @@ impl Drop for Request {
     }
 }
 
-/// A batch being gathered, with those who wait for it.
+/// A batch being gathered, with the requests that wait for it.
 pub(crate) struct OpenBatch {
     pub(crate) builder: BatchBuilder,
     pub(super) done: Vec<(Box<Request>, Result<u64, Error>)>,

@@ -6,7 +6,7 @@
 //!  01 NAME (UTF-8)   id, u32
 //! ```
 //!
-//! Little-endian. Ordinary rows changed by ordinary transactions: replay and checkpoints know nothing of them.
+//! Little-endian. These are ordinary rows, changed by ordinary transactions; replay and checkpoints treat them like others.
 
 use super::Engine;
 use super::limits::{CATALOG, TREE_NAME};
@@ -19,7 +19,7 @@ use crate::tree::TREES_MAX;
 const NEXT_ID_KEY: &[u8] = &[0];
 const NAME_PREFIX: u8 = 1;
 
-/// Name and id in a row, if it is one of a name.
+/// Name and id of a row, if it is a name's row.
 pub(super) fn row<'r>(key: &'r [u8], value: Option<&[u8]>) -> Option<(&'r str, TreeId)> {
     let (prefix, name) = key.split_first()?;
     let name = std::str::from_utf8(name).ok()?;
@@ -31,7 +31,7 @@ fn id(value: &[u8]) -> Option<TreeId> {
 }
 
 fn damaged() -> Error {
-    // Which page it came from is not known here; `verify` tells.
+    // The page is not known here; `verify` finds it.
     Error::corrupt(TREE_NAME, 0, "a row of the catalog that holds no id of a tree")
 }
 

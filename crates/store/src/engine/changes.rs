@@ -1,12 +1,12 @@
-//! The changes of one transaction, in the order made, the last one of a key counting; before them all the deleted ranges.
+//! The changes of one transaction: the deleted ranges, then the other changes in order, with only the last one of each key.
 //!
-//! Deleting a range ends what was put into it before. So the ranges may be taken to come first, and then no order between
-//! them and what is left matters: they are kept sorted and joined where they meet.
+//! Deleting a range discards the earlier puts in it. So the ranges may be applied first, in any order: they are kept
+//! sorted, and merged if they touch.
 //!
-//! Operands for the writer to fold ([`super::folds`]) are kept beside them, each for itself.
+//! Operands for the writer to fold ([`super::folds`]) are kept beside them, one by one.
 //!
-//! Keys and values lie in one buffer; an entry says where. Few entries are searched one by one, which beats any index as
-//! long as they fit a few cache lines; past [`INDEXED_FROM`] a hash of the entries is kept.
+//! Keys and values lie in one buffer; an entry holds offsets. Few entries are searched linearly, which beats any index
+//! while they fit a few cache lines. From [`INDEXED_FROM`] on they are hashed.
 
 use std::hash::BuildHasher;
 use std::slice::from_ref;
@@ -18,9 +18,9 @@ use crate::error::Error;
 use crate::key::{Direction, KeyRange, Span, TreeId};
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
 
-/// Entries from which on a hash is kept.
+/// Number of entries from which on they are hashed.
 const INDEXED_FROM: usize = 16;
-/// What an entry costs in a memtable beside its key and value, generously: it bounds transactions of many tiny entries.
+/// Generous memtable overhead of an entry, beside key and value: it bounds transactions of many tiny entries.
 const ENTRY_OVERHEAD_BYTES: usize = 128;
 
 /// See the module's text.
@@ -30,14 +30,14 @@ pub(crate) struct Changes {
     entries: Vec<Entry>,
     index: Option<HashTable<u32>>,
     hasher: DefaultHashBuilder,
-    /// Deleted ranges, by tree and start; no two of a tree meet.
+    /// Deleted ranges, by tree and start; those of one tree neither overlap nor touch.
     ranges: Vec<(TreeId, Span)>,
-    /// Entries that are operands.
+    /// Number of entries that are operands.
     folds: usize,
-    /// Log bytes and memtable overhead of all entries, dead ones included: what is held against the bound.
+    /// Log bytes and memtable overhead of all entries, dead ones included; compared with `cost_max`.
     cost: usize,
     cost_max: usize,
-    /// What is over the bound, for the error.
+    /// The name of the bound, for the error.
     too_large: &'static str,
     log_bytes: usize,
     failure: Option<Error>,
@@ -47,10 +47,10 @@ pub(crate) struct Changes {
 struct Entry {
     tree: u32,
     key_len: u16,
-    /// No change by itself: replaced by a later entry of the same key, or an operand.
+    /// Not a change by itself: replaced by a later entry of the same key, or an operand.
     is_dead: bool,
     kind: Kind,
-    /// Where the key starts; the value lies behind it.
+    /// Offset of the key; the value follows it.
     at: u32,
     value_len: u32,
 }
@@ -64,21 +64,21 @@ enum Kind {
     Fold,
 }
 
-/// A change as the memtable and the log take it.
+/// A change in the form that the memtable and the log take.
 #[derive(Clone, Copy)]
 pub(crate) struct Change<'c> {
     pub(crate) operation: Operation<'c>,
-    /// The writer puts the version into the value's first 8 bytes.
+    /// The writer writes the version into the value's first 8 bytes.
     pub(crate) is_stamped: bool,
 }
 
 impl Changes {
-    /// An empty set whose [`Changes::cost`] may reach `cost_max`; past it `too_large` is refused.
+    /// An empty set. If its `cost` exceeds `cost_max`, the transaction is refused with `too_large` as the name of the bound.
     pub(crate) fn new(cost_max: usize, too_large: &'static str) -> Changes {
         Changes { cost_max, too_large, ..Changes::default() }
     }
 
-    /// Forgets everything, keeps the memory.
+    /// Clears everything but keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
@@ -91,14 +91,14 @@ impl Changes {
         self.entries.is_empty() && self.ranges.is_empty() && self.folds == 0
     }
 
-    /// Asks for what says where the changes are.
+    /// Prefetches the fields that locate the changes.
     pub(crate) fn foresee_self(&self) {
         crate::tree::prefetch(from_ref(&self.bytes));
         crate::tree::prefetch(from_ref(&self.ranges));
         crate::tree::prefetch(from_ref(&self.failure));
     }
 
-    /// Asks for the memory that who places them will read.
+    /// Prefetches the memory that placing the changes will read.
     pub(crate) fn foresee(&self) {
         crate::tree::prefetch(&self.entries);
         crate::tree::prefetch_all(&self.bytes);
@@ -109,7 +109,7 @@ impl Changes {
         self.entries.iter().take(count).map(|entry| (TreeId(entry.tree), entry.key(&self.bytes)))
     }
 
-    /// Bytes of memory that it holds, the index apart.
+    /// Bytes of memory held, without the index.
     pub(crate) fn held_bytes(&self) -> usize {
         let spans =
             self.ranges.iter().map(|(_, span)| span.from.capacity() + span.to.as_ref().map_or(0, Vec::capacity));
@@ -119,14 +119,14 @@ impl Changes {
             + spans.sum::<usize>()
     }
 
-    /// Bytes that this transaction takes in a batch.
+    /// Bytes of this transaction in a batch.
     pub(crate) fn log_bytes(&self) -> usize {
         TRANSACTION_HEADER_BYTES
             + self.log_bytes
             + self.ranges.iter().map(|(_, span)| log_bytes_of(span)).sum::<usize>()
     }
 
-    /// What was put in and cannot be committed, if anything.
+    /// The error, if any, because of which the changes cannot be committed.
     pub(crate) fn take_failure(&mut self) -> Option<Error> {
         if self.has_folds() && self.folds().any(|(tree, ..)| self.is_of(tree)) {
             return Some(Error::Refused { why: "it both folds into a tree and puts into it" });
@@ -156,7 +156,7 @@ impl Changes {
 
     pub(crate) fn delete_range(&mut self, tree: TreeId, range: KeyRange<'_>) {
         let Some(mut span) = Span::of(range) else { return };
-        // A byte more than a key: what ends with a key, that key included, is told by the next one.
+        // One byte more than a key: the bound just above a key is the key with a zero byte appended.
         if span.from.len().max(span.to.as_ref().map_or(0, Vec::len)) > KEY_BYTES_MAX + 1 {
             self.failure = Some(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
             return;
@@ -187,7 +187,7 @@ impl Changes {
         }
     }
 
-    /// Leaves an operand for the writer to lay onto what the key has.
+    /// Adds an operand that the writer will apply to the key's value.
     pub(crate) fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
         if self.admits(key, operand) {
             self.folds += 1;
@@ -195,7 +195,7 @@ impl Changes {
         }
     }
 
-    /// What is to be folded, in the order made: tree, key, operand.
+    /// The operands, in order: tree, key, operand.
     pub(crate) fn folds(&self) -> impl Iterator<Item = (TreeId, &[u8], &[u8])> {
         let operands = self.entries.iter().filter(|entry| entry.kind == Kind::Fold);
         operands.map(|entry| (TreeId(entry.tree), entry.key(&self.bytes), entry.bytes(&self.bytes)))
@@ -205,7 +205,7 @@ impl Changes {
         self.folds > 0
     }
 
-    /// Whether it folds into this tree.
+    /// Whether it has operands for this tree.
     pub(crate) fn folds_into(&self, tree: TreeId) -> bool {
         self.has_folds() && self.folds().any(|(of, ..)| of == tree)
     }
@@ -216,7 +216,7 @@ impl Changes {
             || self.ranges.iter().any(|(of, _)| *of == tree)
     }
 
-    /// Counts a change against the bounds. `false`: it is over one, and need not be kept, for the transaction will be refused.
+    /// Adds a change to the cost. `false`: it exceeds a bound and need not be kept, since the transaction will be refused.
     fn admits(&mut self, key: &[u8], value: &[u8]) -> bool {
         if key.len() > KEY_BYTES_MAX {
             self.failure = Some(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
@@ -252,7 +252,7 @@ impl Changes {
         entry
     }
 
-    /// The earlier entry of this key, if any, no longer counts.
+    /// Marks the earlier entry of this key, if any, as dead.
     fn kill(&mut self, tree: TreeId, key: &[u8]) {
         if let Some(place) = self.find(tree, key) {
             self.kill_at(place);
@@ -298,7 +298,7 @@ impl Changes {
         }
     }
 
-    /// What this transaction itself made of a key: `None` when it did not touch it, `Some(None)` when it deleted it.
+    /// The transaction's own change of a key: `None` if it did not touch it, `Some(None)` if it deleted it.
     pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Option<Option<&[u8]>> {
         match self.find(tree, key) {
             Some(place) => Some(self.entries[place].value(&self.bytes)),
@@ -307,12 +307,12 @@ impl Changes {
         }
     }
 
-    /// The ranges of a tree that were deleted, in order.
+    /// The deleted ranges of a tree, in order.
     pub(crate) fn spans(&self, tree: TreeId) -> impl DoubleEndedIterator<Item = &Span> {
         self.ranges.iter().filter(move |(of, _)| *of == tree).map(|(_, span)| span)
     }
 
-    /// All that counts: the ranges, then the rest in the order made.
+    /// All live changes: the ranges, then the others in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Change<'_>> {
         let ranges = self.ranges.iter().map(|(tree, span)| Change {
             operation: Operation { tree: tree.0, key: &span.from, edit: Edit::DeleteRange { to: span.to.as_deref() } },
@@ -329,7 +329,7 @@ impl Changes {
         ranges.chain(entries)
     }
 
-    /// The changes within a range of one tree, in the scan's order.
+    /// The changes in a range of one tree, in the scan's order.
     pub(crate) fn in_range(
         &self,
         tree: TreeId,
@@ -370,7 +370,7 @@ impl Entry {
         (self.kind != Kind::Delete).then(|| self.bytes(bytes))
     }
 
-    /// What lies behind the key.
+    /// The bytes after the key.
     fn bytes<'c>(&self, bytes: &'c [u8]) -> &'c [u8] {
         let at = self.at as usize + usize::from(self.key_len);
         &bytes[at..at + self.value_len as usize]

@@ -1,16 +1,16 @@
-//! Checkpoints: the frozen memtable is merged into the tree, then its log is given back.
+//! Checkpoints: the frozen memtable is merged into the tree, then its part of the log is released.
 //!
-//! 1. Freeze: a new memtable takes over (under the writer's lock, microseconds).
-//! 2. Wait until all versions in the frozen one are visible, that is durable.
-//! 3. Merge it in key order, tree by tree, in paced chunks and in pieces ([`super::pieces`]): after each a sync,
-//!    the meta page, a sync, and a generation with the new tree under the same frozen memtable.
-//! 4. After the last piece publish a generation without the frozen memtable.
-//! 5. Give back the log's segments before the place where replay would now start.
+//! 1. Freeze: a new memtable becomes active (under the writer's lock, microseconds).
+//! 2. Wait until all versions in the frozen memtable are visible and durable.
+//! 3. Merge it in key order, tree by tree, paced and in pieces ([`super::pieces`]). Each piece ends with a sync, the
+//!    meta page, a sync, and a published generation with the new tree and the same frozen memtable.
+//! 4. After the last piece, publish a generation without the frozen memtable.
+//! 5. Release the log's segments before the new log start.
 //!
-//! Writers go on all the time. They wait only when the new memtable is full before the old one is merged, and they hear of
-//! an error only when the checkpoint then fails (a full disk, say). A failed checkpoint has changed nothing; it is tried
-//! again. One whose sync failed poisons the store, for nobody knows what is on the disk.
-//! One that met a damaged page stops writes: [`super::damage_stop`].
+//! Writers continue all the time. They wait only if the new memtable is full before the old one is merged, and get an
+//! error only if that checkpoint then fails, for example on a full disk. A failed checkpoint loses nothing and is
+//! retried. If its sync failed, the store is poisoned, since the content of the disk is unknown. If it met a damaged
+//! page, writes stop: [`super::damage_stop`].
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,12 +31,12 @@ use crate::log::LogPosition;
 use crate::options::Durability;
 use crate::tree::{PAGE_BYTES, TreeView, TreeWriter};
 
-/// When checkpoints are due, and how they went.
+/// Schedule and results of checkpoints.
 #[derive(Default)]
 pub(crate) struct Checkpoints {
     state: Mutex<State>,
     changed: Condvar,
-    /// One merge at a time: the checkpointer's, or a bulk build's attachment.
+    /// Held during a merge: by the checkpointer, a bulk attachment, a large transaction, a backup or a compaction.
     merging: Mutex<()>,
     is_requested_by_size: AtomicBool,
     pub(super) damage_stop: DamageStop,
@@ -47,31 +47,31 @@ pub(crate) struct Checkpoints {
 #[derive(Default)]
 struct State {
     frozen: Option<Frozen>,
-    /// How far the merge of the frozen memtable is durable.
+    /// The last key of the frozen memtable whose merge is durable.
     reached: Option<Reached>,
-    /// Calls of `Store::checkpoint` so far, and up to which they are served.
+    /// Number of `Store::checkpoint` calls so far, and how many of them are served.
     asked: u64,
     served: u64,
-    /// Why the last try failed; gone with the next success.
+    /// The error of the last attempt; cleared by the next success.
     failure: Option<Error>,
-    /// It could not freeze the active memtable: that says nothing of the merge of one that is frozen.
+    /// The attempt could not freeze the active memtable, which says nothing about the merge of a frozen one.
     failed_to_freeze: bool,
-    /// Tries so far, so that one who waits can tell a new failure from the one before.
+    /// Number of attempts, so that a waiting thread can tell a new failure from an old one.
     tries: u64,
-    /// The end of the last try, or the start of the store.
+    /// The end of the last attempt, or the start of the store.
     last_end: Option<Instant>,
 }
 
-/// What there is to know of the frozen memtable.
+/// The version and log position at which the frozen memtable ends.
 #[derive(Clone, Copy)]
 pub(crate) struct Frozen {
     pub(crate) last_version: u64,
-    /// Where the batch lies that holds the first version it lacks.
+    /// Position of the batch with the first version after it.
     pub(crate) log_start: LogPosition,
 }
 
 impl State {
-    /// Whether the last try has just ended: the next one has not begun.
+    /// Whether the last attempt has just ended, so that the next one has not begun.
     fn is_fresh(&self) -> bool {
         self.last_end.is_some_and(|end| end.elapsed() < RETRY_AFTER)
     }
@@ -92,7 +92,7 @@ impl Checkpoints {
         self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// A memtable was frozen: it is to be merged at once.
+    /// Reports a frozen memtable, to be merged at once.
     pub(crate) fn frozen(&self, last_version: u64, log_start: LogPosition) {
         let mut state = self.state();
         (state.frozen, state.reached) = (Some(Frozen { last_version, log_start }), None);
@@ -101,7 +101,7 @@ impl Checkpoints {
         self.changed.notify_all();
     }
 
-    /// The active memtable is full enough.
+    /// Requests a checkpoint because the active memtable is nearly full.
     pub(crate) fn request_by_size(&self) {
         if !self.is_requested_by_size.swap(true, Ordering::Relaxed) {
             self.changed.notify_all();
@@ -109,12 +109,12 @@ impl Checkpoints {
     }
 
     pub(crate) fn wake_all(&self) {
-        // Under the lock, so that nobody who has just looked and is about to wait misses it.
+        // Under the lock, so that a thread between its check and its wait does not miss the wake-up.
         let _state = self.state();
         self.changed.notify_all();
     }
 
-    /// Waits for `time` or the store's end; true at its end.
+    /// Waits for `time` or until the store closes; true if it closes.
     pub(crate) fn wait_for_close(&self, engine: &Engine, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut state = self.state();
@@ -131,7 +131,7 @@ impl Checkpoints {
         self.completed.load(Ordering::Relaxed)
     }
 
-    /// Whether the last checkpoint failed for want of room.
+    /// Whether the last checkpoint failed because the disk is full.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self.state().failure, Some(Error::Full))
     }
@@ -140,12 +140,12 @@ impl Checkpoints {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Waits until there is no frozen memtable any more: a writer whose active one is full. `follow` is called after each
-    /// piece of the merge, for who waits would else keep the pages from being used again that it has freed.
+    /// Waits until there is no frozen memtable, for a writer whose active one is full. `follow` is called after each
+    /// wait: the writer must drop its own old generation, or it would keep freed pages from being reused.
     pub(crate) fn wait_until_merged(&self, engine: &Engine, mut follow: impl FnMut()) -> Result<(), Error> {
         let is_pinned = engine.published.reserve().is_none();
         let mut state = self.state();
-        // A failure from before says nothing: the disk may have room by now. Unless it was just now.
+        // An earlier failure does not count, since the disk may have room by now, unless it has just happened.
         let tries = state.tries;
         let is_over = |failure: &Error| matches!(failure, Error::Pinned { .. }) && !is_pinned;
         while state.frozen.is_some() {
@@ -165,7 +165,7 @@ impl Checkpoints {
 }
 
 impl Engine {
-    /// Refuses writes of a store that is poisoned or closing.
+    /// Returns an error if the store is poisoned or closing.
     pub(super) fn check_writable(&self) -> Result<(), Error> {
         if self.is_poisoned() {
             return Err(Error::Poisoned);
@@ -173,9 +173,9 @@ impl Engine {
         if self.is_closing.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Life of the checkpointer.
+    /// Main loop of the checkpointer.
     pub(crate) fn run_checkpointer(&self) {
-        // Between two slices there is less time than a sleep may else be late.
+        // The pause between two slices is shorter than the kernel's default timer slack.
         end_sleeps_in_time();
         let mut failed_at: Option<Instant> = None;
         let mut lost_pages = 0;
@@ -209,7 +209,7 @@ impl Engine {
         }
     }
 
-    /// Once for each time that there are more: a failing disk is to be seen by who reads the log.
+    /// Logs the number of lost pages each time it has grown, so that a failing disk shows in the log.
     fn tell_lost_pages(&self, told: &mut u64) {
         let lost = self.tree.lost_pages();
         if lost > *told {
@@ -231,12 +231,12 @@ impl Engine {
         let live_bytes = u64::from(self.tree.live_pages()) * PAGE_BYTES as u64;
         let worth = self.options.checkpoint_worth_bytes(live_bytes);
         let is_worth_it = is_rested && lock(&self.current).active.used_bytes() > worth;
-        // A checkpoint gives segments back, and pages of what was deleted.
+        // A checkpoint releases log segments, and pages of deleted data.
         let is_short = self.log.is_full() && self.log.has_older_segments() || self.room.is_refusing() && is_rested;
         (is_late || is_long || is_worth_it || is_short) && !lock(&self.current).active.is_empty()
     }
 
-    /// Freezes and merges; a memtable that was frozen before is merged first.
+    /// Freezes and merges; a memtable that is already frozen is merged first.
     fn run_checkpoint(&self, asked: u64) -> Result<(), Error> {
         let _merging = self.fail_stop.lock(&self.checkpoints.merging, MERGING);
         let mut failed_to_freeze = false;
@@ -259,7 +259,7 @@ impl Engine {
             }
             Err(Error::Closed) => {}
             Err(Error::Busy) => tracing::debug!("a checkpoint waits: readers hold as many memtables as there may be"),
-            // Closing ends a merge through its pacing. Nothing has failed: the log is replayed at the next start.
+            // Closing interrupts a merge through its pacing. That is no failure: the log is replayed at the next start.
             Err(Error::Io { source, .. })
                 if source.kind() == io::ErrorKind::Interrupted && self.is_closing.load(Ordering::Acquire) => {}
             Err(error) => {
@@ -271,7 +271,7 @@ impl Engine {
         result
     }
 
-    /// Whether a checkpoint failed because a page of the tree is damaged, or was not given by the disk.
+    /// Whether a checkpoint failed because a page of the tree is damaged or unreadable.
     fn is_of_a_page(&self, error: &Error) -> bool {
         match error {
             Error::Corrupt { .. } => true,
@@ -280,17 +280,17 @@ impl Engine {
         }
     }
 
-    /// Freezes the active memtable when there is something in it and nothing is frozen.
+    /// Freezes the active memtable if it is not empty and nothing is frozen.
     ///
-    /// Never just waits for the writer's lock: a writer that has frozen the memtable itself meanwhile, and filled the next
-    /// one too, holds it until this thread has merged.
+    /// It never blocks on the writer's lock: a writer that has frozen the memtable itself meanwhile, and filled the
+    /// next one too, holds that lock until this thread has merged.
     fn freeze(&self) -> Result<(), Error> {
         let is_wanted = {
             let current = lock(&self.current);
             current.frozen.is_none() && !current.active.is_empty()
         };
         if is_wanted {
-            // Waits for readers here, where no writer waits for it.
+            // Waits for readers here, while no writer waits for it.
             drop(self.reserve_state(READERS_WAIT_MAX)?);
         }
         let mut writer = loop {
@@ -308,14 +308,14 @@ impl Engine {
         self.refresh(&mut writer);
         self.checkpoints.is_requested_by_size.store(false, Ordering::Relaxed);
         if writer.generation.frozen.is_none() && !writer.table.table().is_empty() {
-            // Writers go on for as long as there is room: none of them waits for a checkpoint that has to.
+            // No waiting here: writers continue while there is room, even if this checkpoint must wait.
             self.rotate(&mut writer, Duration::ZERO)?;
         }
         Ok(())
     }
 
-    /// The writer's lock for one who holds `merging`, with nothing frozen: merging what a writer who holds it may be waiting
-    /// for, or has frozen before it let go.
+    /// The writer's lock for a holder of `merging`, with nothing frozen. Merges the memtable that the lock's current
+    /// holder waits for, or has frozen before it released the lock.
     pub(super) fn writer_while_merging(&self) -> Result<Held<'_, Writer>, Error> {
         loop {
             if let Some(mut writer) = self.try_hold_writer() {
@@ -338,7 +338,7 @@ impl Engine {
         };
         let Some(frozen) = frozen else { return Ok(()) };
         let Some(table) = lock(&self.current).frozen.clone() else { return Ok(()) };
-        // Before anything is merged: what comes of it can be published then.
+        // Reserved before anything is merged, so that the result can be published.
         let place = self.reserve_state(READERS_WAIT_MAX)?;
         self.wait_until_visible(frozen.last_version)?;
         if self.options.durability != Durability::Commit {
@@ -357,7 +357,7 @@ impl Engine {
             }
         };
         drop(walk);
-        // From the moment it is published a writer may freeze the next memtable, whose need and state must stay.
+        // Before publishing: from then on a writer may freeze the next memtable, and its need and state must not be overwritten.
         self.room_merged();
         self.publish(place, |generation| {
             generation.tree = view;
@@ -370,7 +370,7 @@ impl Engine {
         Ok(())
     }
 
-    /// One piece of the frozen memtable. The last one gives the trees that hold all of it, which are still to be published.
+    /// Merges one piece of the frozen memtable. The last piece returns the trees with all of it, which are not yet published.
     fn merge_piece(
         &self,
         walk: &mut Walk<'_>,
@@ -391,7 +391,7 @@ impl Engine {
         self.room_advanced(self.tree.merged_pages() - before);
         self.checkpoints.state().reached = walk.reached().cloned();
         self.checkpoints.changed.notify_all();
-        // A writer that does nothing holds the state before; one that is busy follows by itself.
+        // An idle writer holds the previous state; a busy one refreshes by itself.
         if let Some(mut writer) = self.try_hold_writer() {
             self.refresh(&mut writer);
         }
@@ -399,10 +399,11 @@ impl Engine {
         Ok(None)
     }
 
-    /// A checkpoint of nothing: after it no meta page reaches the pages that the one before has freed. False where another is
-    /// under way or about to be, which does as much.
+    /// An empty checkpoint: after it no meta page reaches the pages that the previous checkpoint has freed. False if
+    /// another checkpoint is running or about to run, which has the same effect.
     pub(super) fn checkpoint_nothing(&self) -> Result<bool, Error> {
-        // The checkpoint that has freed the pages may be about to end. One that waits for a writer who waits for this does not.
+        // The checkpoint that freed the pages may be about to end; wait one tick. Not longer: it may wait for a writer
+        // that waits for this.
         let until = Instant::now() + TICK;
         let _merging = loop {
             match self.fail_stop.try_lock(&self.checkpoints.merging, MERGING) {
@@ -422,7 +423,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Ends a checkpoint. A failed sync poisons; a full disk does not.
+    /// Ends a checkpoint. A failed sync poisons the store; a full disk does not.
     pub(super) fn finish(
         &self,
         tree: TreeWriter<'_>,
@@ -442,13 +443,13 @@ impl Engine {
     pub(super) fn wait_until_visible(&self, version: u64) -> Result<(), Error> {
         while self.visible() < version {
             self.check_writable()?;
-            // A batch is on its way: tens of microseconds on a good disk.
+            // A batch is in flight: tens of microseconds on a good disk.
             std::thread::sleep(Duration::from_micros(50));
         }
         Ok(())
     }
 
-    /// A checkpoint that contains all that is visible when it is called.
+    /// Waits for a checkpoint that contains everything visible at the call.
     pub(crate) fn checkpoint(&self) -> Result<(), Error> {
         let mut state = self.checkpoints.state();
         state.asked += 1;
@@ -461,14 +462,14 @@ impl Engine {
         state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.copy()))
     }
 
-    /// Waits for the end of a running merge and keeps the next one from starting.
+    /// Waits for a running merge to end and keeps the next one from starting.
     pub(super) fn hold_merging(&self) -> Result<Held<'_, ()>, Error> {
         let merging = self.fail_stop.lock(&self.checkpoints.merging, MERGING);
         self.merge_frozen()?;
         Ok(merging)
     }
 
-    /// The frozen memtable that ends with this version, or one before, has been merged.
+    /// Records that the frozen memtable that ends at or before this version is merged.
     pub(super) fn forget_frozen(&self, merged: u64) {
         let mut state = self.checkpoints.state();
         if state.frozen.is_some_and(|frozen| frozen.last_version <= merged) {
@@ -479,7 +480,7 @@ impl Engine {
     }
 }
 
-/// What the lock on merging is held for.
+/// The activity named by a panic under the merge lock.
 const MERGING: &str = "a memtable was merged";
-/// Between two tries for the writer's lock.
+/// Pause between two attempts to take the writer's lock.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);

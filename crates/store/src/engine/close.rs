@@ -6,12 +6,12 @@ use super::{Engine, lock};
 use crate::options::Durability;
 
 impl Engine {
-    /// No more transactions; those that are queued are done.
+    /// Refuses new transactions; queued ones are completed.
     pub(crate) fn refuse_new(&self) {
         self.queue.close();
     }
 
-    /// The checkpointer and the syncer end; a merge that is under way is given up, it changes nothing.
+    /// Ends the checkpointer, the syncer and the room thread. A running merge is abandoned, which changes nothing.
     pub(crate) fn stop_others(&self) {
         self.is_closing.store(true, Ordering::Release);
         self.checkpoints.wake_all();
@@ -19,7 +19,7 @@ impl Engine {
         self.alarm.ring();
     }
 
-    /// Syncs, and leaves an empty batch: a witness that the last transactions were durable.
+    /// Syncs, and writes an empty batch, which records that the last transactions were durable.
     pub(crate) fn close_log(&self) {
         let mut writer = self.hold_writer();
         let _turn = lock(&self.turn);
@@ -29,11 +29,11 @@ impl Engine {
         if let Err(error) = self.log.write_empty_batch(&mut writer.tail) {
             tracing::error!(%error, "the log could not be closed cleanly");
         }
-        // A commit that was about to go inline finds the store closed.
+        // A commit that is about to go inline then finds the store closed.
         self.fail_stop.close();
     }
 
-    /// Life of the thread that syncs at intervals.
+    /// Main loop of the thread that syncs at intervals.
     pub(crate) fn run_syncer(&self) {
         let Durability::Interval(interval) = self.options.durability else { return };
         while !self.checkpoints.wait_for_close(self, interval) {

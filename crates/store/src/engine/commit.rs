@@ -1,19 +1,18 @@
-//! Group commit: two committers take turns, a lone caller does it all by itself.
+//! Group commit: two committers take turns; a lone caller commits on its own thread.
 //!
 //! ```text
 //!  committer A   gather ─ write and sync ─ acknowledge   gather …………… write and sync ─ …
 //!  committer B            gather …………… write and sync ─ acknowledge   gather …
 //! ```
 //!
-//! `writer` is held while a batch is gathered and sealed, `turn` while it is on its way to the disk; the turn is taken
-//! before the writer is let go, so batches reach the log in order. While one batch syncs, the other committer gathers the
-//! next as it comes: it sleeps until [`STRIDE`] transactions wait or the turn is free. So when the disk is free there is
-//! a batch for it, and what has come last is left for the next one if it is much: the disk does not wait for memory. A
-//! committer that slept on the turn itself, and gathered once it had it, left the disk idle for as long as that took; one
-//! that is woken by each transaction costs a thread switch for each.
+//! `writer` is held while a batch is gathered and sealed, `turn` while it is written to the disk. The turn is taken before
+//! the writer is released, so batches reach the log in order. While one batch syncs, the other committer gathers the next:
+//! it sleeps until [`STRIDE`] transactions wait or the turn is free. So a batch is ready when the disk is free, and a large
+//! remainder is left for the next batch, so that the disk does not wait for memory. If a committer slept on the turn itself
+//! and gathered only then, the disk would be idle meanwhile; if each transaction woke it, each would cost a thread switch.
 //!
-//! Handing batches from a gathering thread to a syncing one was the other way: it costs two more thread switches for each
-//! group, and the caller who commits inline would be a special case.
+//! The alternative is a gathering thread that passes batches to a syncing thread. It costs two more thread switches for
+//! each group, and inline commits would be a special case.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -27,13 +26,13 @@ use crate::fail_stop::{Held, panicked};
 use crate::key::Version;
 use crate::transaction::{Abort, Commit, Transaction, Tx, Work};
 
-/// Transactions for which the committer that gathers is woken while the other one's batch is on its way. It places one
-/// in about a microsecond, and a wake-up costs several.
+/// Number of transactions that wakes the gathering committer while the other one's batch is in flight. Placing one
+/// takes about a microsecond, a wake-up several.
 const STRIDE: usize = 16;
-/// Transactions that are still placed when the disk is free already: a sync takes as long as some dozens of them.
+/// Transactions that are still placed when the disk is already free: a sync takes as long as some dozens of them.
 const LATE_MAX: usize = 2 * STRIDE;
 
-/// The right to write to the log; whoever gathers hears when it is free again.
+/// The right to write to the log. Its release wakes the gathering committer.
 struct Turn<'e> {
     guard: Option<Held<'e, ()>>,
     queue: &'e Queue<Box<Request>>,
@@ -46,13 +45,13 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// What the turn is held for.
+/// The activity named by a panic under the turn.
 pub(super) const SENDING: &str = "a batch was written to the log";
 
-/// How sending a batch ended.
+/// Result of writing a batch.
 enum Sent {
     Durable,
-    /// In a panic, before or after it was written.
+    /// A panic, before or after the write.
     Panicked,
     /// An earlier failure.
     Poisoned,
@@ -71,7 +70,7 @@ impl Sent {
     }
 }
 
-/// An `io::Error` cannot be cloned, and each transaction of the batch wants one.
+/// A copy for each transaction of the batch: an `io::Error` is not `Clone`.
 fn copy_of(error: &std::io::Error) -> std::io::Error {
     match error.raw_os_error() {
         Some(code) => std::io::Error::from_raw_os_error(code),
@@ -80,14 +79,14 @@ fn copy_of(error: &std::io::Error) -> std::io::Error {
 }
 
 impl Engine {
-    /// Life of a committer thread.
+    /// Main loop of a committer thread.
     pub(crate) fn run_committer(&self) {
         let mut batch = OpenBatch::new(&self.options);
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.commit_group(&mut batch))) {
                 Ok(true) => {}
                 Ok(false) => return,
-                // It goes on, so that everybody who comes is refused.
+                // The committer continues, so that later transactions are refused.
                 Err(_) => {
                     self.fail_stop.stop_after_panic(SENDING);
                     batch.builder.restart(0);
@@ -97,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Waits for a group and commits it; false once the store is closed and all is done.
+    /// Waits for a group and commits it; false once the store is closed and the queue is empty.
     fn commit_group(&self, batch: &mut OpenBatch) -> bool {
         let watch = lock(&self.watch);
         if self.hold_writer().backlog.is_empty() && !self.queue.wait() {
@@ -112,12 +111,12 @@ impl Engine {
         true
     }
 
-    /// Places what comes until the batch is full or the disk is free.
+    /// Places transactions until the batch is full or the disk is free.
     fn gather_until_turn(&self, writer: &mut Writer, batch: &mut OpenBatch) -> Turn<'_> {
         self.slow_down(writer);
         self.gather(writer, batch, usize::MAX);
         loop {
-            // What is left over did not fit: only sending makes room for it.
+            // A leftover did not fit: only sending the batch makes room for it.
             if !writer.backlog.is_empty() {
                 return self.turn(self.fail_stop.lock(&self.turn, SENDING));
             }
@@ -138,7 +137,7 @@ impl Engine {
         self.fail_stop.try_lock(&self.turn, SENDING).map(|guard| self.turn(guard))
     }
 
-    /// Places what waits, so many at most, as far as the batch has room.
+    /// Places at most `count_max` waiting transactions, as far as the batch has room.
     fn gather(&self, writer: &mut Writer, batch: &mut OpenBatch, count_max: usize) {
         if !self.is_poisoned() {
             self.refresh(writer);
@@ -175,7 +174,7 @@ impl Engine {
         self.queue.settle(placed_count);
     }
 
-    /// Writes the batch and makes it visible. Lets the writer go as soon as the batch has its place.
+    /// Writes the batch and makes it visible. Releases the writer once the batch has its position in the log.
     fn send(&self, mut writer: Held<'_, Writer>, turn: Turn<'_>, batch: &mut OpenBatch) -> Sent {
         if self.is_poisoned() {
             batch.builder.restart(0);
@@ -208,9 +207,9 @@ impl Engine {
         sent
     }
 
-    /// Tells all that waited for the batch.
+    /// Finishes all transactions of the batch.
     fn acknowledge(&self, batch: &mut OpenBatch, sent: &Sent) {
-        // Before an outcome is told: whoever hears of it may submit again at once.
+        // Before any outcome is reported: its receiver may submit again at once.
         self.weights.give_back(batch.done.iter().map(|(request, _)| request.weight).sum());
         let mut callers = 0;
         for (request, outcome) in batch.done.drain(..) {
@@ -223,7 +222,7 @@ impl Engine {
         wake_waiting();
     }
 
-    /// Queues a prepared transaction; gives it back when the queue is full.
+    /// Queues a prepared transaction; returns it if the queue is full.
     pub(crate) fn enqueue(&self, request: Box<Request>) -> Result<(), Box<dyn Transaction>> {
         match self.queue.push(request) {
             Ok(()) => Ok(()),
@@ -239,7 +238,7 @@ impl Engine {
         }
     }
 
-    /// Whether the queue has room to spare, in places and in bytes.
+    /// Whether a quarter of the queue is free, in places and in bytes.
     pub(crate) fn has_room(&self) -> bool {
         self.weights.has_room() && self.queue.has_room()
     }
@@ -264,7 +263,7 @@ impl Engine {
         })
     }
 
-    /// Commits on the calling thread when nothing is queued and no batch is on its way.
+    /// Commits on the calling thread if nothing is queued and no batch is in flight.
     fn commit_inline(
         &self,
         work: &mut Work,
@@ -275,7 +274,7 @@ impl Engine {
         }
         self.watching.pause();
         let mut writer = self.try_hold_writer()?;
-        // Small commits of one caller hardly outrun a merge; megabytes do.
+        // Small commits of one caller hardly outrun a merge; large ones do.
         self.slow_down(&mut writer);
         let turn = self.try_turn()?;
         if self.is_poisoned() {
@@ -296,7 +295,7 @@ impl Engine {
     }
 }
 
-/// A panic in a caller's code must not take a committer with it.
+/// A panic in a caller's code must not end a committer.
 pub(crate) fn finish(transaction: Box<dyn Transaction>, outcome: Result<Commit, Error>) {
     if catch_unwind(AssertUnwindSafe(|| transaction.finish(outcome))).is_err() {
         tracing::error!("a transaction's finish panicked; its commit stands");
@@ -351,7 +350,7 @@ mod tests {
                 let transaction = Box::new(Put { number, told: told.clone() });
                 assert!(matches!(store.submit(&reader, transaction), Submit::Queued));
             }
-            // The memtable takes no version below its newest: an assertion of the store's own, in the midst of placing.
+            // The memtable accepts no version below its newest, so placing panics in the store's own assertion.
             writer.next_version = 1;
         }
         for _ in 0..COUNT {

@@ -1,9 +1,9 @@
-//! What a damaged page that checkpoints need does to writes.
+//! Refusal of writes after a checkpoint met a damaged page.
 //!
-//! A checkpoint that meets a damaged page cannot go past it, and neither will the next one. From then on writes are refused
-//! with the page and what is wrong with it, until a checkpoint succeeds. What was acknowledged is in the log and in
-//! memory, and reads of all other pages go on. Were writes taken until the memtables are full, the log would grow by what a
-//! start with smaller memtables could not replay, and the refusal would come later and say less.
+//! The next checkpoint would meet the same page. So from then on writes are refused with the page and its fault, until
+//! a checkpoint succeeds. Acknowledged changes are in the log and in memory, and reads of all other pages continue. If
+//! writes continued until the memtables are full, the log could grow beyond what a start with smaller memtables can
+//! replay, and the refusal would come later and say less.
 
 use std::io;
 use std::sync::Mutex;
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::lock;
 use crate::error::Error;
 
-/// Behind what is wrong with the page.
+/// Appended to the fault of the page.
 const NO_WRITES: &str = "a checkpoint needs this page, so no writes are taken: restore a backup";
 
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct DamageStop {
     is_set: AtomicBool,
-    /// What the last checkpoint failed with.
+    /// The error of the last checkpoint.
     error: Mutex<Option<Error>>,
 }
 
@@ -30,7 +30,7 @@ impl DamageStop {
         self.is_set.load(Ordering::Acquire)
     }
 
-    /// What writes are refused with.
+    /// The error with which writes are refused.
     #[cold]
     pub(super) fn error(&self) -> Error {
         match &*lock(&self.error) {
@@ -47,7 +47,7 @@ impl DamageStop {
         }
     }
 
-    /// Notes the damage that a checkpoint met, or that it met none; logged where that changes whether writes are taken.
+    /// Records the damage that a checkpoint met, or `None`; logs a change of state.
     pub(super) fn note(&self, damage: Option<&Error>) {
         *lock(&self.error) = damage.map(Error::copy);
         match (self.is_set.swap(damage.is_some(), Ordering::AcqRel), damage) {

@@ -1,4 +1,4 @@
-//! What a reader of changes asks the engine.
+//! The engine's interface for readers of changes.
 
 use std::sync::atomic::Ordering;
 
@@ -8,14 +8,14 @@ use crate::key::Version;
 use crate::log::{Follower, WrittenEnd};
 
 impl Engine {
-    /// The last version that readers of changes see: visible, and certain to survive a crash.
+    /// The last version shown to readers of changes: visible, and certain to survive a crash.
     #[inline]
     pub(crate) fn changes_shown(&self) -> u64 {
         let visible = self.visible();
         self.log.version_synced().map_or(visible, |synced| synced.min(visible))
     }
 
-    /// A reader of the log from the last place not above this version.
+    /// A reader of the log, starting at the last recorded position not above this version.
     pub(crate) fn follow(&self, version: u64) -> Result<Follower, Error> {
         self.log.follow(version).map_err(|oldest| Error::Gone { oldest: Version(oldest) })
     }

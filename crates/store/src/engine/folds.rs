@@ -1,15 +1,15 @@
-//! Changes that commute, folded by the writer: many transactions of a batch, one put for each key.
+//! Commutative changes, folded by the writer: one put for each key, for many transactions of a batch.
 //!
-//! A transaction that adds one to a counter need not read it: it says what to add, and the writer lays that onto what the
-//! counter has when the transaction gets its place. So however many add to the same counter, none of them loses a race.
-//! What has been folded is kept here and put once, as the batch's last transaction: it becomes durable and visible with
-//! the transactions that it comes from. Before anybody reads one of these keys on the writer's thread, or changes it in
-//! another way, what was folded so far is put ([`Folds::meets`]).
+//! A transaction that adds one to a counter need not read it. It passes an operand, and the writer applies it to the
+//! counter's value when it places the transaction, so transactions that add to the same counter never conflict. The
+//! results are kept here and put once, as the last transaction of the batch: they become durable and visible together
+//! with their transactions. Before the writer prepares or places a transaction that reads or otherwise changes a folded
+//! tree, the results so far are put ([`Folds::meets`]).
 //!
-//! Each transaction's part can be taken back until the next one begins: it may turn out that the batch has no room for it.
+//! The folds of a transaction can be taken back until the next one begins: the batch may have no room for it.
 //!
-//! Where keys are part of a derived row ([`Fold::derived`]), the row is computed before the transaction folds into the first of
-//! them and when it has folded into all; what follows from the difference is the transaction's next stage ([`Folds::follow`]).
+//! If keys are part of a derived row ([`Fold::derived`]), the row is computed before the transaction folds into the first of them
+//! and after it has folded into all of them. The consequences of a difference are the transaction's next stage ([`Folds::follow`]).
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -29,11 +29,11 @@ use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYT
 use crate::memtable::{Demand, MemtableWriter};
 use crate::transaction::Work;
 
-/// Folds that may follow from those of one transaction ([`Fold::fold`]'s `further`), however they lead on.
+/// Maximum number of folds that follow, directly or indirectly, from those of one transaction ([`Fold::fold`]'s `further`).
 const FURTHER_MAX: usize = 65_536;
-/// Buffers kept for the next values.
+/// Number of buffers kept for reuse.
 const SPARE_MAX: usize = 1024;
-/// A buffer that has grown over this is not kept.
+/// A larger buffer is not kept.
 const SPARE_BYTES_MAX: usize = 4096;
 
 /// See the module's text.
@@ -42,21 +42,21 @@ pub(crate) struct Folds {
     rows: Vec<Row>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Rows of each tree that has any.
+    /// Number of rows of each tree that has any.
     trees: Vec<(TreeId, usize)>,
     size: Size,
-    /// How to take back the newest transaction's part: what its rows had before, in the order made.
+    /// Undo log of the newest transaction: the earlier values of its rows, in order.
     undo: Vec<(u32, Option<Vec<u8>>)>,
-    /// Rows and their size before it.
+    /// Number of rows and their size before it.
     before: (usize, Size),
     spare: Vec<Vec<u8>>,
-    /// Derived rows that the stage under way may change.
+    /// Derived rows that the current stage may change.
     touched: Touched,
-    /// Places of the rows that derived rows are computed of, in the order of their keys.
+    /// Indexes of the rows that are part of derived rows, by key.
     ordered: Ordered,
 }
 
-/// Derived rows, each once, with what they were before the transaction.
+/// Derived rows, each once, with their content before the transaction.
 #[derive(Default)]
 struct Touched {
     rows: Vec<DerivedRow>,
@@ -69,7 +69,7 @@ struct DerivedRow {
     before: Vec<u8>,
 }
 
-/// What putting the rows takes.
+/// Space that putting the rows takes.
 #[derive(Clone, Copy, Default)]
 struct Size {
     need: Need,
@@ -98,7 +98,7 @@ impl Folds {
         headers + self.size.key_bytes + self.size.value_bytes
     }
 
-    /// Adds what a checkpoint will need for the rows.
+    /// Adds the pages that a checkpoint will need for the rows.
     pub(crate) fn add_need(&self, need: &mut Need) {
         need.bytes += self.size.need.bytes;
         need.apart_bytes += self.size.need.apart_bytes;
@@ -107,7 +107,7 @@ impl Folds {
         need.keys += self.rows.len() as u64;
     }
 
-    /// Adds what the memtable will need for them.
+    /// Adds the memory that the memtable will need for them.
     pub(crate) fn add_demand(&self, demand: &mut Demand, table: &MemtableWriter) {
         for (tree, rows) in self.trees.iter().filter(|(_, rows)| *rows > 0) {
             demand.add_some(table, *tree, *rows);
@@ -115,12 +115,12 @@ impl Folds {
         demand.add_bytes(self.rows.len(), self.size.key_bytes, self.size.value_bytes);
     }
 
-    /// Whether a transaction reads a tree of the rows, or changes it otherwise than by folding.
+    /// Whether a transaction reads a tree of the rows, or changes it other than by folding.
     pub(crate) fn meets(&self, work: &Work) -> bool {
         self.trees.iter().any(|(tree, rows)| *rows > 0 && (work.reads.is_of(*tree) || work.changes.is_of(*tree)))
     }
 
-    /// What the rows come to: to be put, and forgotten.
+    /// The resulting puts and deletions.
     pub(crate) fn puts(&self) -> impl Iterator<Item = Change<'_>> {
         self.rows.iter().filter(|row| row.old != row.new).map(|row| Change {
             operation: Operation {
@@ -144,7 +144,7 @@ impl Folds {
         self.before = (0, self.size);
     }
 
-    /// Folds all that a transaction asks for, or nothing. What the trees have is read through `view`.
+    /// Folds all operands of a transaction, or none. Current values are read through `view`.
     pub(crate) fn fold(&mut self, by: Option<&dyn Fold>, view: View<'_>, changes: &Changes) -> Result<(), Error> {
         let Some(by) = by else { return Err(Error::Refused { why: "nothing was set to fold with" }) };
         self.begin();
@@ -156,7 +156,7 @@ impl Folds {
         folded
     }
 
-    /// The next transaction's part begins.
+    /// Begins the next transaction.
     fn begin(&mut self) {
         self.touched.clear();
         while let Some((_, bytes)) = self.undo.pop() {
@@ -165,7 +165,7 @@ impl Folds {
         self.before = (self.rows.len(), self.size);
     }
 
-    /// Undoes the newest transaction's part.
+    /// Undoes the folds of the newest transaction.
     pub(crate) fn take_back(&mut self) {
         while let Some((row, before)) = self.undo.pop() {
             let after = std::mem::replace(&mut self.rows[row as usize].new, before);
@@ -203,7 +203,7 @@ impl Folds {
         Ok(())
     }
 
-    /// In the order in which they followed, so that the result is the same however deep they lead.
+    /// Folds in queue order, so that the result does not depend on the depth of consequences.
     fn fold_further(
         &mut self,
         by: &dyn Fold,
@@ -228,7 +228,7 @@ impl Folds {
         Ok(())
     }
 
-    /// The next stage: what follows from the derived rows that this one changed.
+    /// Collects the next stage: the consequences of the derived rows that this stage changed.
     fn follow(&mut self, by: &dyn Fold, view: View<'_>, further: &mut Vec<Next>) -> Result<(), Error> {
         let touched = std::mem::take(&mut self.touched);
         let mut after = Vec::new();
@@ -248,7 +248,7 @@ impl Folds {
         Ok(())
     }
 
-    /// Notes a derived row before the first of its keys is folded into.
+    /// Records a derived row before the first fold into one of its keys.
     fn touch(&mut self, by: &dyn Fold, view: View<'_>, (number, key): (u32, &[u8])) -> Result<(), Error> {
         let hash = self.hasher.hash_one((number, key));
         let rows = &self.touched.rows;
@@ -309,7 +309,7 @@ impl Folds {
         Ok(())
     }
 
-    /// The place of a key's row, made if there is none.
+    /// The index of a key's row, which is created if missing.
     fn row(&mut self, view: View<'_>, tree: TreeId, key: &[u8], is_ordered: bool) -> Result<usize, Error> {
         let hash = self.hasher.hash_one((tree, key));
         let is_it = |at: &u32| self.rows[*at as usize].is(tree, key);
@@ -361,7 +361,7 @@ impl Folds {
     }
 }
 
-/// These bytes in a spare buffer, or a new one where there is none.
+/// A copy of the bytes in a spare buffer, or in a new one.
 fn copy(spare: &mut Vec<Vec<u8>>, bytes: &[u8]) -> Vec<u8> {
     let mut buffer = spare.pop().unwrap_or_default();
     buffer.extend_from_slice(bytes);
@@ -387,7 +387,7 @@ impl Size {
         self.need.bytes -= gone.bytes;
         self.need.apart_bytes -= gone.apart_bytes;
         self.need.singles -= gone.singles;
-        // The longest one may be gone; to keep it counts too much, never too little.
+        // The longest value may be gone; keeping it counts too much, never too little.
         self.need.runs.pages -= gone.runs.pages;
         self.value_bytes -= operation.edit.bytes().len();
     }

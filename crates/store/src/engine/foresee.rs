@@ -1,8 +1,7 @@
-//! Memory that the writer will need soon, asked for while it places what comes before.
+//! Prefetching for the writer: memory that it will need soon, requested while it places earlier transactions.
 //!
-//! What a transaction holds was written by the core that prepared it, and its keys lie anywhere in the memtable: one after
-//! the other, each of these is a miss that takes longer than all the rest of placing it. Each step below asks for what
-//! the step before has brought.
+//! A transaction's memory was written by the core that prepared it, and its keys lie anywhere in the memtable. Each access is a
+//! cache miss that takes longer than the rest of placing it. Each step below requests what the previous step made readable.
 
 use std::slice::from_ref;
 
@@ -10,16 +9,16 @@ use super::batch::Request;
 use super::writer::Writer;
 use crate::tree::prefetch;
 
-/// Places of the backlog at which each step is taken: a miss takes about as long as one or two placings.
+/// Positions in the backlog at which each step runs: a miss takes about as long as placing one or two transactions.
 const REQUEST_AT: usize = 8;
 const CHANGES_AT: usize = 6;
 const PLACES_AT: usize = 4;
 const KEYS_AT: usize = 2;
-/// Keys of a transaction: those of one that has more come one after the other.
+/// Maximum number of keys that are prefetched for a transaction.
 const KEYS_MAX: usize = 4;
 
 impl Writer {
-    /// Before the backlog's first is placed.
+    /// Called before the first transaction of the backlog is placed.
     pub(super) fn foresee(&self) {
         let table = self.table.table();
         if let Some(request) = self.backlog.get(REQUEST_AT) {
@@ -38,7 +37,7 @@ impl Writer {
 }
 
 impl Request {
-    /// Its own lines: these fields lie in all of them.
+    /// Prefetches the request's own cache lines: these fields cover all of them.
     fn foresee(&self) {
         prefetch(from_ref(self.transaction()));
         prefetch(from_ref(&self.work.reads));

@@ -1,16 +1,16 @@
-//! Committing large transactions: merged into trees that nobody sees yet, beside writers who go on, and shown by one meta page.
+//! Commit of large transactions: they are merged into unpublished trees while writers continue, and one meta page makes them visible.
 //!
 //! 1. The transaction's changes are merged into new pages. This takes longest, and no writer waits for it.
-//! 2. What others have changed meanwhile is merged too, from the memtables, as far as it is visible; where it touches what the
-//!    transaction rests on, the transaction is revised. Again and again, until little is left.
-//! 3. Under the writer's lock: the little that is left, the last revision, the meta page. So the trees hold all versions
-//!    before the transaction's, and the transaction, and replay begins behind it.
+//! 2. The visible changes of other transactions are merged too, from the memtables. If they change what the transaction
+//!    rests on, it is revised. This is repeated until little is left.
+//! 3. Under the writer's lock: the remaining changes, the last revision, the meta page. So the trees contain all
+//!    versions before the transaction's and the transaction itself, and replay starts after it.
 //!
-//! Of a key that both have changed the transaction's value counts: it was revised by what the others made of it.
+//! If both changed a key, the transaction's value counts: it was revised with the other value known.
 //!
-//! Where others change as much while the transaction is revised as was revised, batches wait a little before they begin, the longer the
-//! more often that happens. While the trees are being made no memtable can be merged by a checkpoint. Writers that fill two of them wait, and then the trees
-//! are given up, the memtable is merged, and they are made again.
+//! If others change about as many keys during a revision as were revised, each batch is delayed, longer from round to
+//! round. No checkpoint can merge a memtable meanwhile. If writers fill both memtables, they wait; then the new trees
+//! are dropped, the memtable is merged, and the work starts again.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Bound;
@@ -36,30 +36,30 @@ use crate::memtable::{Lookup, Memtable};
 use crate::transaction::Commit;
 use crate::tree::TreeWriter;
 
-/// Memory for the keys that others have changed and that were not asked for yet.
+/// Memory for recorded keys that were not yet fetched.
 const WATCHED_BYTES_MAX: usize = 4 << 20;
-/// What a key takes beside its bytes.
+/// Overhead of a recorded key.
 const KEY_OVERHEAD: usize = 64;
-/// How often the transaction is revised beside writers before it gives up: each time takes less than the one before, or never ends.
+/// Rounds beside writers before the commit gives up: each should take less time than the one before.
 const ROUNDS_MAX: u32 = 16;
-/// How often the trees are begun.
+/// Number of times the trees are started.
 const TRIES_MAX: usize = 3;
-/// A writer that keeps its lock so long waits for the memtable that cannot be merged.
+/// A writer that holds its lock this long waits for the memtable that cannot be merged.
 const WRITER_WAIT_MAX: Duration = Duration::from_millis(500);
-/// A batch waits so long before it begins while this transaction wants the writer's lock, which is taken again at once otherwise.
+/// Minimum delay of a batch while this commit wants the writer's lock; without it a committer would take the lock again at once.
 const PAUSE_LEAST: Duration = Duration::from_millis(1);
-/// What it waits after the third time that much had changed meanwhile; twice as long after each time from there, up to the bound.
+/// Delay of each batch from the third round on; doubled in each further round, up to the bound.
 const PAUSE_FIRST: Duration = Duration::from_micros(250);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
-/// Between two looks at it.
+/// Pause between two attempts to take the writer's lock.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
-/// Which keys others change while a large transaction is under way.
+/// Records the keys that others change while a large transaction is active.
 #[derive(Default)]
 pub(crate) struct Watching {
     is_armed: AtomicBool,
     noted: Mutex<Noted>,
-    /// Microseconds that each batch waits.
+    /// Delay of each batch, in microseconds.
     pause: AtomicU64,
 }
 
@@ -68,14 +68,14 @@ struct Noted {
     trees: Vec<TreeId>,
     keys: HashSet<Changed>,
     bytes: usize,
-    /// The newest version that was noted.
+    /// The newest version recorded.
     version: u64,
-    /// More has changed than can be told key by key.
+    /// More has changed than can be recorded by key.
     is_lost: bool,
 }
 
 impl Watching {
-    /// Waits before a batch, without any lock that the large transaction wants.
+    /// Delays a batch. The caller holds no lock that the large transaction needs.
     #[inline]
     pub(super) fn pause(&self) {
         let pause = self.pause.load(Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl Watching {
         self.pause.store(pause.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// How long batches wait in a round.
+    /// Delay of batches in a round.
     fn pause_in(round: u32) -> Duration {
         let doubled = round.checked_sub(2).map(|times| PAUSE_FIRST.saturating_mul(1 << times.min(16)));
         doubled.unwrap_or_default().min(PAUSE_MAX)
@@ -120,13 +120,13 @@ impl Watching {
     }
 }
 
-/// The right to be told; ends with the transaction.
+/// Recording for one large transaction; dropping it stops the recording.
 pub(crate) struct Armed {
     engine: Arc<Engine>,
 }
 
 impl Armed {
-    /// What is changed in these trees from now on is noted.
+    /// Starts recording changes of these trees.
     pub(crate) fn new(engine: &Arc<Engine>, trees: &[TreeId]) -> Result<Armed, Error> {
         let writer = engine.hold_writer();
         if engine.watching.is_armed.swap(true, Ordering::Relaxed) {
@@ -136,7 +136,7 @@ impl Armed {
         let newest = writer.next_version - 1;
         drop(writer);
         let armed = Armed { engine: Arc::clone(engine) };
-        // What was changed before is in every snapshot from here on.
+        // Every snapshot from here on contains the earlier changes.
         engine.wait_until_visible(newest)?;
         Ok(armed)
     }
@@ -151,7 +151,7 @@ impl Drop for Armed {
     }
 }
 
-/// How much of the memtables is in the trees that are being made.
+/// The memtables merged so far into the new trees, each up to a version.
 #[derive(Default)]
 struct Merged {
     tables: Vec<(Arc<Memtable>, Version)>,
@@ -175,7 +175,7 @@ impl Engine {
         self.disk.scratch(bytes).map_err(|error| Error::io("make a file for a large transaction", error))
     }
 
-    /// What others have changed since this was last asked. All of it is in each snapshot that is taken from now on.
+    /// Takes the keys recorded since the last call. Every snapshot taken from now on contains their changes.
     fn changed_by_others(&self) -> Result<Vec<Changed>, Error> {
         let (keys, version) = {
             let mut noted = lock(&self.watching.noted);
@@ -206,7 +206,7 @@ impl Engine {
         Err(Error::Busy)
     }
 
-    /// The trees are made anew beside the old ones, and what checkpoints will want must still be there: so it wants ample room.
+    /// Requires ample disk space: the new trees are written beside the old ones, and later checkpoints still need room.
     fn check_disk_for(&self, tx: &LargeTx) -> Result<(), Error> {
         let mut need = Need::default();
         for change in tx.table().changes() {
@@ -229,7 +229,7 @@ impl Engine {
         let mut merged = Merged::default();
         tx.begin_late();
         merge_all(&mut tree, tx.table())?;
-        // Not revised yet, for writers had waited long enough.
+        // Keys passed back unrevised because writers had waited long enough.
         let mut left = Vec::new();
         for round in 0..ROUNDS_MAX {
             self.watching.set_pause(Watching::pause_in(round));
@@ -254,7 +254,7 @@ impl Engine {
                 continue;
             }
             let (table, table_writer) = match self.next_memtable(&mut writer, Duration::ZERO) {
-                // Readers hold them: no writer waits for that.
+                // Readers hold the memtables, and no writer waits for that: try again later.
                 Err(Error::Busy) => {
                     drop((turn, writer));
                     std::thread::sleep(READERS_WAIT_MAX / ROUNDS_MAX);
@@ -282,7 +282,7 @@ impl Engine {
                     }
                     drop(turn);
                     self.alarm.ring();
-                    // The meta page may have reached the disk, and then all of it is there when the store is opened again.
+                    // The meta page may have reached the disk; then the whole transaction exists after reopening.
                     return Err(Unfinished::Failed(match error {
                         Error::Io { source, .. } if self.is_poisoned() => Error::Unknown(source),
                         other => other,
@@ -318,7 +318,7 @@ impl Engine {
         Err(Error::Busy.into())
     }
 
-    /// The writer's lock for one who keeps memtables from being merged.
+    /// The writer's lock, for the thread that keeps memtables from being merged.
     fn writer_or_waiting(&self) -> Result<Held<'_, Writer>, Unfinished> {
         let began = Instant::now();
         let pause = Duration::from_micros(self.watching.pause.load(Ordering::Relaxed));
@@ -335,7 +335,7 @@ impl Engine {
         }
     }
 
-    /// Puts into the trees what the memtables hold up to a version, which is visible, but for the transaction's own keys.
+    /// Merges the memtables' changes up to a visible version into the trees, except for keys that the transaction changes itself.
     fn merge_others(
         &self,
         tree: &mut TreeWriter<'_>,
@@ -372,7 +372,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lays what is to be folded onto what the trees and memtables have, and puts what comes of it.
+    /// Applies the folds of the transaction to the values of trees and memtables, and puts the results.
     fn fold_into(&self, writer: &Writer, tx: &mut LargeTx, revise: &mut dyn Revise) -> Result<(), Error> {
         let operands = revise.folds();
         if operands.is_empty() {
@@ -398,7 +398,7 @@ impl Engine {
     }
 }
 
-/// Puts the keys that the transaction has changed since the trees were begun, as it has them now.
+/// Puts the keys that the transaction has changed since the trees were started, with their current values.
 fn merge_late(tree: &mut TreeWriter<'_>, tx: &LargeTx) -> Result<(), Error> {
     let mut late = tx.late().peekable();
     while let Some((id, _)) = late.peek() {

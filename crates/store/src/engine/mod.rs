@@ -1,21 +1,24 @@
-//! The engine: log, memtables and tree put together. [`crate::Store`] is its door.
+//! The engine: log, memtables and tree together. [`crate::Store`] is its public interface.
 //!
-//! Threads of a store, and what each alone may do:
+//! Threads of a store and their tasks:
 //!
-//! - callers: prepare transactions, read; a lone one commits by itself ([`commit`]).
-//! - two committers: take turns to gather what waits, write it to the log, publish, acknowledge ([`commit`]).
-//! - the checkpointer: merges the frozen memtable into the tree ([`checkpoint`]).
-//! - the log's keeper: prepares segments. Another looks after room for checkpoints ([`room`]). With `Durability::Interval`, one that syncs.
+//! - callers prepare transactions and read. A lone caller commits by itself ([`commit`]).
+//! - two committers take turns: gather queued transactions, write them to the log, publish, acknowledge ([`commit`]).
+//! - the checkpointer merges the frozen memtable into the tree ([`checkpoint`]).
+//! - the log's keeper prepares segments.
+//! - the room thread keeps disk space for checkpoints ([`room`]).
+//! - with `Durability::Interval`, the syncer syncs the log.
 //!
-//! Locks, in the order in which they may be taken: `merging`, `watch`, `writer`, `turn`, `current`; the small ones inside
-//! queue, log and checkpoint state are leaves. Readers take none.
+//! Locks, in acquisition order: `merging`, `watch`, `writer`, `turn`, the state of [`checkpoint`], `current`. Those inside
+//! log, tree, `published` and [`room`] come after these, the state of `room` before the tree's. The others (queue, pools,
+//! seats of the alarm, …) are leaves. Readers take none.
 //!
 //! Invariants:
 //!
-//! 1. A version is visible only after its batch is written as the durability asks, in order, none left out.
+//! 1. A version becomes visible only after its batch is written as the durability demands, in order and without gaps.
 //! 2. A memtable is merged only when all its versions are visible; its log is released only after the meta page is synced.
 //! 3. After a failed sync or write of the log, and after a panic, nothing becomes visible any more (`fail_stop.rs`).
-//! 4. What a published generation can reach stays until no reader has it pinned (`readers.rs`; for pages, `TreeView`).
+//! 4. Everything that a published generation reaches stays until no reader pins it (`readers.rs`; for pages, `TreeView`).
 
 mod alarm;
 mod attach;
@@ -86,19 +89,19 @@ pub(crate) struct Engine {
     log: Log,
     tree: TreeFile,
     published: Arc<Published<Generation>>,
-    /// The owner's copy of what is published.
+    /// The owner's copy of the published generation.
     current: Mutex<Generation>,
-    /// The newest version that snapshots see. In lines of its own, as what follows: each reader looks at it, and what
-    /// each commit writes must not take it out of their caches.
+    /// The newest version that snapshots see. This field and the next ones have cache lines of their own: every reader
+    /// reads it, and the writes of each commit must not evict it from the readers' caches.
     visible: CachePadded<AtomicU64>,
     queue: CachePadded<Queue<Box<Request>>>,
-    /// What the transactions in it, and those on their way to the disk, hold.
+    /// Bytes held by transactions in the queue and in flight.
     pub(crate) weights: CachePadded<Weights>,
     crowd: CachePadded<Crowd>,
     /// Held by the committer that waits for the queue or gathers.
     watch: Mutex<()>,
     writer: Mutex<Writer>,
-    /// Held while a batch is on its way to the disk.
+    /// Held while a batch is written to the disk.
     turn: Mutex<()>,
     pub(crate) fail_stop: Arc<FailStop>,
     is_closing: Arc<AtomicBool>,
@@ -106,21 +109,21 @@ pub(crate) struct Engine {
     room: Room,
     throttle: Arc<Throttle>,
     pub(crate) alarm: Alarm,
-    /// Slots with which `commit` prepares.
+    /// Reader slots with which `commit` prepares.
     slots: Mutex<Vec<ReaderSlot<Generation>>>,
-    /// Batches' buffers not in use.
+    /// Batch buffers not in use.
     batches: Mutex<Vec<OpenBatch>>,
-    /// A memtable that was merged: its memory serves the next one.
+    /// A merged memtable, whose memory the next one reuses.
     spare: Mutex<Option<Arc<Memtable>>>,
     sorters: AtomicU64,
     pub(crate) counters: Counters,
-    /// What others change while a large transaction is under way.
+    /// Keys that others change while a large transaction is active.
     pub(crate) watching: Watching,
-    /// Last, so that the directory is free only when all files are closed.
+    /// Last, so that the directory is unlocked only after all files are closed.
     _lock: FolderLock,
 }
 
-/// What happened since the start.
+/// Counters since the start.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
@@ -130,17 +133,17 @@ pub(crate) struct Counters {
     pub(crate) slowed: AtomicU64,
 }
 
-/// Counts without the cost of a locked instruction being noticed: one add per group.
+/// Called once for each group or rarely, so the cost of the locked instruction does not matter.
 pub(crate) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// Locks what no panic leaves half changed. What one does leave so is locked by [`FailStop::lock`].
+/// Locks state that no panic leaves half changed. Other state is locked by [`FailStop::lock`].
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whoever waits for readers to leave old states looks so often.
+/// Polling interval of threads that wait for readers to release old states.
 const LOOK_FOR_READERS_EVERY: Duration = Duration::from_millis(1);
 
 impl Engine {
@@ -152,7 +155,7 @@ impl Engine {
         self.fail_stop.is_stopped()
     }
 
-    /// From now on nothing is acknowledged; reads go on.
+    /// Stops all writes after a failed disk operation; reads continue.
     fn poison(&self, what: &str, error: &std::io::Error) {
         self.fail_stop.stop(what, error);
         self.checkpoints.wake_all();
@@ -167,15 +170,15 @@ impl Engine {
         self.published.register().ok_or(Error::Busy)
     }
 
-    /// Pins the newest state: a generation, and a version that it shows.
+    /// Pins the newest state: a generation, and the version to read in it.
     #[inline]
     pub(crate) fn pin<'s>(&self, slot: &'s ReaderSlot<Generation>) -> (crate::readers::Guard<'s, Generation>, u64) {
-        // A load's tree is published before its version is visible: whoever sees it there sees that version.
+        // A loaded tree is published before its version is visible; a reader that gets the tree must see that version.
         pin::pin(&self.published, slot, |generation| self.visible().max(generation.tree.meta().version.0))
     }
 
-    /// Replaces what readers see, unless so many old states are kept for readers that it would have to wait. For states that
-    /// the next one replaces anyway.
+    /// Replaces the published generation, unless readers hold so many old states that it would have to wait. For states
+    /// that the next one replaces anyway.
     fn publish_if_room(&self, change: impl FnOnce(&mut Generation)) {
         let mut current = self.fail_stop.lock(&self.current, "a state was published");
         let mut next = current.clone();
@@ -185,15 +188,15 @@ impl Engine {
         }
     }
 
-    /// Replaces what readers see, at a place that was kept for it before anything was changed.
+    /// Replaces the published generation, at a place reserved before anything was changed.
     fn publish(&self, place: Place<'_, Generation>, change: impl FnOnce(&mut Generation)) {
         let mut current = self.fail_stop.lock(&self.current, "a state was published");
         change(&mut current);
         place.replace(current.clone());
     }
 
-    /// Keeps a place for a state that is to be published. Where readers hold as many old states as there may be, it waits for
-    /// them at most so long. For callers who have changed nothing yet, and do not hold `current`.
+    /// Reserves a place for a state to be published. If readers hold the maximum number of old states, waits for them
+    /// at most `wait_max`. The caller has changed nothing yet, and does not hold `current`.
     fn reserve_state(&self, wait_max: Duration) -> Result<Place<'_, Generation>, Error> {
         let began = Instant::now();
         loop {
@@ -228,7 +231,7 @@ impl Engine {
             if let Some(slot) = lock(&self.slots).pop() {
                 return LentSlot { engine: self, slot: Some(slot) };
             }
-            // All are in use for the moment of a prepare. Readers' slots are not for taking: they may stay taken.
+            // All slots are in use, each for one prepare. Readers' slots are not taken: they may be needed for long.
             std::thread::yield_now();
         }
     }
@@ -238,7 +241,7 @@ impl Engine {
         Sorter::new(Arc::clone(&self.disk), &self.sorter_name(), memory_bytes)
     }
 
-    /// The same for what comes in order already.
+    /// The same for entries that come in order already.
     pub(crate) fn sorted_run(&self) -> Result<SortedRunWriter, Error> {
         SortedRunWriter::new(Arc::clone(&self.disk), &self.sorter_name())
     }
@@ -247,12 +250,12 @@ impl Engine {
         format!("sort-{}", self.sorters.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Checks every page that the newest tree reaches, and whose all others are.
+    /// Checks every page that the newest tree reaches, and the use of all others.
     pub(crate) fn verify(&self) -> Report {
         self.tree.verify()
     }
 
-    /// Who has the pages of the tree file.
+    /// Use of the tree file's pages.
     pub(crate) fn space_stat(&self) -> crate::tree::SpaceStat {
         self.tree.space_stat()
     }
@@ -296,10 +299,10 @@ impl Engine {
     }
 }
 
-/// A slot of the pool. It goes back also where its user's code panics: the pool is small.
+/// A slot of the pool. It is returned even if its user panics, since the pool is small.
 struct LentSlot<'e> {
     engine: &'e Engine,
-    /// There until it is dropped.
+    /// `Some` until it is dropped.
     slot: Option<ReaderSlot<Generation>>,
 }
 

@@ -1,4 +1,4 @@
-//! The state of all data with what a batch has folded laid over it: what a fold may look at.
+//! The current state overlaid with the folded rows of a batch: the data that a fold may read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use crate::fold::FoldView;
 use crate::key::{Direction, KeyRange, TreeId, Visit};
 use crate::log::{Edit, Operation};
 
-/// Places of rows by tree and key.
+/// Indexes of rows by tree and key.
 pub(super) type Ordered = Vec<(TreeId, BTreeMap<Vec<u8>, u32>)>;
 
-/// What a batch has made of one key.
+/// The value of one key before and after the folds of a batch.
 pub(super) struct Row {
     pub(super) tree: TreeId,
     pub(super) key: Vec<u8>,
-    /// What the trees have.
+    /// The value in memtables and trees.
     pub(super) old: Option<Vec<u8>>,
     pub(super) new: Option<Vec<u8>>,
 }
@@ -81,7 +81,7 @@ impl FoldView for Overlay<'_> {
     }
 }
 
-/// Whether the visitor broke; else whether the entry at hand stands in the place of the tree's.
+/// `Break` if the visitor broke; else whether the current folded entry replaces the tree's entry.
 type Shown = ControlFlow<(), bool>;
 
 impl Overlay<'_> {
@@ -129,7 +129,7 @@ impl<'k> Folded<'k> {
     }
 }
 
-/// Of such a range a map panics.
+/// `BTreeMap::range` panics for such a range.
 fn is_empty(range: KeyRange<'_>) -> bool {
     match (range.from, range.to) {
         (Bound::Excluded(from), Bound::Excluded(to)) => from >= to,

@@ -1,13 +1,13 @@
-//! How fast checkpoints and bulk builds may write: they share the disk with the log, whose syncs somebody waits for.
+//! Write rate of checkpoints and bulk builds, which share the disk with the syncs of the log.
 //!
-//! A checkpoint goes as slowly as it may and evenly: small slices, each waited for, at a rate at which it is done before
-//! the next memtable is full, nor the log too long ([`Pacer::rate`]). A sync waits for the slice before it only, and most
-//! meet none. Where commits come too fast for that it goes as fast as it can, in larger stretches, for then they wait for
-//! its end; so it does where nobody commits.
+//! A checkpoint writes as slowly and evenly as it may: in small slices, each waited for, at a rate at which it ends
+//! before the next memtable is full or the log too long ([`Pacer::rate`]). A sync of the log waits for at most one
+//! slice, and most syncs for none. If commits come too fast for that, the checkpoint runs at full speed, in larger
+//! stretches, since commits will wait for its end. It also runs at full speed if nobody commits.
 //!
-//! A bulk build rests after each stretch as long as that took, where commits go on; where nobody commits, which is how most imports run, a rest would only make it
-//! half as fast. Stretches are written out as they come also then: left to the last sync, hundreds of megabytes would
-//! hold up whoever begins to commit meanwhile.
+//! While commits run, a bulk build pauses after each stretch for as long as the stretch took. If nobody commits, as in
+//! most imports, it does not pause. It writes out each stretch even then: otherwise the last sync would write hundreds
+//! of megabytes and delay the next commits.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,35 +22,35 @@ use crate::log::Log;
 use crate::memtable::Memtable;
 use crate::tree::Pace;
 
-/// A rest, at most: a disk that stalls is not helped by waiting still longer.
+/// Maximum pause: a longer one does not help a disk that stalls.
 const REST_MAX: Duration = Duration::from_millis(5);
-/// Bytes that go to the disk at once while nobody commits: each stretch is waited for, and larger ones wait less often.
+/// Bytes written out at once while nobody commits: each stretch is waited for, and larger ones wait less often.
 const STRETCH_BYTES: u64 = 4 << 20;
 
-/// Bytes a second at which a checkpoint writes, at least: even slices at this rate hardly slow a sync of the log.
+/// Minimum write rate of a checkpoint in bytes a second: even slices at this rate hardly slow a sync of the log.
 const GENTLE_RATE: f64 = 64e6;
 /// A rate above this takes the whole disk.
 const EVEN_RATE_MAX: f64 = 256e6;
-/// A slice is what goes to the disk in this time: at the gentle rate one page. A sync of the log makes the disk finish all
-/// that it was given before, and pages that lie apart take their time. With four of them in a slice the slowest hundredth
-/// of the syncs took 1.9 to 2.5 times as long as without a checkpoint, with one each 1.5 times. Slices so large that few
-/// syncs meet one (2 MB) did as well there, and made the slowest thousandth ten times as slow.
+/// Duration of a slice: at the gentle rate one page. A sync of the log makes the disk finish everything submitted
+/// before, and scattered pages take long. With four pages in a slice, the 99th percentile of sync latency was 1.9 to
+/// 2.5 times that without a checkpoint, with one page 1.5 times. Slices of 2 MB, which few syncs meet, did as well
+/// there, but the 99.9th percentile was ten times as high.
 const SLICE_SECONDS: f64 = 62.5e-6;
-/// Bytes that go to the disk at once where it is as fast as it can be.
+/// Bytes written out at once at full speed.
 const FAST_STRETCH_BYTES: u64 = 256 << 10;
-/// Time that may be made up for, where a rest was too long.
+/// Maximum time to be caught up after a pause that was too long.
 const CATCH_UP_MAX: Duration = Duration::from_millis(1);
-/// Nobody commits where nobody has for this time.
+/// Without a commit for this time, nobody commits.
 const IDLE_AFTER: Duration = Duration::from_millis(20);
-/// Before this much time the rate of commits is not known.
+/// Before this time the rate of commits is unknown.
 const LEARNING: Duration = Duration::from_millis(5);
-/// Bytes that the log may grow by meanwhile: lone commits take a page of it each, so that it is long before a memtable is
-/// full, but quickly replayed.
+/// Bytes that the log may grow by during a checkpoint. Each lone commit takes a page of the log, so the memtable fills
+/// slowly, but such a log is replayed quickly.
 const LOG_GROWTH_MAX: u64 = 3 * LOG_BYTES_MAX;
-/// A checkpoint is to be done when so much of the next memtable is full, or of the log's growth has come.
+/// A checkpoint should end when this share of the next memtable is full, or of the log's growth is used.
 const DONE_AT: f64 = 0.75;
 
-/// How far a merge is, and how long the log has become meanwhile.
+/// Progress of a merge, and growth of the log meanwhile.
 pub(super) struct Progress {
     total: u64,
     done: AtomicU64,
@@ -58,16 +58,16 @@ pub(super) struct Progress {
     log_now: AtomicU64,
 }
 
-/// Records between two looks at the log's length.
+/// Records between two checks of the log's length.
 const LOOK_EVERY: u64 = 64;
 
 impl Progress {
-    /// Of a merge of so many records that begins when the log has so many bytes.
+    /// For a merge of `total` records that begins when the log has written `log_bytes` bytes.
     pub(super) fn of(total: u64, log_bytes: u64) -> Progress {
         Progress { total, done: AtomicU64::new(0), log_before: log_bytes, log_now: AtomicU64::new(log_bytes) }
     }
 
-    /// One more record is merged.
+    /// Counts one merged record.
     pub(super) fn note(&self, log: &Log, throttle: &Throttle) {
         if self.done.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY) {
             self.log_now.store(log.bytes_written(), Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl Progress {
         self.done.load(Ordering::Relaxed) as f64 / self.total.max(1) as f64
     }
 
-    /// What the log has grown by, as a part of its bound.
+    /// Growth of the log as a share of its bound.
     fn log_growth(&self) -> f64 {
         (self.log_now.load(Ordering::Relaxed) - self.log_before) as f64 / LOG_GROWTH_MAX as f64
     }
@@ -89,7 +89,7 @@ impl Progress {
 pub(super) struct Pacer {
     progress: Arc<Progress>,
     throttle: Arc<Throttle>,
-    /// Fills up meanwhile.
+    /// The active memtable, which fills up meanwhile.
     active: Arc<Memtable>,
     capacity: usize,
     used_before: usize,
@@ -97,11 +97,11 @@ pub(super) struct Pacer {
     began: Instant,
     /// Bytes written so far.
     written: u64,
-    /// Not yet written out: from where to where, and how many bytes of it.
+    /// The stretch not yet written out: start, end, and bytes of it.
     unwritten: Option<(u64, u64, u64)>,
-    /// When the next slice may go.
+    /// Earliest time of the next slice.
     due: Instant,
-    /// How full the memtable was when it last had grown, and when that was.
+    /// Bytes in the memtable when it last grew, and the time.
     seen: (usize, Instant),
 }
 
@@ -137,7 +137,7 @@ impl Pacer {
     fn step(&mut self, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
         check_open(&self.is_closing)?;
         let (low, high, bytes) = self.unwritten.take().unwrap_or((start, start, 0));
-        // Each call is one write; the stretch of several may have gaps, which are not written.
+        // Each call is one write. A stretch of several writes may have gaps, which are not written.
         let bytes = bytes + len;
         let (low, high) = (low.min(start), high.max(start + len));
         let rate = self.rate(Instant::now());
@@ -150,7 +150,7 @@ impl Pacer {
         file.sync_range(low, high - low)?;
         if let Some(rate) = rate {
             let now = Instant::now();
-            // Time that was lost is hardly made up for: that would be a burst.
+            // Lost time is hardly caught up, which would be a burst.
             let earliest = now.checked_sub(CATCH_UP_MAX).unwrap_or(now);
             self.due = self.due.max(earliest) + Duration::from_secs_f64(bytes as f64 / rate);
             std::thread::sleep(self.due.saturating_duration_since(now).min(REST_MAX));
@@ -158,7 +158,7 @@ impl Pacer {
         Ok(())
     }
 
-    /// Bytes a second at which to write now; none: as fast as it goes.
+    /// The current write rate in bytes a second; `None`: full speed.
     fn rate(&mut self, now: Instant) -> Option<f64> {
         if self.throttle.is_slowing() {
             return None;
@@ -174,8 +174,8 @@ impl Pacer {
     }
 }
 
-/// The rate for a merge of which a share is done, with so many bytes in so much time, while so much of what may pile up
-/// meanwhile has.
+/// The rate for a merge of which the share `done` has taken `written` bytes in `elapsed`, while the share `pressure` of
+/// memtable or log growth is used.
 fn rate_for(done: f64, pressure: f64, written: u64, elapsed: Duration) -> Option<f64> {
     if pressure >= DONE_AT {
         return None;
@@ -189,7 +189,7 @@ fn rate_for(done: f64, pressure: f64, written: u64, elapsed: Duration) -> Option
     (needed <= EVEN_RATE_MAX).then_some(needed.max(GENTLE_RATE))
 }
 
-/// No pace, for who keeps all writers waiting.
+/// No pace, for work that blocks all writers.
 pub(super) fn unhindered(is_closing: Arc<AtomicBool>) -> Pace {
     let mut unwritten: Option<(u64, u64)> = None;
     Box::new(move |file: &dyn DiskFile, start, len| {
@@ -244,7 +244,7 @@ mod tests {
     fn a_checkpoint_is_gentle_while_it_is_ahead_and_hurries_when_it_falls_behind() {
         assert_eq!(rate_for(0.0, 0.1, 0, Duration::ZERO), Some(GENTLE_RATE));
         assert_eq!(rate_for(0.5, 0.1, 60 << 20, SECOND), Some(GENTLE_RATE));
-        // A quarter done, half of the time gone: as much again in each third of a second.
+        // A quarter done, half of the time used: as much again in each third of a second.
         let rate = rate_for(0.25, 0.5, 10_000_000, SECOND).unwrap();
         assert!((50e6..70e6).contains(&rate), "{rate}");
         let rate = rate_for(0.25, 0.5, 20_000_000, SECOND).unwrap();

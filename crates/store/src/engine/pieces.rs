@@ -1,18 +1,16 @@
-//! Pieces: the frozen memtable goes into the trees in several steps, one range of keys after the other, each with its own
-//! meta page.
+//! Pieces: the frozen memtable is merged in several steps, one range of keys after the other, each with its own meta page.
 //!
-//! Pages that one piece frees are given out again as soon as the next one is durable. So what a checkpoint takes beside
-//! the trees is about two pieces, and not all that it rewrites, twice.
+//! Pages freed by one piece are reused once the next one is durable. So a checkpoint needs free space for about two
+//! pieces, not for everything that it rewrites, twice.
 //!
-//! What a meta page means in between: `version` and log start are still those from before the checkpoint, since all of
-//! the memtable's changes are not in the trees yet; some are. Both who reads and who recovers lay over the trees what they
-//! would lay there anyway, the frozen memtable or the log: puts and deletions, which give the same a second time. So a
-//! tree alone is one state of the data only where no frozen memtable lies over it and the log after it is empty. How far those
-//! changes go the meta page says too (`Meta::reaches`): a log that ends before it has lost what was durable, and the trees
-//! alone would show a part of a transaction.
+//! The meta pages in between keep `version` and log start from before the checkpoint, although the trees contain part of
+//! the memtable's changes. Readers overlay the frozen memtable, and recovery replays the log from its start: the same puts
+//! and deletions again, with the same result. So a tree alone is a consistent state only if no frozen memtable lies over it
+//! and the log after it is empty. The meta page also says how far those changes go (`Meta::reaches`). If the log ends
+//! before that, durable changes are lost, and the trees alone would show part of a transaction.
 //!
-//! A piece that failed is tried again from where the last durable one ended, see [`Walk::after`]: what those have taken
-//! counts no more to what the merge may still need ([`Engine::room_advanced`](super::Engine::room_advanced)).
+//! A failed piece is retried from the end of the last durable one, see [`Walk::after`]. The durable pieces no longer
+//! count for what the merge may need ([`Engine::room_advanced`](super::Engine::room_advanced)).
 
 use std::iter::Peekable;
 use std::ops::Bound;
@@ -23,24 +21,24 @@ use crate::key::{TreeId, Version};
 use crate::memtable::{self, Cursor, Memtable, Stretch};
 use crate::tree::{Cut, PAGE_BYTES, TreeWriter};
 
-/// Most pieces of a checkpoint: each syncs twice, and writes the catalog and the space map once.
+/// Maximum number of pieces of a checkpoint: each syncs twice, and writes catalog and space map once.
 pub(super) const PIECES_MAX: u64 = 16;
 /// A piece rewrites about this part of the trees; a checkpoint that rewrites less is one piece.
 const PARTS: u64 = 16;
-/// Nor is it cut into pieces that rewrite less than this part of what a memtable may hold. With a half of it the file was
-/// 1.20 times as long as what it held after a million inserts, with a third 1.15 times.
+/// Nor does a piece rewrite less than this part of a memtable. With a half the file was 1.20 times as long as its
+/// content after a million inserts, with a third 1.15 times.
 const PARTS_OF_MEMTABLE: u64 = 3;
-/// What a piece rewrites with the smallest memtable, in pages.
+/// Pages that a piece rewrites at least, with the smallest memtable.
 const PIECE_PAGES_LEAST: u64 = 16;
 
-/// Pieces in which so many keys with so many bytes are merged into trees of `live` pages.
+/// Number of pieces for merging so many keys with so many bytes into trees of `live` pages.
 pub(super) fn count(keys: u64, bytes: u64, live: u64, memtable_bytes: usize) -> u64 {
     let rewritten = keys.min(live) + bytes / PAGE_BYTES as u64;
     let least = (memtable_bytes / PAGE_BYTES) as u64 / PARTS_OF_MEMTABLE;
     rewritten.div_ceil(least.max(live / PARTS).max(PIECE_PAGES_LEAST)).clamp(1, PIECES_MAX)
 }
 
-/// The most that [`count`] may say, however large the trees are by then.
+/// Upper bound of [`count`] for any size of the trees.
 pub(super) fn count_most(keys: u64, bytes: u64) -> u64 {
     (keys + bytes / PAGE_BYTES as u64).div_ceil(PIECE_PAGES_LEAST).clamp(1, PIECES_MAX)
 }
@@ -52,18 +50,18 @@ pub(super) struct Reached {
     pub(super) key: Vec<u8>,
 }
 
-/// A way through the newest records of a frozen memtable, by tree and key.
+/// A pass over the newest records of a frozen memtable, by tree and key.
 pub(super) struct Walk<'m> {
     table: &'m Memtable,
-    /// Trees that are not done, the last one first.
+    /// Trees that are not done, in reverse order.
     trees: Vec<TreeId>,
-    /// Records of the first of them, once begun.
+    /// Remaining records of the current tree, once begun.
     entries: Option<Entries<'m>>,
     reached: Option<Reached>,
 }
 
 impl<'m> Walk<'m> {
-    /// From behind `reached`, or from the start.
+    /// Starts after `reached`, or at the beginning.
     pub(super) fn after(table: &'m Memtable, reached: Option<Reached>) -> Walk<'m> {
         let mut trees = table.trees();
         trees.reverse();
@@ -77,11 +75,10 @@ impl<'m> Walk<'m> {
         walk
     }
 
-    /// Puts the next records, `most` of them or all that are left, into the trees; `note` hears of each. False when nothing
-    /// is left.
+    /// Merges the next `most` records, or all that are left, into the trees; calls `note` for each. False if nothing is left.
     ///
-    /// With a tree's first records go all its deleted ranges: of what they hold the tree keeps nothing, and what was put
-    /// into them since comes with this piece or a later one.
+    /// All deleted ranges of a tree are applied with its first records: the tree keeps nothing of their content, and
+    /// later puts in them come with this piece or a later one.
     pub(super) fn merge(&mut self, writer: &mut TreeWriter<'_>, most: u64, note: &dyn Fn()) -> Result<bool, Error> {
         let mut left = most;
         while let Some(&tree) = self.trees.last() {
@@ -110,18 +107,18 @@ impl<'m> Walk<'m> {
         Ok(false)
     }
 
-    /// How far it has come.
+    /// The last key merged.
     pub(super) fn reached(&self) -> Option<&Reached> {
         self.reached.as_ref()
     }
 }
 
-/// Puts all that a memtable holds into the trees.
+/// Merges the whole memtable into the trees.
 pub(super) fn merge_all(writer: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), Error> {
     Walk::after(table, None).merge(writer, u64::MAX, &|| {}).map(|_| ())
 }
 
-/// The tree file knows the names too, so that it can be inspected without the engine.
+/// The tree file also holds the names, so that tools can inspect it without the engine.
 pub(super) fn name_trees(writer: &mut TreeWriter<'_>, table: &Memtable) -> Result<(), Error> {
     writer.set_name(CATALOG, "names")?;
     let mut entries = Entries::new(table, CATALOG, Bound::Unbounded);
@@ -134,7 +131,7 @@ pub(super) fn name_trees(writer: &mut TreeWriter<'_>, table: &Memtable) -> Resul
     Ok(())
 }
 
-/// Deleted stretches as what they take away, those that meet joined.
+/// Deleted stretches as cuts; adjacent ones are joined.
 fn cuts<'m>(deleted: &[Stretch<'m>]) -> Vec<Cut<'m>> {
     let mut cuts: Vec<Cut<'m>> = Vec::new();
     for Stretch { from, to, .. } in deleted {
@@ -148,14 +145,14 @@ fn cuts<'m>(deleted: &[Stretch<'m>]) -> Vec<Cut<'m>> {
 
 type Change<'m> = (&'m [u8], Option<&'m [u8]>);
 
-/// The newest record of each key of one tree, in order, without those that a range deleted, until there are no more or [`Entries::left`] is used up.
+/// The newest record of each key of one tree, in order, without those that a range deleted, up to [`Entries::left`] of them.
 struct Entries<'m> {
     cursor: Cursor<'m>,
-    /// From the one on that the cursor has reached.
+    /// Deleted stretches from the cursor's position on.
     deleted: Peekable<std::vec::IntoIter<Stretch<'m>>>,
     next: Option<Change<'m>>,
     left: u64,
-    /// The last key given out.
+    /// The last key returned.
     last: Option<&'m [u8]>,
 }
 
@@ -169,7 +166,7 @@ impl<'m> Entries<'m> {
         entries
     }
 
-    /// This record, or the first behind it that no range deleted.
+    /// This record, or the first one after it that no range deleted.
     fn undeleted(&mut self, mut entry: Option<memtable::Entry<'m>>) -> Option<Change<'m>> {
         while let Some(found) = entry {
             if !self.is_deleted(found.key, found.version) {

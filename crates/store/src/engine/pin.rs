@@ -1,12 +1,12 @@
-//! Pinning: a generation, and a version that it shows.
+//! Pinning a generation together with a version that it contains.
 //!
-//! Two values that change one after the other, and are read one after the other: what is published, and the version that
-//! is visible. The writer publishes a generation with the next memtable first, and shows versions that only it holds
-//! after. So a version that was read before the generation was still the newest is one that it shows.
+//! The published generation and the visible version change one after the other, and are read one after the other. The
+//! writer first publishes a generation with the next memtable, then makes versions visible that only this generation
+//! contains. So if the generation is still the newest one after the version was read, it contains the version.
 
 use crate::readers::{Guard, Published, ReaderSlot};
 
-/// The newest generation, with a version that it shows; `version` reads the newest one that is visible.
+/// The newest generation, with a version that it contains; `version` reads the newest visible version.
 #[inline]
 pub(super) fn pin<'s, T: Send + Sync>(
     published: &Published<T>,
@@ -16,15 +16,15 @@ pub(super) fn pin<'s, T: Send + Sync>(
     loop {
         let guard = slot.load();
         let version = version(&guard);
-        // A newer generation would mean that `version` may count what only that one holds. An older number means that the
-        // owner is about to tell of this one: it need not be waited for.
+        // If there is a newer generation, `version` may count changes that only the newer one contains. If the epoch is
+        // older, the owner is about to store it, and there is no need to wait.
         if published.epoch() <= guard.epoch() {
             return (guard, version);
         }
     }
 }
 
-/// A reader beside a writer that changes memtables: in every interleaving.
+/// A reader beside a writer that changes memtables, in every interleaving.
 #[cfg(all(test, feature = "loom"))]
 mod model {
     use super::*;
@@ -32,7 +32,7 @@ mod model {
     use loom::sync::atomic::{AtomicU64, Ordering};
     use loom::thread::spawn;
 
-    /// The last version that a generation holds.
+    /// The last version that a generation contains.
     struct Holds(u64);
 
     #[test]

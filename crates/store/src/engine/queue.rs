@@ -1,8 +1,8 @@
-//! The queue of transactions on their way to the writer: many push, one takes all that wait.
+//! The queue of transactions for the writer: many threads push, one takes everything that waits.
 //!
-//! A mutex around a vector, not a lock-free list: a push holds it for some 20 ns, the writer swaps the whole vector out
-//! once per group, and the bound and the sleeper's state come for free. A sleeping writer is woken once, by the push that
-//! completes what it sleeps for; pushes to a writer that is awake make no system call.
+//! It is a mutex around a vector, not a lock-free list: a push holds the mutex for about 20 ns, the writer swaps the
+//! vector out once for each group, and the bound and the consumer's state are protected too. A sleeping consumer is
+//! woken once, by the push that meets its condition. Pushes to an awake consumer make no system call.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicUsize};
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Condvar,
-    /// Pushed and not yet [`Queue::settle`]d: waiting here or taken and not yet in a batch.
+    /// Items pushed and not yet [`Queue::settle`]d: waiting here, or taken and not yet in a batch.
     depth: AtomicUsize,
     depth_max: usize,
 }
@@ -29,17 +29,17 @@ struct State<T> {
     is_closed: bool,
 }
 
-/// What the one who takes is at.
+/// State of the consumer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taker {
     Awake,
-    /// Sleeps until something waits.
+    /// Sleeps until an item waits.
     Idle,
-    /// Sleeps until so many wait, or somebody nudges it.
+    /// Sleeps until this many items wait, or until it is nudged.
     Gathering(usize),
 }
 
-/// Why a push was refused; the item comes back.
+/// Why a push was refused; returns the item.
 pub(crate) enum Refused<T> {
     Full(T),
     Closed(T),
@@ -52,7 +52,7 @@ impl<T> Queue<T> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        // No code of others runs under the lock, so a panic cannot leave it half changed.
+        // No foreign code runs under the lock, so a panic cannot leave it half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -82,12 +82,12 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Whether a quarter of its places is free.
+    /// Whether a quarter of its capacity is free.
     pub(crate) fn has_room(&self) -> bool {
         self.depth.load(Ordering::Relaxed) <= self.depth_max - self.depth_max / 4
     }
 
-    /// Moves all that wait behind `taken`.
+    /// Appends all waiting items to `taken`.
     pub(crate) fn take_into(&self, taken: &mut Vec<T>) {
         let mut state = self.state();
         if taken.is_empty() {
@@ -97,7 +97,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Sleeps until something waits; false once the queue is closed and empty. One taker at a time.
+    /// Sleeps until an item waits; false once the queue is closed and empty. One consumer at a time.
     pub(crate) fn wait(&self) -> bool {
         let mut state = self.state();
         while state.waiting.is_empty() {
@@ -111,7 +111,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Sleeps until so many wait, or until it is nudged; a nudge from before counts, once. One taker at a time.
+    /// Sleeps until `count` items wait, or until it is nudged; an earlier nudge counts once. One consumer at a time.
     pub(crate) fn wait_for_more(&self, count: usize) {
         let mut state = self.state();
         while state.waiting.len() < count && !state.is_nudged {
@@ -122,7 +122,7 @@ impl<T> Queue<T> {
         state.is_nudged = false;
     }
 
-    /// Ends a [`Queue::wait_for_more`], the one under way or the next.
+    /// Ends the current [`Queue::wait_for_more`], or the next one.
     pub(crate) fn nudge(&self) {
         let mut state = self.state();
         state.is_nudged = true;
@@ -133,7 +133,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// So many items have left the writer's hands.
+    /// Reduces the depth by items that have left the writer.
     pub(crate) fn settle(&self, count: usize) {
         self.depth.fetch_sub(count, Ordering::Relaxed);
     }
@@ -142,7 +142,7 @@ impl<T> Queue<T> {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// Refuses pushes from now on; what waits can still be taken.
+    /// Refuses pushes from now on; waiting items can still be taken.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(receiver.recv().unwrap(), [0, 1, 2]);
         assert!(queue.push(3).is_ok());
         assert!(queue.push(4).is_ok());
-        // Both are there, so the nudge is what ends the sleep, and it is used up by that.
+        // Both items wait, so the nudge ends the sleep and is consumed.
         queue.nudge();
         assert_eq!(receiver.recv().unwrap(), [3, 4]);
         (5..8).for_each(|i| assert!(queue.push(i).is_ok()));
@@ -233,15 +233,15 @@ mod tests {
     }
 }
 
-/// Every interleaving of one who pushes, one who gives up the turn, and the taker that gathers until it has it, as
-/// `commit.rs` does: none in which the taker sleeps on, nor one in which an item is lost.
+/// Every interleaving of a pusher, a thread that releases the turn, and the consumer that gathers until it has the
+/// turn, as in `commit.rs`. In none does the consumer sleep forever or an item get lost.
 #[cfg(all(test, feature = "loom"))]
 mod model {
     use super::*;
     use loom::sync::Arc;
     use loom::thread::spawn;
 
-    /// Gathers until the turn is free, as one who sends may do; what it took.
+    /// Gathers until the turn is free, as a committer does; returns what it took.
     fn gather_until_turn(queue: &Queue<u32>, turn: &Mutex<()>, count: usize) -> Vec<u32> {
         let mut taken = Vec::new();
         loop {
@@ -262,8 +262,8 @@ mod model {
                 let (queue, turn) = (Arc::clone(&queue), Arc::clone(&turn));
                 spawn(move || {
                     let held = turn.lock().expect("nobody panics");
-                    // Only while something happens under it can the others find it held. One model does: in the one with
-                    // more pushes it takes minutes.
+                    // The others can find the turn held only if something happens while it is held. Only one model does
+                    // this: with more pushes it takes minutes.
                     if pushes == 1 {
                         queue.depth();
                     }

@@ -1,7 +1,7 @@
-//! What a transaction read, for the writer's check.
+//! The reads of a transaction, for validation by the writer.
 //!
-//! Bounded: a transaction that reads more than [`READS_MAX`] keys or ranges, or [`READ_BYTES_MAX`] of them, is remembered as one that read everything,
-//! so any commit in between makes it be computed again.
+//! Bounded: a transaction that reads more than [`READS_MAX`] keys or ranges, or more than [`READ_BYTES_MAX`] of them,
+//! counts as one that read everything, so any commit in between makes it be prepared again.
 
 use std::ops::Bound;
 
@@ -9,7 +9,7 @@ use crate::key::Version;
 use crate::key::{Direction, KeyRange, TreeId};
 use crate::memtable::Memtable;
 
-/// Points and ranges remembered one by one.
+/// Keys and ranges remembered one by one.
 const READS_MAX: usize = 100_000;
 /// Bytes of their keys.
 const READ_BYTES_MAX: usize = 4 << 20;
@@ -39,7 +39,7 @@ impl Reads {
         self.is_everything = false;
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory held.
     pub(crate) fn held_bytes(&self) -> usize {
         let ends = self.ranges.iter().map(|range| bound_bytes(&range.from) + bound_bytes(&range.to));
         self.bytes.capacity()
@@ -60,7 +60,7 @@ impl Reads {
         }
     }
 
-    /// A scan that went from the start of the range to `last`, or to the range's end.
+    /// A scan from the start of the range to `last`, or to the range's end.
     pub(crate) fn scan(&mut self, tree: TreeId, range: KeyRange<'_>, direction: Direction, last: Option<Vec<u8>>) {
         if !self.has_room() {
             return;

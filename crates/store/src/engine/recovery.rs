@@ -1,7 +1,7 @@
-//! Start: the newest meta page whose log start exists, then replay into memtables.
+//! Recovery: chooses the newest meta page whose log start exists, then replays the log into memtables.
 //!
-//! No page of a tree is touched. What the log holds beyond the tree fits into the two memtables it came from; only when
-//! the setting for their size has shrunk since, the first one is merged right here.
+//! No tree page is read. The log after the tree's version fits into the two memtables it came from. Only if
+//! `memtable_bytes` was reduced since, the first one is merged here.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -133,20 +133,20 @@ fn has_tree(disk: &dyn Disk) -> Result<bool, Error> {
     Ok(names.iter().any(|name| name == TREE_NAME))
 }
 
-/// A new store: the log first, then the tree file, whose name makes the store exist.
+/// Creates a new store: the log first, then the tree file, whose name makes the store exist.
 fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), Error> {
     if log::holds_data(&**disk)? {
         return Err(Error::corrupt(TREE_NAME, 0, "the tree file is gone, and the log holds data"));
     }
     let (log, tail) = Log::create(Arc::clone(disk), settings)?;
     let start = tail.position();
-    // Its keeper syncs names too, and would be told of an error in the tree file's stead.
+    // The log's keeper syncs names too, and could receive an error that concerns the tree file's name.
     drop((tail, log));
     TreeFile::create(&**disk, TREE_NAME, Version(0), start)
 }
 
-/// The sync of a new tree file's name may have failed, which is told once: who sees the name later does not know that a power
-/// failure takes it away. So until the log holds something the file is made anew, and its name with it.
+/// The sync of a new tree file's name may have failed, and the kernel reports that only once: a later process that sees the name
+/// cannot know that a power failure would remove it. So until the log holds transactions each start creates the file again.
 fn name_again(disk: &dyn Disk, options: &Options, lock: &mut FolderLock) -> Result<(), Error> {
     let Some((version, log_start)) = TreeFile::open(disk, TREE_NAME, options.map_bytes)?.made_for() else {
         return Ok(());
@@ -158,8 +158,8 @@ fn name_again(disk: &dyn Disk, options: &Options, lock: &mut FolderLock) -> Resu
     TreeFile::create(disk, TREE_NAME, version, log_start)
 }
 
-/// The newest meta page whose log start exists. Neither a damaged nor an orphaned one may pass unseen: the older state
-/// alone would be old data taken for new. Also gives what is wrong with a damaged one.
+/// Opens the newest meta page whose log start exists. A damaged meta page, or one without its log start, must not be
+/// ignored: the older state alone would be old data taken for new. Also returns the fault of a damaged one.
 fn open_tree(
     disk: &dyn Disk,
     options: &Options,
@@ -186,7 +186,7 @@ fn open_tree(
     Ok((opening.choose_for(index, Arc::clone(fail_stop))?, fault))
 }
 
-/// The log of the older state must go at least as far as the newer meta page says that the data went.
+/// The log of the older state must reach at least the newer meta page's version.
 fn refuse_lost_versions(disk: &dyn Disk, opening: &Opening, index: usize, newest: &Meta) -> Result<(), Error> {
     let Some(older) = opening.metas().nth(index) else { return Ok(()) };
     let mut last = older.version.0;
@@ -198,7 +198,7 @@ fn refuse_lost_versions(disk: &dyn Disk, opening: &Opening, index: usize, newest
     if last < newest.reaches.0 { Err(log::start_is_gone(&newest.log_start)) } else { Ok(()) }
 }
 
-/// Replayed batches on their way into the memtables.
+/// Replay of batches into the memtables.
 struct Replay<'t> {
     tree: &'t TreeFile,
     active: MemtableWriter,
@@ -207,9 +207,9 @@ struct Replay<'t> {
     last_version: u64,
     need: Need,
     frozen_need: Need,
-    /// Neither of the meta pages is damaged.
+    /// Whether neither meta page is damaged.
     is_meta_whole: bool,
-    /// Epoch of the batch in which a bulk build was announced that the tree file does not have.
+    /// Epoch of the batch that announced a bulk build which the tree file lacks.
     missing_build: Option<u64>,
 }
 
@@ -234,8 +234,8 @@ impl<'t> Replay<'t> {
     fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), Error> {
         let damage = |what| Error::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
         if !self.is_meta_whole && self.missing_build == Some(batch.epoch()) {
-            // Nothing is written behind the announcement before the build is in the tree file, or given up: so it was there,
-            // the damaged meta page had it, and this one is from before. After a crash in between the epoch is another.
+            // Nothing is logged after the announcement before the build is in the tree file, or abandoned. So it was in the
+            // tree file: the damaged meta page had it, and this one is older. After a crash in between, the epoch differs.
             return Err(damage(
                 "the tree file lacks a bulk build that was complete, and one of its meta pages is damaged",
             ));
@@ -247,10 +247,10 @@ impl<'t> Replay<'t> {
                 continue;
             }
             if version > self.last_version + 1 {
-                // A part of the log is gone, or the newest meta page, and this is the state before it.
+                // Part of the log is missing, or the newest meta page is, and this is the older state.
                 return Err(damage("a version behind one that neither the log nor the tree file holds"));
             }
-            // All of them passed by: the announcement of a build. One that only folded has none at all.
+            // If replay skips all operations, the transaction announces a build. A transaction of folds alone has no operations.
             let mut is_announcement = operations.len() > 0;
             for operation in operations {
                 is_announcement = false;
@@ -274,8 +274,8 @@ impl<'t> Replay<'t> {
         Ok(())
     }
 
-    /// The memtable may end inside a transaction: its merge is not used before both are there, and replay from `at` would
-    /// do all of the batch again.
+    /// The memtable may end inside a transaction. Its merge is not used before both memtables exist, and replay from
+    /// `at` would repeat the whole batch.
     fn rotate(&mut self, at: &LogPosition) -> Result<(), Error> {
         if let Some((table, version, log_start)) = self.frozen.take() {
             let mut writer = self.tree.begin(Box::new(|_, _, _| Ok(())))?;
@@ -297,7 +297,7 @@ mod tests {
     use crate::key::TreeId;
     use crate::log::{BEGINNING, BatchBuilder, Edit};
 
-    /// Replays batches of one transaction each, over a tree that has all up to a version.
+    /// Replays batches of one transaction each, on a tree with all versions up to `in_tree`.
     fn replay(in_tree: u64, versions: &[u64]) -> Result<u64, Error> {
         let disk = MemoryDisk::new(64 << 10);
         TreeFile::create(&disk, TREE_NAME, Version(in_tree), BEGINNING)?;

@@ -1,22 +1,22 @@
-//! Room: the space that checkpoints will need is there before anything is acknowledged.
+//! Room: disk space for the next checkpoints is reserved before anything is acknowledged.
 //!
-//! A full disk may refuse writes, but it must not keep what was acknowledged from reaching the tree, nor the store from
-//! being opened again. So each transaction is placed only when the merge of all that the memtables then hold is certain
-//! to find its pages. How many that can be follows from the keys and bytes of a memtable, see [`Need`].
+//! On a full disk the store may refuse writes, but acknowledged changes must reach the tree, and the store must open
+//! again. So each transaction is placed only if the merge of everything in the memtables is certain to find its pages.
+//! Their number is bounded by the keys and bytes of a memtable, see [`Need`].
 //!
-//! While the disk has far more room than that ([`AMPLE_BYTES`]), knowing so is enough, and nothing is taken: the file
-//! stays as small as it is. Only when room becomes scarce are the pages written ahead, durably, into the tree file.
+//! While the disk has far more free space than that ([`AMPLE_BYTES`]), nothing is allocated, and the file stays small.
+//! If free space becomes scarce, the pages are written ahead, durably, into the tree file.
 //!
-//! One thread looks after it, so that no commit ever waits for a look at the disk, as long as there is room (the same thread
-//! also takes the memory from the kernel into which the memtable grows, for the same reason):
+//! One thread does this, so that no commit waits for a check of the disk while there is space. For the same reason it
+//! allocates the memory that the memtable grows into.
 //!
-//! - [`Room::covers`] is what a commit asks: two loads and a comparison.
-//! - Where it says no, [`Room::ask`] waits for the thread, and hears whether the disk gave what was wanted.
-//! - While writes are refused the thread tries again each [`TICK`], asked or not: so they go on by themselves, and
-//!   health is told right, also when nobody writes.
+//! - [`Room::covers`] is the check of a commit: a few loads and comparisons.
+//! - If it fails, [`Room::ask`] waits for the thread and returns whether the space is granted.
+//! - While writes are refused, the thread tries again at each [`TICK`], even without a request. So writes resume by themselves, and
+//!   the health state is right even if nobody writes.
 //!
-//! What is granted is lowered before the frozen memtable's need is forgotten, and both are read in the other order:
-//! who sees the smaller need sees the smaller grant too.
+//! The grant is lowered before the frozen memtable's need is cleared, and the two are read in the opposite order: a
+//! thread that sees the smaller need also sees the smaller grant.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,45 +27,44 @@ use crate::error::Error;
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation};
 use crate::tree::{PAGE_BYTES, Runs, VALUE_INLINE_MAX, overflow_pages};
 
-/// Room on the disk, over what is needed, above which none is taken in advance: nobody else fills as much within a
-/// [`TICK`].
+/// Free disk space, beyond the need, above which nothing is reserved: other programs do not fill as much within a [`TICK`].
 const AMPLE_BYTES: u64 = 1 << 30;
-/// Pages granted beyond what was asked for, where there are as many: so that not each commit has to ask.
+/// Pages granted beyond the request, if available, so that not every commit has to ask.
 pub(crate) const AHEAD_PAGES: u64 = 256;
-/// The same while room is ample: then a promise costs nothing, and asking costs the writer two thread switches. A sixteenth
-/// of [`AMPLE_BYTES`], a few thousand transactions.
+/// The same while free space is ample: then a grant costs nothing, and a request costs the writer two thread switches.
+/// A sixteenth of [`AMPLE_BYTES`], a few thousand transactions.
 const AHEAD_AMPLE_PAGES: u64 = AMPLE_BYTES / 16 / PAGE_BYTES as u64;
-/// Quiet ticks after which what is granted without being taken lapses.
+/// Idle ticks after which a grant without reserved pages lapses.
 const QUIET_TICKS: u32 = 10;
-/// What any checkpoint takes for catalog and space map, before the file's size counts: their leaves and branches.
+/// Pages that any checkpoint takes for leaves and branches of catalog and space map, regardless of the file's size.
 const FIXED_PAGES: u64 = 32;
-/// Pages that a deleted range may have rewritten beside its ends' leaves: the branches above both, and their neighbours
-/// where they were left too empty. Twelve levels would take more; a tree of 2^32 pages has five.
+/// Pages that a deleted range may rewrite beside the leaves at its ends: the branches above both, and neighbours of
+/// pages that are too empty. Twelve levels would take more; a tree of 2^32 pages has five.
 const RANGE_PAGES: u64 = 20;
-/// What each further piece of a checkpoint takes for catalog and space map, with the pages on which two pieces meet.
+/// Pages of each further piece of a checkpoint for catalog and space map, with the pages on which two pieces meet.
 const PIECE_PAGES: u64 = 16;
-/// File pages for each of which the space map may be rewritten by one (it covers 32,576; old and new, and a directory).
+/// File pages for each of which one page of the space map may be rewritten (a map page covers 32,576; old and new, and a directory).
 const PAGES_PER_MAP_PAGE: u64 = 8192;
 
-/// Pages that only deletions may use, so that a full disk can be freed by them.
+/// Pages that only deletions may use, so that deletions can free a full disk.
 pub(crate) const DELETION_PAGES: u64 = 256;
-/// What writes that were refused wait for beyond what they need, so that health does not go to and fro.
+/// Free pages beyond the need at which refused writes resume, so that the health state does not flap.
 const RECOVERY_PAGES: u64 = DELETION_PAGES + 2 * AHEAD_PAGES;
 
-/// What merging a memtable takes at most, in numbers that are cheap to keep.
+/// Upper bound of the pages for merging a memtable, in numbers that are cheap to update.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Need {
-    /// Keys that differ.
+    /// Distinct keys.
     pub(crate) keys: u64,
     /// Bytes of keys and values, with a header for each.
     pub(crate) bytes: u64,
-    /// Deleted ranges.
+    /// Number of deleted ranges.
     pub(crate) ranges: u64,
-    /// Of these, bytes of values that have pages of their own.
+    /// Part of `bytes` in values with overflow pages.
     pub(crate) apart_bytes: u64,
-    /// Values that have one.
+    /// Number of values with one overflow page.
     pub(crate) singles: u64,
-    /// Pages of values that have several, which lie in one stretch.
+    /// Overflow pages of values that need several adjacent ones.
     pub(crate) runs: Runs,
 }
 
@@ -87,12 +86,12 @@ impl Need {
         }
     }
 
-    /// Pages at most, where the trees have `live` pages before.
+    /// Maximum number of pages, if the trees have `live` pages before.
     ///
-    /// Each key touches one leaf, and no more leaves can be touched than there are. A touched leaf is split in two at
-    /// most, but for the bytes that are added, or in three with an untouched one, of which there are the fewer the more
-    /// are touched; and a leaf is at least half full when it was not cut for a neighbour that does not fit. Branches, of
-    /// three children at least, are half as many as leaves. Each piece of the merge writes catalog and space map anew.
+    /// Each key touches one leaf, and no more leaves can be touched than exist. Added bytes apart, a touched leaf is split into
+    /// at most two, or into three with an untouched neighbour, and the more leaves are touched, the fewer are untouched. A leaf
+    /// is at least half full unless it was cut because of a neighbour that does not fit. Branches have at least three children,
+    /// so there are at most half as many as leaves. Each piece of the merge rewrites catalog and space map.
     pub(crate) fn pages(&self, live: u64) -> u64 {
         if self.keys == 0 {
             return 0;
@@ -108,14 +107,14 @@ impl Need {
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct Room {
-    /// Pages that the merges of both memtables will find for certain.
+    /// Pages that the merges of both memtables are certain to find.
     granted: AtomicU64,
-    /// As many of them are for values of several pages.
+    /// The part of them for values of several pages.
     granted_runs: AtomicRuns,
-    /// What they need: the frozen memtable, and the active one.
+    /// Pages that the frozen and the active memtable need.
     frozen: AtomicU64,
     active: AtomicU64,
-    /// The part of it that lies in stretches.
+    /// The part of the need in runs of adjacent pages.
     frozen_runs: AtomicRuns,
     active_runs: AtomicRuns,
     is_refusing: AtomicBool,
@@ -123,7 +122,7 @@ pub(crate) struct Room {
     changed: Condvar,
 }
 
-/// [`Runs`] that are read and written as one.
+/// [`Runs`] that are read and written atomically.
 #[derive(Default)]
 struct AtomicRuns(AtomicU64);
 
@@ -142,23 +141,23 @@ impl AtomicRuns {
 
 #[derive(Default)]
 struct State {
-    /// Pages in all, and in runs, that somebody waits for.
+    /// The pending request: pages in all, and in runs.
     asked: Option<(u64, Runs)>,
-    /// Why the last one failed.
+    /// The error of the last request.
     failure: Option<Error>,
-    /// What failed for want of stretches alone: other writes are taken.
+    /// A request that failed only for want of runs: other writes are accepted.
     failed_runs: Option<Runs>,
-    /// What is granted is in the file, not only on the disk.
+    /// The granted pages are in the file, not only free on the disk.
     is_taken: bool,
 }
 
 impl Room {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics under it; were it so, the state would still be whole.
+        // Nothing panics under this lock, and a panic would leave the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a checkpoint of the active memtable is certain to find so many pages.
+    /// Whether a checkpoint of the active memtable is certain to find this many pages.
     #[inline]
     pub(crate) fn covers(&self, active_pages: u64, active_runs: Runs) -> bool {
         active_pages + self.frozen.load(Ordering::Acquire) <= self.granted.load(Ordering::Acquire)
@@ -171,26 +170,26 @@ impl Room {
         self.granted_runs.store(runs);
     }
 
-    /// What the active memtable needs now.
+    /// Sets the need of the active memtable.
     #[inline]
     pub(crate) fn note(&self, pages: u64, runs: Runs) {
         self.active.store(pages, Ordering::Relaxed);
         self.active_runs.store(runs);
     }
 
-    /// The active memtable was frozen; the next one is empty.
+    /// Moves the need to the frozen memtable; the new active one is empty.
     pub(crate) fn rotated(&self, frozen_pages: u64, frozen_runs: Runs) {
         self.frozen.store(frozen_pages, Ordering::Release);
         self.frozen_runs.store(frozen_runs);
         self.note(0, Runs::default());
     }
 
-    /// What the frozen memtable needs.
+    /// The need of the frozen memtable.
     pub(crate) fn frozen_pages(&self) -> u64 {
         self.frozen.load(Ordering::Acquire)
     }
 
-    /// Pages that checkpoints of what the memtables hold need.
+    /// Pages that checkpoints of both memtables need.
     pub(super) fn needed_pages(&self) -> u64 {
         self.needed().0
     }
@@ -200,7 +199,7 @@ impl Room {
         (pages, self.frozen_runs.load().and(self.active_runs.load()))
     }
 
-    /// Waits for the thread to grant the active memtable so many pages, or to fail. While it fails nobody waits.
+    /// Waits until the thread grants this need of the active memtable, or fails. After a failure returns without waiting.
     pub(crate) fn ask(&self, active_pages: u64, active_runs: Runs, engine: &Engine) -> Result<(), Error> {
         let mut state = self.state();
         loop {
@@ -223,7 +222,7 @@ impl Room {
         }
     }
 
-    /// Whether writes are refused for want of room.
+    /// Whether writes are refused because the disk is full.
     pub(crate) fn is_refusing(&self) -> bool {
         self.is_refusing.load(Ordering::Acquire)
     }
@@ -235,7 +234,7 @@ impl Room {
 }
 
 impl Engine {
-    /// Life of the thread that looks after room.
+    /// Main loop of the room thread.
     pub(crate) fn run_room(&self) {
         let room = &self.room;
         let mut quiet = 0;
@@ -250,7 +249,7 @@ impl Engine {
                 quiet = 0;
                 let (pages, runs) = asked.unwrap_or((needed, needed_runs));
                 drop(state);
-                // Where it failed: whether writes would find room for a while.
+                // While writes are refused, require room for a while of writing.
                 let probe = if room.is_refusing() { RECOVERY_PAGES } else { 0 };
                 let provided = self.provide(pages.max(needed + probe), runs);
                 let (outcome, failed_runs) = match provided {
@@ -260,7 +259,7 @@ impl Engine {
                 };
                 state = room.state();
                 state.failed_runs = failed_runs;
-                // Not by `failure`, which each checkpoint clears: on a full disk that would tell the same again and again.
+                // Not by `failure`, which each checkpoint clears: on a full disk the same message would be repeated.
                 if outcome.is_err() != room.is_refusing() {
                     tell(outcome.as_ref().err());
                 }
@@ -284,14 +283,15 @@ impl Engine {
         }
     }
 
-    /// Takes the memory that the active memtable will grow into: see [`Memtable::populate`](crate::memtable::Memtable).
+    /// Allocates the memory that the active memtable will grow into: see
+    /// [`Memtable::populate`](crate::memtable::Memtable).
     fn populate_memtable(&self) {
         let active = Arc::clone(&lock(&self.current).active);
         active.populate();
     }
 
-    /// Grants `pages` in all, from what the disk has if that is ample, else from pages in the file. False where they are there,
-    /// and not all of `runs`.
+    /// Grants `pages` in all: from free disk space if that is ample, else from pages reserved in the file. False if the
+    /// pages exist, but not all of `runs`.
     fn provide(&self, pages: u64, runs: Runs) -> Result<bool, Error> {
         let free_bytes = self.disk.free_bytes().unwrap_or(None).unwrap_or(0);
         let wanted = pages + AHEAD_AMPLE_PAGES;
@@ -306,7 +306,7 @@ impl Engine {
         let wanted = in_pages(pages + AHEAD_PAGES);
         let grow = || self.tree.promise(wanted, runs, true);
         let mut grown = grow();
-        // What is only kept for readers of changes gives way first, a segment at a time; then what the older meta page reaches.
+        // First remove segments kept only for readers of changes, one at a time; then free the pages of the older meta page.
         while let Ok(all) = &grown
             && (all.pages < wanted || all.runs < runs.pages)
             && (self.log.give_back() || self.free_waiting(all.pages)?)
@@ -327,19 +327,19 @@ impl Engine {
         }
     }
 
-    /// Where pages wait for nothing but the next checkpoint, and `available` are enough for one beside what is needed already:
-    /// an empty one. False where there is nothing to do.
+    /// Runs an empty checkpoint if freed pages wait only for the next checkpoint, and if `available` pages are enough
+    /// for one beside the current need. False if there is nothing to free.
     fn free_waiting(&self, available: u32) -> Result<bool, Error> {
         let cost = FIXED_PAGES + u64::from(self.tree.live_pages()) / PAGES_PER_MAP_PAGE;
         let (needed, _) = self.room.needed();
-        // What one writes anew, it frees as well.
+        // An empty checkpoint frees as many pages as it writes.
         if u64::from(self.tree.freed_by_next()) <= cost || u64::from(available) < needed + cost {
             return Ok(false);
         }
         self.checkpoint_nothing()
     }
 
-    /// A piece of the frozen memtable is merged: so many pages less may it need, and so many are gone.
+    /// After a merged piece: lowers the grant and the need of the frozen memtable by `taken` pages.
     pub(crate) fn room_advanced(&self, taken: u64) {
         let mut state = self.room.state();
         self.lower_grant(&mut state, taken);
@@ -347,7 +347,7 @@ impl Engine {
         self.room.frozen.store(left, Ordering::Release);
     }
 
-    /// The frozen memtable is merged: its need is gone, and so are the pages that it took.
+    /// After the merge of the frozen memtable: clears its need and lowers the grant to the pages left.
     pub(crate) fn room_merged(&self) {
         let mut state = self.room.state();
         self.lower_grant(&mut state, 0);
@@ -355,8 +355,8 @@ impl Engine {
         self.room.frozen.store(0, Ordering::Release);
     }
 
-    /// Grants no more than there is, after pages were taken. Whatever was refused before: a checkpoint gives pages and log
-    /// segments back.
+    /// Lowers the grant to the existing pages after some were taken. Clears earlier failures, since a checkpoint
+    /// releases pages and log segments.
     fn lower_grant(&self, state: &mut State, taken: u64) {
         (state.failure, state.failed_runs) = (None, None);
         let pages = self.room.granted.load(Ordering::Relaxed).saturating_sub(taken);
@@ -372,7 +372,7 @@ impl Engine {
     }
 }
 
-/// Whether a disk with so many bytes free has far more room than so many pages.
+/// Whether a disk with this much free space has far more than this many pages need.
 pub(super) fn is_ample(free_bytes: u64, pages: u64) -> bool {
     free_bytes >= AMPLE_BYTES + 2 * (pages + AHEAD_AMPLE_PAGES) * PAGE_BYTES as u64
 }

@@ -1,8 +1,8 @@
-//! Writers are slowed before they would be stopped.
+//! Throttling of writers before the memtable is full.
 //!
-//! Where commits come faster than a checkpoint can merge, the active memtable would be full within a moment, and then
-//! nobody could commit for the seconds that the merge still takes. So a part of it is free to fill, and beyond that it is
-//! filled no faster than the frozen one is merged: each batch waits a little, and the checkpoint goes as fast as it can.
+//! If commits come faster than a checkpoint merges, the active memtable would soon be full, and nobody could commit
+//! during the seconds that the merge still takes. So a part of it may fill freely; beyond that it fills no faster than
+//! the frozen one is merged. Each batch waits a little, and the checkpoint runs at full speed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use super::writer::Writer;
 use super::{Engine, count};
 
-/// Part of the active memtable, in thousandths, that may be filled whatever the merge does.
+/// Part of the active memtable, in thousandths, that fills freely.
 const FREE: u64 = 250;
 const WHOLE: u64 = 1000;
-/// A batch waits no longer: a merge that stands still stops nobody before the memtable is full.
+/// Maximum delay of a batch: a stalled merge stops nobody before the memtable is full.
 const WAIT_MAX: Duration = Duration::from_millis(20);
-/// Between two looks at the merge.
+/// Polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// How far the merge of the frozen memtable has come, and whether writers wait for it.
+/// Progress of the frozen memtable's merge, and whether writers wait for it.
 #[derive(Default)]
 pub(super) struct Throttle {
-    /// In thousandths of its records.
+    /// Merged records, in thousandths.
     merged: AtomicU64,
     is_slowing: AtomicBool,
 }
@@ -33,17 +33,17 @@ impl Throttle {
         self.is_slowing.store(false, Ordering::Relaxed);
     }
 
-    /// So much of the frozen memtable is merged, from 0 to 1.
+    /// Sets the merged share of the frozen memtable, from 0 to 1.
     pub(super) fn note(&self, share: f64) {
         self.merged.store((share * WHOLE as f64) as u64, Ordering::Relaxed);
     }
 
-    /// Whether writers have waited for the merge that is under way.
+    /// Whether writers have waited for the current merge.
     pub(super) fn is_slowing(&self) -> bool {
         self.is_slowing.load(Ordering::Relaxed)
     }
 
-    /// Whether a memtable with so many bytes may get more.
+    /// Whether a memtable with `used` bytes may grow.
     fn admits(&self, used: usize, capacity: usize) -> bool {
         let filled = used as u64 * WHOLE / capacity.max(1) as u64;
         filled <= FREE + (WHOLE - FREE) * self.merged.load(Ordering::Relaxed).min(WHOLE) / WHOLE
@@ -51,7 +51,7 @@ impl Throttle {
 }
 
 impl Engine {
-    /// Before a batch is begun: waits for the merge where the active memtable is ahead of it.
+    /// Before a batch: waits for the merge if the active memtable fills faster.
     pub(super) fn slow_down(&self, writer: &mut Writer) {
         if writer.generation.frozen.is_none() {
             return;

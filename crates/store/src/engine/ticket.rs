@@ -1,7 +1,7 @@
 //! A caller that waits for its own commit.
 //!
-//! The closure of [`crate::Store::commit`] is borrowed, and a queued transaction is not: this module bridges the two, and
-//! is the only place where a lifetime is put aside.
+//! The closure of [`crate::Store::commit`] is borrowed, but a queued transaction is owned. This module bridges the two,
+//! and is the only place where a lifetime is erased.
 
 #![allow(unsafe_code)] // See `Waiting`.
 
@@ -14,28 +14,27 @@ use crate::engine::lock;
 use crate::error::Error;
 use crate::transaction::{Abort, Commit, Transaction, Tx};
 
-/// Threads woken through one leader. A wake-up costs its caller microseconds: a committer that woke each of 32 waiters
-/// itself would be late for the next batch, so it wakes every eighth, and those wake the others.
+/// Threads woken through one leader. A wake-up costs the waking thread microseconds: a committer that woke 32 waiters
+/// itself would be late for the next batch, so it wakes every eighth one, and those wake the others.
 const SHARD: usize = 8;
 
-/// Callers in a group from which on the next ones yield before they sleep. Where so many threads wait, a core that one of
-/// them leaves has another to run: a yield costs one switch of threads, while a sleep costs that, a wake-up, and often
-/// the rousing of a core that had gone idle meanwhile. With 64 threads on 4 cores this gave a quarter more commits at
-/// about the same CPU time for each; with 16 threads each took about a fifth more CPU.
+/// Callers in a group from which on the next callers yield before they sleep. With so many threads a core has another one to run: a
+/// yield costs one thread switch, a sleep costs that, a wake-up, and often the wake-up of an idle core. With 64 threads on 4 cores
+/// this gave a quarter more commits at about the same CPU time for each; with 16 threads each took about a fifth more CPU.
 const CALLERS_MANY: usize = 20;
-/// Yields at most: with nobody else to run they are over in a few microseconds.
+/// Maximum number of yields: with no other thread to run they take a few microseconds.
 const YIELDS_MAX: u32 = 16;
 
-/// How many callers waited for the last group: what the next ones can expect.
+/// Number of callers in the last group, as a forecast for the next.
 #[derive(Default)]
 pub(crate) struct Crowd {
     callers: AtomicUsize,
 }
 
 impl Crowd {
-    /// A group with so many of them is acknowledged.
+    /// Records the number of callers in an acknowledged group.
     pub(crate) fn note(&self, callers: usize) {
-        // Most groups are as large as the one before, or both small: the line stays in everybody's cache.
+        // Not written if unchanged, so that the line stays in all caches.
         if self.callers.load(Ordering::Relaxed) != callers {
             self.callers.store(callers, Ordering::Relaxed);
         }
@@ -46,10 +45,10 @@ impl Crowd {
     }
 }
 
-/// Where the outcome is put.
+/// The slot for a caller's outcome.
 pub(crate) struct Ticket {
     outcome: Mutex<Option<Settled>>,
-    /// Set behind the outcome, so that one who yields looks without a lock.
+    /// Set after the outcome, so that a yielding thread can check it without a lock.
     is_settled: AtomicBool,
     thread: Thread,
 }
@@ -61,7 +60,7 @@ struct Settled {
 }
 
 impl Ticket {
-    /// For the calling thread.
+    /// A ticket for the calling thread.
     fn new() -> Arc<Ticket> {
         Arc::new(Ticket { outcome: Mutex::new(None), is_settled: false.into(), thread: std::thread::current() })
     }
@@ -71,7 +70,7 @@ impl Ticket {
         self.is_settled.store(true, Ordering::Release);
     }
 
-    /// Yields so often first, then sleeps.
+    /// Yields at most this often, then sleeps.
     fn wait(&self, yields: u32) -> Result<Commit, Error> {
         for _ in 0..yields {
             if self.is_settled.load(Ordering::Acquire) {
@@ -89,8 +88,7 @@ impl Ticket {
     }
 }
 
-/// The shard that is being gathered while a batch is acknowledged. Its leader gets its outcome last, when all whom it has
-/// to wake have theirs.
+/// The shard that is gathered while a batch is acknowledged. Its leader gets its outcome last, after all the threads that it wakes.
 struct Shard {
     leader: Arc<Ticket>,
     outcome: Result<Commit, Error>,
@@ -108,7 +106,7 @@ thread_local! {
     static SHARD_NOW: RefCell<Option<Shard>> = const { RefCell::new(None) };
 }
 
-/// Gives a ticket its outcome; its thread is woken at the latest by [`wake_waiting`], which must follow on this thread.
+/// Sets a ticket's outcome; its thread is woken at the latest by [`wake_waiting`], which must follow on this thread.
 fn settle(ticket: Arc<Ticket>, outcome: Result<Commit, Error>) {
     let full = SHARD_NOW.with_borrow_mut(|now| {
         match now {
@@ -125,7 +123,7 @@ fn settle(ticket: Arc<Ticket>, outcome: Result<Commit, Error>) {
     }
 }
 
-/// Wakes those whose tickets were settled on this thread and who were not woken yet.
+/// Wakes the threads whose tickets were settled on this thread and that are not yet woken.
 pub(crate) fn wake_waiting() {
     if let Some(shard) = SHARD_NOW.take() {
         shard.close();
@@ -146,8 +144,8 @@ pub(crate) struct Waiting {
 unsafe impl Send for Waiting {}
 
 impl Waiting {
-    /// Gives `change` as a transaction to `hand_over` and waits for its outcome. When `hand_over` refuses, it has dropped
-    /// the transaction.
+    /// Passes `change` as a transaction to `hand_over` and waits for its outcome. If `hand_over` returns an error, it
+    /// must have dropped the transaction.
     pub(crate) fn run(
         change: &mut Change<'_>,
         crowd: &Crowd,
@@ -155,9 +153,9 @@ impl Waiting {
     ) -> Result<Commit, Error> {
         let ticket = Ticket::new();
         let change: *mut Change<'_> = change;
-        // SAFETY: only the lifetime in the type changes. The pointer is followed by `prepare` alone, which needs the
-        // `Waiting`; and this function does not return, nor unwind, before the `Waiting` is gone or has settled its
-        // ticket (in `finish` or `drop`, after which nothing follows the pointer).
+        // SAFETY: only the lifetime in the type changes. Only `prepare` follows the pointer, and it needs the
+        // `Waiting`. This function does not return or unwind before the `Waiting` is dropped or has settled its ticket
+        // (in `finish` or `drop`, after which nothing follows the pointer).
         let change = unsafe { std::mem::transmute::<*mut Change<'_>, *mut Change<'static>>(change) };
         let waiting = Box::new(Waiting { change, ticket: Arc::clone(&ticket), is_settled: false });
         hand_over(waiting)?;
@@ -167,7 +165,7 @@ impl Waiting {
 
 impl Transaction for Waiting {
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
-        // SAFETY: see `run`: its caller is blocked there and lends the closure to us alone; `&mut self` makes us one.
+        // SAFETY: see `run`: its caller is blocked there and lends the closure exclusively; `&mut self` excludes a second call.
         unsafe { (*self.change)(tx) }
     }
 

@@ -1,9 +1,9 @@
-//! A state of all data at one version: the memtables over the tree.
+//! All data at one version: the memtables over the tree.
 //!
-//! A generation is what stays the same between a freeze and the end of a checkpoint: which tree, which memtables. A view
-//! is a generation with a version. Reading asks the newest part first; a scan merges up to three cursors, and what no
-//! change touches costs no comparison: a part without changes in the tree has no cursor. Where ranges were deleted the scan
-//! goes from boundary to boundary, and what is deleted between two of them is not even looked at.
+//! A generation is the pair of tree and memtables that stays the same between a freeze and the end of a checkpoint. A
+//! view is a generation with a version. A read asks the newest part first. A scan merges up to three cursors; a
+//! memtable without changes in the tree has no cursor, and unchanged stretches need no comparisons. Over deleted
+//! ranges, a scan goes from boundary to boundary and skips what is deleted between two of them.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -16,18 +16,18 @@ use crate::memtable::{self, Lookup, Memtable, Stretch};
 use crate::places::Places;
 use crate::tree::{Cursor, Lack, TreeView, VisitEntries};
 
-/// What readers see beside a version. Replaced as a whole.
+/// What readers see, apart from the version. Replaced as a whole.
 #[derive(Clone)]
 pub(crate) struct Generation {
     pub(crate) tree: Arc<TreeView>,
-    /// Being merged into the tree.
+    /// The memtable that is being merged into the tree.
     pub(crate) frozen: Option<Arc<Memtable>>,
-    /// Takes the changes.
+    /// The memtable that receives changes.
     pub(crate) active: Arc<Memtable>,
 }
 
 impl Generation {
-    /// The newest first.
+    /// The memtables, newest first.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.frozen)
     }
@@ -49,7 +49,7 @@ impl<'g> View<'g> {
         }
     }
 
-    /// The same, asking the tree through the reader's memory of places.
+    /// The same, with the reader's cache of places for the tree.
     #[inline]
     pub(crate) fn get_by(&self, places: &Places, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'g, [u8]>>, Error> {
         match self.changed(tree, key) {
@@ -58,7 +58,7 @@ impl<'g> View<'g> {
         }
     }
 
-    /// The values of many keys of one length, asking the tree through the reader's memory of places.
+    /// The values of many keys of one length, with the reader's cache of places for the tree.
     pub(crate) fn get_all_by<const N: usize>(
         &self,
         places: &Places,
@@ -84,7 +84,7 @@ impl<'g> View<'g> {
         if self.changed(tree, key).is_some() { Ok(Lack::Nothing) } else { self.generation.tree.lack(tree, key) }
     }
 
-    /// What the memtables say: a value, that the key is deleted, or (outer `None`) nothing.
+    /// The change in the memtables: a value, a deletion, or (outer `None`) none.
     #[inline]
     fn changed(&self, tree: TreeId, key: &[u8]) -> Option<Option<&'g [u8]>> {
         let version = Version(self.version);
@@ -104,8 +104,8 @@ impl<'g> View<'g> {
         None
     }
 
-    /// Visits the tree's entries of a range leaf by leaf, if no memtable changes any of them; else visits nothing, and
-    /// says so. With the reader's memory of places the range's beginning may be known.
+    /// Visits the tree's entries of a range leaf by leaf if no memtable changes any of them; else visits nothing and
+    /// returns false. The reader's cache of places may know the range's beginning.
     pub(crate) fn scan_leaves(
         &self,
         places: Option<&Places>,
@@ -148,8 +148,8 @@ impl<'g> View<'g> {
         self.scan_by(None, false, tree, range, direction, visit)
     }
 
-    /// The same, perhaps with the reader's memory of places; `is_asking`: refused where the tree's part is not in memory
-    /// ([`Cursor::asking`]).
+    /// The same, optionally with the reader's cache of places. With `is_asking`, returns an error if the tree's part is
+    /// not in memory ([`Cursor::asking`]).
     pub(crate) fn scan_by(
         &self,
         places: Option<&Places>,
@@ -169,8 +169,8 @@ impl<'g> View<'g> {
         }
     }
 
-    /// How many keys a tree has. The tree file knows how many entries it holds; what the memtables change of them is looked up key by
-    /// key. Over deleted ranges all keys are visited.
+    /// The number of keys of a tree. The tree file stores its number of entries; each key changed in the memtables is
+    /// looked up. With deleted ranges all keys are visited.
     pub(crate) fn count(&self, tree: TreeId) -> Result<u64, Error> {
         let mut count = 0u64;
         if self.has_ranges() {
@@ -233,7 +233,7 @@ impl<'g> PartScan<'g, '_> {
         Ok(Below { cursor, range, direction })
     }
 
-    /// A part over whose keys the same is hidden.
+    /// Scans a part of the range in which the same deletions apply to all keys.
     fn part(&self, range: KeyRange<'_>, hidden: Hidden, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, Error> {
         let (generation, direction) = (self.view.generation, self.direction);
         let mut below = match hidden {
@@ -248,7 +248,7 @@ impl<'g> PartScan<'g, '_> {
             direction,
         };
         while let Some(change) = changed.next() {
-            // What lies before the change, then the change in place of the tree's entry of its key.
+            // First the tree's entries before the change, then the change, which replaces the tree's entry of its key.
             if let Some(below) = &mut below {
                 if below.show_until(Some(change.key), visit)?.is_break() {
                     return Ok(ControlFlow::Break(()));
@@ -302,7 +302,7 @@ impl<'g> PartScan<'g, '_> {
         }
     }
 
-    /// What both memtables say of the same place, and what that hides.
+    /// The stretches of both memtables at the same place, and what they hide.
     fn stretches(&self, stretch: impl Fn(&'g Memtable, Version) -> Stretch<'g>) -> (Hidden, [Option<Stretch<'g>>; 2]) {
         let version = Version(self.view.version);
         let of = |table: &'g Memtable| table.has_ranges().then(|| stretch(table, version));
@@ -312,13 +312,13 @@ impl<'g> PartScan<'g, '_> {
     }
 }
 
-/// What deleted ranges hide of the keys between two of their boundaries: the older records of the memtable that holds the
-/// range, and all that is older than that memtable.
+/// What deleted ranges hide between two of their boundaries: the older records of the memtable with the range, and
+/// everything older than that memtable.
 #[derive(Clone, Copy, Default)]
 struct Hidden {
     /// Version of the newest range in the active memtable; 0: none.
     in_active: u64,
-    /// In the frozen one.
+    /// The same in the frozen one.
     in_frozen: u64,
 }
 
@@ -330,8 +330,8 @@ struct Below<'v, 'r> {
 }
 
 impl Below<'_, '_> {
-    /// Shows entries before `limit` and within the range. Without a limit it is the scan's end, and the place after it is
-    /// nobody's.
+    /// Shows entries before `limit` and within the range. Without a limit the scan ends, and the cursor's position
+    /// afterwards does not matter.
     fn show_until(&mut self, limit: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, Error> {
         while self.cursor.is_valid() {
             let (count, ends) = self.entries_before(limit)?;
@@ -358,8 +358,8 @@ impl Below<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// How many entries of the leaf, from the current one on, come before `limit` and within the range, and whether one of
-    /// the two ends in this leaf. One search instead of a comparison of each key.
+    /// Number of entries of the leaf, from the current one on, that are before `limit` and within the range, and
+    /// whether one of the two ends in this leaf. One search instead of a comparison of each key.
     #[inline]
     fn entries_before(&self, limit: Option<&[u8]>) -> Result<(usize, bool), Error> {
         let limit = limit.map_or(Bound::Unbounded, Bound::Excluded);
@@ -382,7 +382,7 @@ impl Below<'_, '_> {
     }
 }
 
-/// Whether the range has not ended before a key, in the scan's direction.
+/// Whether a key is not past the range's end, in the scan's direction.
 fn is_within(key: &[u8], range: KeyRange<'_>, direction: Direction) -> bool {
     match direction {
         Direction::Forward => range.is_below_end(key),
@@ -390,12 +390,12 @@ fn is_within(key: &[u8], range: KeyRange<'_>, direction: Direction) -> bool {
     }
 }
 
-/// One memtable's part of a scan, on its next change.
+/// One memtable's part of a scan, positioned on its next change.
 struct Changes<'m, 'r> {
     cursor: memtable::Cursor<'m>,
     range: KeyRange<'r>,
     direction: Direction,
-    /// Records of older versions are hidden by a deleted range.
+    /// A deleted range hides records of older versions.
     hidden_below: Version,
 }
 
@@ -448,7 +448,7 @@ impl<'m, 'r> Changes<'m, 'r> {
     }
 }
 
-/// Both memtables' changes in the scan's order; of one key the newer one.
+/// Both memtables' changes in the scan's order; of equal keys the newer one.
 struct Changed<'m, 'r> {
     newer: Option<Changes<'m, 'r>>,
     older: Option<Changes<'m, 'r>>,

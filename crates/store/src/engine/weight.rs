@@ -1,13 +1,12 @@
-//! What waiting transactions hold: the bytes of all that are prepared and not finished, under a bound. The queue's length
-//! alone would not do: a patch of a few bytes may prepare a large document.
+//! Bytes of all transactions that are prepared and not finished, with a bound. The queue's length alone would not do: a
+//! patch of a few bytes may prepare a large document.
 //!
-//! Every thread that submits counts here, and the committers do. So each transaction adds once, and what a group held is
-//! given back in one step: a guard for each, with a count of references of its own, passed the line between cores four
-//! times for each transaction.
+//! All submitting threads and the committers update the sum. So each transaction adds once, and a group's bytes are returned in
+//! one step. A reference-counted guard for each transaction moved the cache line between cores four times for each.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The sum, and its bound.
+/// The sum and its bound.
 pub(crate) struct Weights {
     bytes: AtomicUsize,
     bytes_max: usize,
@@ -18,8 +17,8 @@ impl Weights {
         Weights { bytes: AtomicUsize::new(0), bytes_max }
     }
 
-    /// Counts so many bytes until they are given back; false where that would exceed the bound. One that is alone always
-    /// goes: it has a bound of its own.
+    /// Adds bytes until they are returned; false if that would exceed the bound. If nothing else is counted it always
+    /// succeeds: a single transaction has a bound of its own.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let fits = before == 0 || before + bytes <= self.bytes_max;

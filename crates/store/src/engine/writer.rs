@@ -1,7 +1,7 @@
-//! The writer's state: under one lock, whoever holds it is the one writer.
+//! The writer's state, under one lock: the holder of the lock is the only writer.
 //!
-//! Placing a transaction: recheck what it read, make room in log and memtable, append to the batch, insert into the
-//! memtable. Nothing of it is visible yet, and whatever can refuse comes before the first insert.
+//! To place a transaction the writer validates its reads, makes room in log and memtable, appends to the batch, and
+//! inserts into the memtable. Nothing of it is visible yet, and all possible refusals come before the first insert.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,36 +29,36 @@ use crate::transaction::{Abort, Tx, Work};
 pub(crate) struct Writer {
     pub(crate) tail: Tail,
     pub(crate) table: MemtableWriter,
-    /// All that have been made, and may still be seen by somebody.
+    /// All memtables made so far that may still be in use.
     pub(crate) memtables: Vec<Weak<Memtable>>,
-    /// What the writer itself reads through. May be older than the published one, never wrong.
+    /// The generation that the writer reads through. It may be older than the published one, but is never wrong.
     pub(crate) generation: Generation,
-    /// What a checkpoint of the active memtable needs; its keys are counted by the memtable.
+    /// The pages that a checkpoint of the active memtable needs; the memtable counts its keys.
     pub(crate) need: Need,
     /// Pages that the trees may have when that checkpoint begins.
     pub(crate) live_pages: u64,
     /// Epoch of the published value of which `generation` is a copy.
     pub(crate) epoch: u64,
     pub(crate) next_version: u64,
-    /// What the batch's transactions have folded, and is still to be put.
+    /// Results of the batch's folds, not yet put.
     pub(crate) folds: Folds,
     pub(crate) fold: Option<Arc<dyn Fold>>,
-    /// One of this group has waited in vain for readers to leave old states: the others do not wait once more.
+    /// A transaction of this group has waited in vain for readers to release old states; the others do not wait again.
     pub(crate) gave_up: bool,
-    /// Taken from the queue, not placed yet.
+    /// Taken from the queue, not yet placed.
     pub(crate) backlog: VecDeque<Box<Request>>,
-    /// Vector that changes places with the queue's.
+    /// A vector that is swapped with the queue's.
     #[expect(clippy::vec_box, reason = "a request is moved four times on its way; by pointer")]
     pub(crate) taken: Vec<Box<Request>>,
 }
 
-/// What became of a transaction.
+/// Result of placing a transaction.
 pub(crate) enum Placed {
-    /// It is in the batch (or, when it changes nothing, has nothing to write) under this version.
+    /// It is in the batch at this version, or has no changes to write.
     Done(u64),
     /// The batch must be sent before there is room.
     SendFirst,
-    /// Not done.
+    /// It was not placed.
     Refused(Error),
 }
 
@@ -69,39 +69,39 @@ impl Writer {
         self.next_version - 1
     }
 
-    /// Whether no checkpoint could make anything of what the memtables hold.
+    /// Whether the memtables hold nothing that a checkpoint could merge.
     fn is_all_merged(&self) -> bool {
         self.table.table().is_empty() && self.generation.frozen.is_none()
     }
 
-    /// Whether others changed what this transaction read, after it read it.
+    /// Whether others have changed what this transaction read since it read it.
     fn is_stale(&self, work: &Work) -> bool {
         let since = work.snapshot;
         if since == self.newest() || work.reads.is_empty() {
             return false;
         }
-        // Changes that a checkpoint has merged cannot be told apart any more.
+        // Changes that a checkpoint has merged have no versions any more.
         since < self.generation.tree.meta().version.0
             || work.reads.changed_in(&self.generation.active, since)
             || self.generation.frozen.as_ref().is_some_and(|table| work.reads.changed_in(table, since))
     }
 }
 
-/// What the writer's lock is held for.
+/// The activity named by a panic under the writer's lock.
 const DOING: &str = "the writer was at work";
 
 impl Engine {
-    /// The writer's lock. Whoever panics under it stops the store before anybody else gets it.
+    /// The writer's lock. A panic under it stops the store before the lock is released.
     pub(crate) fn hold_writer(&self) -> Held<'_, Writer> {
         self.fail_stop.lock(&self.writer, DOING)
     }
 
-    /// The same where nobody else has it.
+    /// The same if the lock is free.
     pub(super) fn try_hold_writer(&self) -> Option<Held<'_, Writer>> {
         self.fail_stop.try_lock(&self.writer, DOING)
     }
 
-    /// Follows what the checkpointer published.
+    /// Takes over the generation that the checkpointer published.
     pub(crate) fn refresh(&self, writer: &mut Writer) {
         if self.published.epoch() != writer.epoch {
             let current = super::lock(&self.current);
@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Puts one transaction into the batch. `prepare` is called again only when it lost a race.
+    /// Puts one transaction into the batch. `prepare` is called again only if its reads have changed.
     pub(crate) fn place(
         &self,
         writer: &mut Writer,
@@ -126,7 +126,7 @@ impl Engine {
         }
         if writer.is_stale(work) {
             count(&self.counters.redone, 1);
-            // What it reads this time may be among them.
+            // Its new reads may touch folded keys.
             self.put_folds(writer, batch);
             let view = View { generation: &writer.generation, version: writer.newest() };
             let redone = catch_unwind(AssertUnwindSafe(|| work.prepare(view, prepare)));
@@ -160,8 +160,8 @@ impl Engine {
         placed
     }
 
-    /// Puts what was folded so far into the batch, as a transaction of its own. There is room: it was made with that of each
-    /// transaction that folded.
+    /// Puts the results of the folds into the batch, as a transaction of its own. Its room was reserved with that of
+    /// each transaction that folded.
     pub(crate) fn put_folds(&self, writer: &mut Writer, batch: &mut OpenBatch) {
         if writer.folds.is_empty() {
             return;
@@ -176,11 +176,11 @@ impl Engine {
 
     /// See [`crate::Store::set_fold`].
     pub(crate) fn set_fold(&self, fold: Arc<dyn Fold>) {
-        // No batch is open while the lock is free, so nothing is left that was folded by another.
+        // No batch is open while the lock is free, so no result of the previous function is left.
         self.hold_writer().fold = Some(fold);
     }
 
-    /// True when log, memtable and disk have room; false when the batch has to be sent for it.
+    /// True if log, memtable and disk have room; false if the batch has to be sent first.
     fn make_room(&self, writer: &mut Writer, batch: &OpenBatch, work: &Work) -> Result<bool, Error> {
         let is_first = batch.builder.transactions() == 0;
         let log_bytes = batch.builder.len() + work.changes.log_bytes() + writer.folds.log_bytes();
@@ -203,7 +203,7 @@ impl Engine {
         }
         while !fits_memtable(writer, work) {
             if writer.table.table().is_empty() {
-                // Within the bound on bytes, but spread over so many trees that even an empty memtable might not do.
+                // Within the bound on bytes, but spread over so many trees that even an empty memtable might be too small.
                 return Err(Error::Limit { what: "transaction", limit: self.options.transaction_bound().0 as u64 });
             }
             if writer.generation.frozen.is_none() {
@@ -218,7 +218,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Goes on in the next segment of the log. On a full disk those give way that a checkpoint makes needless.
+    /// Continues in the next segment of the log. On a full disk a checkpoint first releases older segments.
     fn roll(&self, writer: &mut Writer) -> Result<(), Error> {
         loop {
             match self.log.roll(&mut writer.tail) {
@@ -230,18 +230,18 @@ impl Engine {
         }
     }
 
-    /// Whether the checkpoint that this transaction will be in finds its pages; false where one now would help.
+    /// Whether the checkpoint of this transaction is certain to find its pages; false if a checkpoint now would help.
     fn has_disk_room(&self, writer: &Writer, work: &Work) -> Result<bool, Error> {
         let mut need = writer.need;
         let mut keys = writer.table.table().len();
         let (mut puts, mut deletions) = (0, 0);
         for change in work.changes.iter() {
             need.add(&change.operation);
-            // A range brings two boundaries.
+            // A range adds two boundaries.
             keys += 1 + usize::from(matches!(change.operation.edit, Edit::DeleteRange { .. }));
             *(if matches!(change.operation.edit, Edit::Put(_)) { &mut puts } else { &mut deletions }) += 1;
         }
-        // What it folds beside it takes a few bytes where there are others already.
+        // Its folds take only a few bytes if there are other changes.
         let is_deletion = puts == 0 && deletions > 0;
         let reserve = if is_deletion { 0 } else { DELETION_PAGES };
         need.keys = keys as u64;
@@ -250,11 +250,11 @@ impl Engine {
         if self.room.covers(pages + reserve, need.runs) {
             return Ok(true);
         }
-        // With less than this beyond it each few transactions would take a checkpoint of their own: then the disk is full.
+        // With a smaller margin every few transactions would need a checkpoint of their own: then the disk counts as full.
         let margin = if writer.is_all_merged() && !is_deletion { AHEAD_PAGES } else { 0 };
         match self.room.ask(pages + reserve + margin, need.runs, self) {
             Ok(()) => Ok(true),
-            // What a checkpoint really takes is less than what it may take.
+            // A checkpoint usually takes fewer pages than its bound.
             Err(Error::Full) if !writer.is_all_merged() => Ok(false),
             Err(error) => Err(error),
         }
@@ -307,11 +307,11 @@ impl Engine {
         rotated
     }
 
-    /// Freezes the active memtable and goes on with a new one. The batch that is open, if any, will be sealed at the
-    /// tail's position: so that is where replay must start for what the frozen one lacks. Where readers hold too many states or
-    /// memtables it waits for each of both at most so long, and an error has changed nothing.
+    /// Freezes the active memtable and continues with a new one. The open batch, if any, will be sealed at the tail's
+    /// position, so that is where replay must start for what the frozen one lacks. If readers hold too many states or
+    /// memtables, waits at most `wait_max` for each of the two; an error has changed nothing.
     pub(crate) fn rotate(&self, writer: &mut Writer, wait_max: Duration) -> Result<(), Error> {
-        // The one frozen before would be dropped, and with it what was acknowledged.
+        // A previously frozen memtable would be dropped, and its acknowledged changes with it.
         assert!(writer.generation.frozen.is_none(), "a frozen memtable is merged before the next one is frozen");
         let place = self.reserve_state(wait_max)?;
         let (table, table_writer) = self.next_memtable(writer, wait_max)?;
@@ -328,8 +328,8 @@ impl Engine {
         Ok(())
     }
 
-    /// An empty memtable. Arenas alternate: the one merged last is free as soon as no reader sees it any more. Where readers
-    /// hold as many as there may be, it waits for them, and gives up as [`Error::Busy`].
+    /// An empty memtable. Arenas alternate: the one merged last is reused once no reader holds it. If readers hold the
+    /// maximum number, waits for them, and fails with [`Error::Busy`].
     pub(super) fn next_memtable(
         &self,
         writer: &mut Writer,
@@ -337,10 +337,10 @@ impl Engine {
     ) -> Result<(Arc<Memtable>, MemtableWriter), Error> {
         let began = Instant::now();
         let made = loop {
-            // States that nobody sees any more may still hold some, the writer's own copy among them.
+            // Old states that no reader holds may still hold memtables, among them the writer's own copy.
             self.refresh(writer);
             self.published.reclaim();
-            // One may be put there only now: a merge shows its result before it gives its memtable up.
+            // A memtable may be put there only now: a merge publishes its result before it releases its memtable.
             let spare = super::lock(&self.spare).take().and_then(Arc::into_inner);
             writer.memtables.retain(|table| table.strong_count() > 0);
             match spare {
@@ -368,7 +368,7 @@ pub(crate) fn new_memtable(bytes: usize) -> Result<(Arc<Memtable>, MemtableWrite
     Memtable::new(bytes).map_err(|error| Error::io("allocate a memtable", error))
 }
 
-/// Puts one operation into the memtable, as it was read from the log or will be.
+/// Puts an operation, read from the log or about to be logged, into the memtable.
 pub(crate) fn put_into(table: &mut MemtableWriter, version: u64, operation: &Operation<'_>) -> Result<(), Full> {
     let (version, tree) = (Version(version), TreeId(operation.tree));
     match operation.edit {
