@@ -5,7 +5,7 @@
 //! read lately is read past the page cache into a buffer, used once and forgotten. A page that was read lately is read
 //! through the map, which keeps it in memory ([`Lately`]).
 //!
-//! Bounds: one read in flight for each slot, each slot with a buffer. A read that finds no slot, or is larger than the
+//! Bounds: one read in flight for each slot (`place`), each slot with a buffer. A read that finds no slot, or is larger than the
 //! buffer, is left to the caller ([`Got::Elsewhere`]). Each read holds the tree state in which it began, so its pages
 //! are not reused.
 

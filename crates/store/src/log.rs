@@ -1,17 +1,16 @@
-//! The log: what was acknowledged. Appended in batches, one sync for each.
+//! The log of acknowledged transactions, appended in batches with one sync each.
 //!
-//! The writer seals a batch for its place and writes it; nobody else writes to segments in use. What this module
-//! promises:
+//! The writer seals a batch for its position and writes it; nothing else writes to segments in use. Guarantees:
 //!
-//! 1. [`Log::write`] returned without error (and the log syncs each batch): the batch and all before it will be replayed
-//!    after any crash.
-//! 2. A batch is replayed whole or not at all, and only behind the batch it was written behind.
-//! 3. Once [`Log::release_before`] was told that a segment is no longer needed it is written again, under a new number; not
-//!    before the bounds for readers of changes ([`retention`]) let it go.
+//! 1. If [`Log::write`] returns without error, and the log syncs each batch, this batch and all earlier ones will be
+//!    replayed after any crash.
+//! 2. A batch is replayed whole or not at all, and only after the batch that precedes it in the chain.
+//! 3. A segment is reused under a new number only after [`Log::release_before`] has released it, and after the bounds
+//!    for readers of changes ([`retention`]) have expired it.
 //!
-//! Two ways of writing, both into space written before, so that a sync needs no metadata of the file system: directly
-//! (`O_DIRECT | O_DSYNC`), one system call; where the file system cannot, a buffered write and fdatasync. Measured for
-//! 4, 16, 64 and 256 KB: direct takes 33, 35, 50 and 95 µs in the median, buffered 39, 46, 62 and 130.
+//! There are two ways to write, both into allocated space, so that a sync writes no file system metadata: directly
+//! (`O_DIRECT | O_DSYNC`), with one system call; or, if the file system cannot do that, buffered with fdatasync.
+//! Measured for 4, 16, 64 and 256 KB: direct takes 33, 35, 50 and 95 µs in the median, buffered 39, 46, 62 and 130.
 
 mod batch;
 mod buffer;
@@ -45,22 +44,22 @@ use keeper::Keeper;
 use retention::Mark;
 use segment::{DATA_AT, Segment};
 
-/// Room that a segment takes for itself, a batch for its header and padding, and the batch that closes the log.
+/// Bytes of a segment that a batch cannot use: the segment's header, the batch's header and padding, and the closing batch.
 pub(crate) const SEGMENT_OVERHEAD_BYTES: u64 = DATA_AT as u64 + 2 * DIRECT_ALIGN as u64 + CLOSING_BYTES;
 
-/// Kept free behind every batch, for the empty one that is written when the log is closed, or opened after a crash:
-/// neither may want for space.
+/// Kept free after every batch for the empty batch that is written when the log is closed, or opened after a crash:
+/// neither must fail for lack of space.
 const CLOSING_BYTES: u64 = DIRECT_ALIGN as u64;
 
-/// Prepared segments that writers leave alone: so that a store that was closed on a full disk can be opened, however
-/// often, and its first checkpoint gives back more.
+/// Prepared segments that writers do not use, so that a store that was closed on a full disk can be opened any number
+/// of times, and its first checkpoint releases more.
 const SEGMENTS_KEPT: usize = 1;
 
-/// How the log is written.
+/// Settings of the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogSettings {
     pub(crate) segment_bytes: u64,
-    /// Each batch is durable when `write` returns; else after [`Log::sync`].
+    /// Each batch is durable when `write` returns; otherwise after [`Log::sync`].
     pub(crate) sync_each: bool,
 }
 
@@ -74,13 +73,13 @@ pub(crate) struct Log {
     /// Sequence of the last batch known to be synced.
     durable: AtomicU64,
     written: AtomicU64,
-    /// The last version in a written batch, and in a synced one (kept only where batches are not synced one by one).
+    /// The last version in a written batch, and in a synced one (used only if batches are not synced one by one).
     version_written: AtomicU64,
     version_synced: AtomicU64,
-    /// Segment and offset behind the last written batch: see [`WrittenEnd`].
+    /// Segment and offset after the last written batch: see [`WrittenEnd`].
     end: AtomicU64,
-    /// One sync at a time: a second one would find nothing unsynced, and say so before the first is done. True once one has
-    /// failed: the segments that it was to sync are not among the unsynced any more.
+    /// One sync at a time: a second one would find nothing unsynced and return before the first has finished. True
+    /// after a failed sync, whose segments are no longer in the unsynced list.
     syncing: Mutex<bool>,
     fail_stop: Arc<FailStop>,
     bytes_written: AtomicU64,
@@ -89,17 +88,17 @@ pub(crate) struct Log {
 struct Segments {
     /// In use: from the last checkpoint's log start to the tail.
     live: BTreeMap<u64, Arc<Segment>>,
-    /// Written and not synced, oldest first (only where batches are not synced one by one).
+    /// Written and not synced, oldest first (only if batches are not synced one by one).
     unsynced: Vec<Arc<Segment>>,
 }
 
-/// The end of the log: where the next batch goes. One writer owns it.
+/// The end of the log, where the next batch is written. Owned by the writer.
 pub(crate) struct Tail {
     segment: Arc<Segment>,
     at: LogPosition,
     /// The last version before it.
     version: u64,
-    /// Offset from which on the next batch is marked for readers of changes.
+    /// Offset at which the next batch gets a mark for readers of changes.
     mark_from: u32,
 }
 
@@ -108,7 +107,7 @@ impl Tail {
         self.at
     }
 
-    /// Bytes that a batch may have to fit into the segment, and an empty one behind it.
+    /// Maximum size of a batch that still fits into the segment with an empty batch after it.
     pub(crate) fn room(&self) -> u64 {
         self.rest().saturating_sub(CLOSING_BYTES)
     }
@@ -118,24 +117,24 @@ impl Tail {
     }
 }
 
-/// What the tree file has of the log.
+/// The part of the log that the tree file contains.
 pub(crate) struct InTree {
     /// Where replay starts.
     pub(crate) start: LogPosition,
-    /// It has all up to this version,
+    /// The tree contains all versions up to this one,
     pub(crate) version: u64,
-    /// and a part of those up to this one.
+    /// and a part of the changes up to this one.
     pub(crate) reaches: u64,
 }
 
-/// The log ends here, and before a version of which the tree file has a part: that was durable once.
+/// The log ends at this position, before a version of which the tree file has a part, so a durable batch is missing.
 pub(crate) fn ends_early(end: &LogPosition) -> Error {
     let what =
         "the log ends before changes of which the tree file has a part: a batch that was durable is unreadable or gone";
     Error::corrupt(&segment_name(end.segment), u64::from(end.offset), what)
 }
 
-/// A batch with its place, ready to be written.
+/// A batch with its position, ready to be written.
 pub(crate) struct Sealed<'b> {
     bytes: &'b [u8],
     segment: Arc<Segment>,
@@ -144,7 +143,7 @@ pub(crate) struct Sealed<'b> {
 }
 
 impl Log {
-    /// Starts the log of a new store; what a creation that did not finish left behind is removed.
+    /// Starts the log of a new store; removes the remains of an unfinished creation.
     pub(crate) fn create(disk: Arc<dyn Disk>, settings: LogSettings) -> Result<(Log, Tail), Error> {
         remove_files(&*disk, |_| true)?;
         let log = Log::start(disk, settings, (Arc::new(Retention::none()), Arc::default()), 1, Vec::new())?;
@@ -156,8 +155,8 @@ impl Log {
         Ok((log, tail))
     }
 
-    /// Replays what the tree lacks, then goes on behind the last batch in a new
-    /// epoch, durably begun before this returns: nothing that lay behind can ever be taken for a part of the log again.
+    /// Replays what the tree lacks, then starts a new epoch after the last batch, durably, before this returns: nothing
+    /// that lies after that position can ever be taken for a part of the log again.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         settings: LogSettings,
@@ -183,10 +182,10 @@ impl Log {
         }
         let tail_segment = live.get(&at.segment).cloned().ok_or_else(|| Error::corrupt("log", 0, "no tail segment"))?;
         remove_files(&*disk, |_| false)?;
-        // Also those behind the tail: prepared, or written and lost. Their space stays ours on a full disk.
+        // Also the segments after the tail: prepared, or written and lost. So their space stays reserved on a full disk.
         let version = found.version();
         found.hand_over(&retention, |number| live.get(&number).map_or(0, |segment| segment.bytes));
-        // What is beyond the bounds goes to the spares with all that lies before.
+        // Segments beyond the bounds become spares, like all earlier ones.
         let _ = retention.released_before(start.segment);
         let first = retention.first().unwrap_or(start.segment);
         let is_spare = |number: &u64| *number < first || *number > at.segment;
@@ -199,7 +198,7 @@ impl Log {
         log.version_synced.store(version, Ordering::Release);
         let mut tail = Tail { segment: tail_segment, at, version, mark_from: at.offset };
         if replayed.format < segment::FORMAT_VERSION {
-            // A segment that an older build could read stays one: it gets nothing that such a build does not know.
+            // A segment that an older build can read must stay readable for it: no batch with newer content is added.
             log.roll_leaving(&mut tail, 0)?;
         }
         log.write_empty_batch(&mut tail)?;
@@ -236,7 +235,7 @@ impl Log {
         self.segments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes on in the next segment. `Full` when there is none because the disk is full: nothing has changed then.
+    /// Continues in the next segment. `Full` if the disk has no room for one; then nothing has changed.
     pub(crate) fn roll(&self, tail: &mut Tail) -> Result<(), Error> {
         self.roll_leaving(tail, SEGMENTS_KEPT)
     }
@@ -250,20 +249,20 @@ impl Log {
         Ok(())
     }
 
-    /// Readers of changes can start where this segment does.
+    /// Marks the segment's start as a starting point for readers of changes.
     fn begin_segment(&self, tail: &mut Tail) {
         self.retention.began(Mark { at: tail.at, version: tail.version }, tail.segment.bytes);
         tail.mark_from = DATA_AT + Retention::mark_every(tail.segment.bytes);
     }
 
-    /// And here, so that they need not read a whole segment to get to its end.
+    /// Marks a position inside the segment, so that a reader need not read the whole segment to reach its end.
     #[cold]
     fn mark(&self, tail: &mut Tail) {
         self.retention.mark(Mark { at: tail.at, version: tail.version });
         tail.mark_from = tail.at.offset.saturating_add(Retention::mark_every(tail.segment.bytes));
     }
 
-    /// Gives the batch its place; the tail moves behind it. The caller made sure that there is room.
+    /// Gives the batch its position and moves the tail after it. The caller has made sure that there is room.
     pub(crate) fn seal<'b>(&self, tail: &mut Tail, builder: &'b mut BatchBuilder) -> Sealed<'b> {
         if tail.at.offset >= tail.mark_from {
             self.mark(tail);
@@ -278,12 +277,12 @@ impl Log {
         Sealed { bytes, segment: Arc::clone(&tail.segment), at, version: tail.version }
     }
 
-    /// Writes a sealed batch; durable on return where each batch is synced. One at a time, in the order of sealing.
-    /// After an error nobody knows what is on the disk: the caller must not write again.
+    /// Writes a sealed batch, one at a time and in the order of sealing; durable on return if each batch is synced.
+    /// After an error the content of the disk is unknown, and the caller must not write again.
     pub(crate) fn write(&self, sealed: &Sealed<'_>) -> std::io::Result<()> {
         sealed.segment.file.write_all_at(sealed.bytes, u64::from(sealed.at.offset))?;
         self.bytes_written.fetch_add(sealed.bytes.len() as u64, Ordering::Relaxed);
-        // Segment numbers rise by one: 32 bits last for 4 billion segments, and past that a reader reads more than it needs.
+        // Segment numbers rise by one: 32 bits last for 4 billion segments. Beyond that a reader reads more than it needs.
         let end = u64::from(sealed.at.offset) + sealed.bytes.len() as u64;
         self.end.store(sealed.at.segment << 32 | end, Ordering::Release);
         if self.settings.sync_each {
@@ -303,7 +302,7 @@ impl Log {
         Ok(())
     }
 
-    /// Makes all written batches durable (where they are not synced one by one). After an error see [`Log::write`].
+    /// Makes all written batches durable (if they are not synced one by one). After an error see [`Log::write`].
     pub(crate) fn sync(&self) -> std::io::Result<()> {
         let mut has_failed = self.fail_stop.lock(&self.syncing, "the log was synced");
         if *has_failed {
@@ -322,20 +321,20 @@ impl Log {
         Ok(())
     }
 
-    /// Writes and syncs a batch without transactions: a witness that all before it was durable.
+    /// Writes and syncs a batch without transactions, which proves that all earlier ones were durable.
     pub(crate) fn write_empty_batch(&self, tail: &mut Tail) -> Result<(), Error> {
         self.sync().map_err(|error| Error::io("sync the log", error))?;
         if tail.rest() < CLOSING_BYTES {
             self.roll_leaving(tail, 0)?;
         }
         let mut builder = BatchBuilder::new(DIRECT_ALIGN);
-        // So every batch tells how far the versions are before it.
+        // So every batch has a first version that says how far the versions are.
         builder.restart(tail.version + 1);
         let sealed = self.seal(tail, &mut builder);
         self.write(&sealed).and_then(|()| self.sync()).map_err(|error| Error::io("write to the log", error))
     }
 
-    /// Segments before this one are needed no more, but for readers of changes.
+    /// Releases the segments before this one: recovery does not need them. They may be kept for readers of changes.
     pub(crate) fn release_before(&self, number: u64) {
         let mut segments = self.segments();
         let live = segments.live.split_off(&number);
@@ -345,49 +344,47 @@ impl Log {
         self.keeper.recycle(self.retention.released_before(number));
     }
 
-    /// Removes a file that nothing needs, else the oldest segment that only readers of changes want, so that the disk has its
-    /// space; false when there is none.
+    /// Removes an unused file, or else the oldest segment kept only for readers of changes, to free disk space. False if there is none.
     pub(crate) fn give_back(&self) -> bool {
         self.keeper.give_back()
             || self.retention.give_back().is_some_and(|number| keeper::remove_kept(&*self.disk, number))
     }
 
-    /// Removes all files that no recovery needs. For a store that writes no more.
+    /// Removes all files that recovery does not need. For a store that will not write again.
     pub(crate) fn give_all_back(&self) {
         self.keeper.give_all_back();
         while self.give_back() {}
     }
 
-    /// A reader of what follows a version; else the version from which on changes are there.
+    /// A reader of the versions after this one; `Err`: the oldest version after which all changes are available.
     pub(crate) fn follow(&self, version: u64) -> Result<Follower, u64> {
         let mark = self.retention.place(version)?;
         let (disk, retention) = (Arc::clone(&self.disk), Arc::clone(&self.retention));
         Ok(Follower::new(disk, retention, self.settings.sync_each, mark))
     }
 
-    /// The end of what is written.
+    /// The end of the written log.
     pub(crate) fn end(&self) -> WrittenEnd {
         let end = self.end.load(Ordering::Acquire);
         WrittenEnd { segment: end >> 32, offset: end as u32 }
     }
 
-    /// The last version that is certain to be on the disk, where batches are not synced one by one; else `None`: all that
-    /// is written is.
+    /// The last version that is certain to be durable, if batches are not synced one by one. `None`: everything written is durable.
     pub(crate) fn version_synced(&self) -> Option<u64> {
         (!self.settings.sync_each).then(|| self.version_synced.load(Ordering::Acquire))
     }
 
-    /// The version from which on changes can be read, and bytes of segments that only readers of changes want.
+    /// The oldest version after which all changes are available, and the bytes of segments kept only for readers of changes.
     pub(crate) fn changes_kept(&self) -> (u64, u64) {
         (self.retention.oldest(), self.retention.kept_bytes())
     }
 
-    /// Whether a checkpoint would give segments back.
+    /// Whether a checkpoint would release segments.
     pub(crate) fn has_older_segments(&self) -> bool {
         self.segments().live.len() > 1
     }
 
-    /// Whether the next segment will be refused, for now.
+    /// Whether the next segment would currently be refused.
     pub(crate) fn is_full(&self) -> bool {
         self.keeper.is_failing(SEGMENTS_KEPT)
     }
@@ -417,14 +414,13 @@ pub(crate) fn is_segment(name: &str) -> bool {
     segment::number_of(name, ".log").is_some()
 }
 
-/// Numbers of all segment files.
 /// The numbers of all segments, in no order.
 fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, Error> {
     let names = disk.list().map_err(|error| Error::io("list the store's directory", error))?;
     Ok(names.iter().filter_map(|name| segment::number_of(name, ".log")).collect())
 }
 
-/// Removes the segments that `remove` names, and all half-made ones.
+/// Removes the segments for which `remove` is true, and all unfinished ones.
 fn remove_files(disk: &dyn Disk, remove: impl Fn(u64) -> bool) -> Result<(), Error> {
     let context = |error| Error::io("remove unused log segments", error);
     for name in disk.list().map_err(context)? {
@@ -436,7 +432,7 @@ fn remove_files(disk: &dyn Disk, remove: impl Fn(u64) -> bool) -> Result<(), Err
     disk.sync_dir().map_err(context)
 }
 
-/// Whether the directory holds a log with transactions, or one that cannot be a new store's.
+/// Whether the directory holds a log with transactions, or a log that cannot belong to a new store.
 pub(crate) fn holds_data(disk: &dyn Disk) -> Result<bool, Error> {
     let numbers = numbers(disk)?;
     if numbers.is_empty() {
@@ -444,7 +440,7 @@ pub(crate) fn holds_data(disk: &dyn Disk) -> Result<bool, Error> {
     }
     let start = LogPosition { segment: 1, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
     if !start_exists(disk, &start)? {
-        // A segment has its name when it is whole; of those of a new store the first may have been removed again.
+        // A segment gets its name when it is complete. Of a new store's segments the first may have been removed again.
         return Ok(numbers.iter().any(|number| !(2..=3).contains(number)));
     }
     let mut transactions = 0;
@@ -452,7 +448,7 @@ pub(crate) fn holds_data(disk: &dyn Disk) -> Result<bool, Error> {
         transactions += batch.transaction_count();
         Ok(())
     })?;
-    // Of a backup, which has all in the tree file.
+    // The log of a backup, whose data is all in the tree file.
     Ok(transactions > 0 || least::is_there(disk)?)
 }
 

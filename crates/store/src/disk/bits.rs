@@ -1,7 +1,7 @@
-//! A bit for each of many numbers, all of them zero at first, set and cleared by any thread.
+//! A bit for each of many numbers, initially zero, set and cleared by any thread.
 //!
-//! The bits lie in memory that the kernel gives page by page when it is touched. So there can be a bit for each number up to a
-//! bound that is hardly ever reached, and a look at one is a single load: nothing grows, moves, or is locked.
+//! The bits are in memory that the kernel allocates page by page on first touch. So there can be a bit for each number
+//! up to a bound that is hardly ever reached, and reading one is a single load: nothing grows, moves, or is locked.
 
 #![allow(unsafe_code)] // Words of a map of memory, shared among threads.
 
@@ -14,7 +14,7 @@ const WORD_BITS: u64 = u64::BITS as u64;
 
 /// See the module's text.
 pub(crate) struct Bits {
-    /// `words` words, all zero at first, and reached as atomics only.
+    /// `words` words, initially zero, and accessed only as atomics.
     memory: MmapRaw,
     words: usize,
 }
@@ -25,19 +25,19 @@ impl Bits {
         let too_many = |_| io::Error::new(io::ErrorKind::InvalidInput, "more bits than addresses");
         let words = usize::try_from(count.div_ceil(WORD_BITS).max(1)).map_err(too_many)?;
         let memory = MmapMut::map_anon(words * size_of::<u64>())?;
-        // One small page covers 128 MB of a file; a large one would be 2 MB of memory for the first bit. Only a wish.
+        // One small page covers 128 MB of a file; a huge page would take 2 MB for the first bit. Only advice.
         let _ = memory.advise(Advice::NoHugePage);
         Ok(Bits { memory: memory.into(), words })
     }
 
     #[inline]
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the map has `words` words, begins at a page's start, was zeros when it was made, lives as long as `self`, and
-        // is written through these atomics alone.
+        // SAFETY: the map has `words` words, begins at a page's start, was zeros when it was made, lives as long as
+        // `self`, and is written only through these atomics.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast::<AtomicU64>(), self.words) }
     }
 
-    /// Whether the number's bit is set; of one that has no bit it is not.
+    /// Whether the number's bit is set; false for a number without a bit.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> bool {
         let word = self.words().get((u64::from(number) / WORD_BITS) as usize);

@@ -1,19 +1,17 @@
-//! Lost pages: what becomes of a touch of the map that the disk does not serve.
+//! Lost pages: handling of accesses to the map that the disk cannot serve.
 //!
-//! The kernel answers such a touch with SIGBUS: the disk failed to read the page, or the file was cut under us. Left alone
-//! that ends the process, and with it every other request. Jumping out of the handler is no way out (the code it leaves
-//! behind may hold anything). So the handler notes the page as lost, puts a page of zeros in its place, and
-//! lets the touch go on.
+//! The kernel answers such an access with SIGBUS: the disk failed to read the page, or the file was truncated. The default action
+//! would end the process and all other requests. Jumping out of the handler is no alternative, since the interrupted code may be in
+//! any state. So the handler records the page as lost, maps a page of zeros in its place, and lets the access continue.
 //!
-//! Zeros must never pass for data. What makes sure of that:
+//! Zeros must never be taken for data. This is ensured as follows:
 //!
-//! 1. The page is noted before the zeros are there. So who has read a zero of it finds the count of lost pages risen.
-//! 2. Whoever reads through the map compares the count afterwards with the one before, before the result is used for
-//!    anything: `Snapshot`, the preparation of transactions, and the end of a checkpoint do.
-//! 3. A page that is noted is not handed out again ([`Watched::holds_lost`]), until the file is opened anew: its place in
-//!    memory stays zeros.
+//! 1. The page is recorded before the zeros are mapped. So a thread that has read a zero from it finds the count of lost pages increased.
+//! 2. Every reader of the map compares the count after reading with the one before, and only then uses the result.
+//!    `Snapshot`, the preparation of transactions, and the end of a checkpoint do this.
+//! 3. A recorded page is not handed out again ([`Watched::holds_lost`]) until the file is reopened: its memory stays zero.
 //!
-//! A fault elsewhere than in a watched map is none of ours: it goes to whoever handled the signal before, or ends the process.
+//! A fault outside of the watched maps is passed to the previous handler of the signal, or ends the process.
 
 #![allow(unsafe_code)] // A signal handler, and the page that it maps.
 
@@ -22,23 +20,23 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Maps that can be watched at once.
+/// Maximum number of watched maps.
 const WATCHED_MAX: usize = 256;
-/// Lost pages that are told apart; with more of them the whole map counts as lost.
+/// Maximum number of lost pages recorded one by one; with more the whole map counts as lost.
 const PAGES_MAX: usize = 64;
 
-/// One watched map. Static, since the handler may neither allocate nor lock.
+/// One watched map. Static, since the handler must neither allocate nor lock.
 struct Place {
-    /// 0: free. `CLAIMED`: being filled in, or not used any more.
+    /// 0: free. `CLAIMED`: being initialized, or no longer used.
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Lost pages, noted twice where two threads met at one.
+    /// Number of lost pages; counted twice if two threads hit one page together.
     lost: AtomicU64,
     /// Their offsets.
     pages: [AtomicU64; PAGES_MAX],
 }
 
-/// Counted, and about to be noted by another thread: it may be any page.
+/// Counted, but not yet recorded by another thread: it may be any page.
 const NOT_NOTED: u64 = u64::MAX;
 const CLAIMED: usize = usize::MAX;
 
@@ -55,22 +53,22 @@ impl Place {
 
 static PLACES: [Place; WATCHED_MAX] = [const { Place::new() }; WATCHED_MAX];
 
-/// Of memory that no disk stands behind.
+/// For memory that is not backed by a disk.
 static NOWHERE: Place = Place::new();
 
-/// What handled the signal before us.
+/// The previous handler of the signal.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Bytes of a page of memory, which may be larger than a page of the file.
+/// Bytes of a memory page, which may be larger than a page of the file.
 static MEMORY_PAGE: AtomicUsize = AtomicUsize::new(0);
 
-/// A map is watched until this is dropped.
+/// Watches a map until it is dropped.
 pub(super) struct Watched {
     place: &'static Place,
 }
 
 impl Watched {
-    /// Watches the memory from `start` on, which the caller has mapped and keeps mapped.
+    /// Watches `len` bytes of memory at `start`, which the caller has mapped and keeps mapped.
     pub(super) fn new(start: usize, len: usize) -> io::Result<Watched> {
         install()?;
         for place in &PLACES {
@@ -85,12 +83,12 @@ impl Watched {
         Err(io::Error::other("too many files are mapped"))
     }
 
-    /// Watches nothing, and so never counts anything.
+    /// Watches nothing, so it never counts anything.
     pub(super) fn nothing() -> Watched {
         Watched { place: &NOWHERE }
     }
 
-    /// Lost pages so far. A zero read from one of them before this call has been counted.
+    /// Number of lost pages so far. A zero read from one of them before this call has been counted.
     #[inline]
     pub(super) fn lost(&self) -> u64 {
         fence(Ordering::Acquire);
@@ -117,7 +115,7 @@ impl Drop for Watched {
     }
 }
 
-/// Once for the process.
+/// Installs the handler, once for the process.
 fn install() -> io::Result<()> {
     static INSTALLED: OnceLock<Result<(), i32>> = OnceLock::new();
     let installed = INSTALLED.get_or_init(|| {
@@ -125,17 +123,17 @@ fn install() -> io::Result<()> {
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         MEMORY_PAGE.store(usize::try_from(page_bytes).unwrap_or(4096), Ordering::Relaxed);
         let mut previous = MaybeUninit::<libc::sigaction>::uninit();
-        // SAFETY: asks for the present action, into memory of its size.
+        // SAFETY: reads the current action into memory of its size.
         if unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), previous.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error().raw_os_error().unwrap_or(0));
         }
-        // SAFETY: the call above has filled it in. Known before the handler can run, which reads it.
+        // SAFETY: the call above has filled it in. It is set before the handler can run, which reads it.
         let _ = PREVIOUS.set(unsafe { previous.assume_init() });
         // SAFETY: all zeros is a valid sigaction: an empty mask, no flags.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_bus_error;
         action.sa_sigaction = handler as usize;
-        // The standard library's threads have a stack for signals.
+        // The standard library's threads have an alternate signal stack.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         // SAFETY: the handler calls nothing that is not safe in a signal handler: atomics, mmap, sigaction.
         if unsafe { libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) } != 0 {
@@ -147,21 +145,21 @@ fn install() -> io::Result<()> {
 }
 
 extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel hands a valid siginfo to a handler of SA_SIGINFO, and for SIGBUS it holds an address.
+    // SAFETY: the kernel passes a valid siginfo to a handler of SA_SIGINFO, and for SIGBUS it holds an address.
     let address = unsafe { (*info).si_addr() } as usize;
-    // SAFETY: errno of this thread; what the interrupted code may be about to read is put back.
+    // SAFETY: errno of this thread; it is restored below for the interrupted code.
     let errno = unsafe { *libc::__errno_location() };
     if !replace(address)
         && let Some(previous) = PREVIOUS.get()
     {
-        // SAFETY: puts back an action that the kernel gave us. The touch is repeated on return, and meets it.
+        // SAFETY: restores an action that came from the kernel. The access is repeated on return and reaches that action.
         unsafe { libc::sigaction(libc::SIGBUS, previous, std::ptr::null_mut()) };
     }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Notes the page and puts zeros in its place; false where the address lies in no watched map.
+/// Records the page and maps zeros in its place; false if the address is in no watched map.
 fn replace(address: usize) -> bool {
     let page_bytes = MEMORY_PAGE.load(Ordering::Relaxed).max(1);
     let page = address / page_bytes * page_bytes;
@@ -174,8 +172,8 @@ fn replace(address: usize) -> bool {
         if let Some(note) = place.pages.get(index) {
             note.store((page - start) as u64, Ordering::Release);
         }
-        // SAFETY: the page lies in a map that is alive (a touch of it is under way), and is mapped read-only: replacing it
-        // by another read-only page, of zeros, changes only what is read, which rule 1 to 3 of the module's text bear.
+        // SAFETY: the page is in a live map (an access to it is in progress) and mapped read-only. Replacing it by
+        // another read-only page, of zeros, changes only what is read, which rules 1 to 3 of the module's text cover.
         let zeros = unsafe {
             libc::mmap(
                 page as *mut libc::c_void,

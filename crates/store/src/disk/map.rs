@@ -1,14 +1,15 @@
 //! A read-only map of a growing file.
 //!
-//! Address space is reserved once, far over the file's length, so that slices stay where they are while the file grows
-//! inside it. Only the part below [`Map::len`] may be touched: beyond the end of the file a touch is SIGBUS.
+//! Address space is reserved once, far beyond the file's length, so that slices stay valid while the file grows inside
+//! it. Only the part below [`Map::len`] may be accessed: an access beyond the end of the file is SIGBUS.
 //!
-//! What makes handing out `&[u8]` right, though the file is written while it is mapped:
+//! Why `&[u8]` slices are sound although the file is written while it is mapped:
 //!
-//! - The directory lock keeps other processes of ours out. A page that the disk does not give, or that a foreign program has
-//!   cut off, becomes zeros and is counted, see the module `lost`: who reads compares [`Map::lost`] before and after.
+//! - The directory lock keeps other stores' processes out. A page that the disk fails to read, or that another program has
+//!   truncated, becomes zeros and is counted, see the module `lost`: a reader compares [`Map::lost`] before and after.
 //! - The file never shrinks while it is mapped.
-//! - The tree is copy-on-write: a page that any view reaches is not written again before the last such view is gone, and
+//! - The tree is copy-on-write: a page that a view reaches is not written again before the last such view is dropped,
+//!   and slices are taken only from pages that a view reaches.
 //!   slices are only taken from pages that a view reaches.
 
 #![allow(unsafe_code)] // The crate's only place where the map's memory becomes a slice.
@@ -26,7 +27,7 @@ use super::residency;
 
 /// See the module's text.
 ///
-/// Its memory may be written below a slice that no view protects, so only this crate takes slices of it:
+/// Memory of a slice that no view protects may be written, so only this crate takes slices of it:
 ///
 /// ```
 /// fn length(map: &store::disk::Map) -> u64 {
@@ -44,18 +45,18 @@ pub struct Map {
     watched: Watched,
     base: *const u8,
     reserve: u64,
-    /// Bytes that may be touched: never more than the file's length, never falling.
+    /// Bytes that may be accessed: at most the file's length, never falling.
     len: AtomicU64,
     backing: Backing,
 }
 
-/// What the memory belongs to.
+/// Owner of the memory.
 enum Backing {
     File { raw: MmapRaw, file: File },
     Memory(Arc<Memory>),
 }
 
-// SAFETY: `base` is only the address of what `backing` owns, which may be used and dropped on any thread.
+// SAFETY: `base` is only the address of memory owned by `backing`, which may be used and dropped on any thread.
 unsafe impl Send for Map {}
 // SAFETY: as above; no method writes through it.
 unsafe impl Sync for Map {}
@@ -73,14 +74,14 @@ impl Map {
         Ok(map)
     }
 
-    /// The same of a file that lies in memory, and has no page that could be lost.
+    /// The same for a file in memory, whose pages cannot be lost.
     pub(super) fn of_memory(memory: Arc<Memory>, reserve: u64) -> Map {
         let (base, reserve) = (memory.base(), reserve.min(memory.bytes()));
         let len = AtomicU64::new(memory.len().min(reserve));
         Map { watched: Watched::nothing(), base, reserve, len, backing: Backing::Memory(memory) }
     }
 
-    /// Bytes that may be read through the map now.
+    /// Bytes that can currently be read through the map.
     pub fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
     }
@@ -90,12 +91,12 @@ impl Map {
         self.len() == 0
     }
 
-    /// Address space reserved: the file can be read up to here at most.
+    /// Address space reserved: the maximum length of the file that can be read.
     pub fn reserve(&self) -> u64 {
         self.reserve
     }
 
-    /// Takes in what the file has grown by; returns the new length.
+    /// Includes what the file has grown by; returns the new length.
     pub fn cover(&self) -> io::Result<u64> {
         let len = match &self.backing {
             Backing::File { file, .. } => file.metadata()?.len(),
@@ -106,8 +107,8 @@ impl Map {
         Ok(self.len())
     }
 
-    /// The bytes at `offset`, or `None` where they are not within the file, or lost. Only for pages that a view reaches, or
-    /// that the caller has written and nobody else writes: this crate alone knows which these are.
+    /// The bytes at `offset`; `None` if they are not within the file, or lost. Only for pages that a view reaches, or
+    /// that the caller has written and nobody else writes: only this crate knows which these are.
     #[inline]
     pub(crate) fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let end = offset.checked_add(len as u64)?;
@@ -115,23 +116,23 @@ impl Map {
             return None;
         }
         // SAFETY: offset + len <= self.len <= file length and <= the mapped reserve, so the range is mapped and backed
-        // by the file (or lies in its memory), which does not shrink while we hold the directory lock. That nobody writes to these bytes while
-        // the slice lives is the copy-on-write rule of the module's text.
+        // by the file (or lies in its memory), which does not shrink while the directory lock is held. The
+        // copy-on-write rule of the module's text ensures that nobody writes to these bytes while the slice lives.
         Some(unsafe { std::slice::from_raw_parts(self.base.add(offset as usize), len) })
     }
 
-    /// Pages that could not be read, so far. Where it has risen since before a read, that read may have met zeros.
+    /// Number of pages that could not be read so far. If it has risen since before a read, that read may have returned zeros.
     #[inline]
     pub fn lost(&self) -> u64 {
         self.watched.lost()
     }
 
-    /// Whether a touch of these bytes would find them in memory, without waiting for the disk. Costs a system call.
+    /// Whether these bytes are in memory, so that an access does not wait for the disk. Costs a system call.
     pub fn is_resident(&self, offset: u64, len: usize) -> bool {
         matches!(self.backing, Backing::Memory(_)) || self.bytes(offset, len).is_none_or(residency::is_resident)
     }
 
-    /// Has these bytes read from the disk while others are looked at. Only a hint: what it fails at, the touch will tell.
+    /// Starts reading these bytes from the disk in the background. Only a hint: errors are reported by the access itself.
     pub fn will_need(&self, offset: u64, len: u64) {
         if let Backing::File { raw, .. } = &self.backing
             && offset.saturating_add(len) <= self.len()
@@ -140,7 +141,7 @@ impl Map {
         }
     }
 
-    /// Tells the kernel that reads come in random order, so that a fault reads one page and not a window around it.
+    /// Tells the kernel that reads are random, so that a fault reads one page and not a window around it.
     pub fn advise_random(&self) -> io::Result<()> {
         match &self.backing {
             Backing::File { raw, .. } => raw.advise(memmap2::Advice::Random),

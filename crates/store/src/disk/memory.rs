@@ -1,8 +1,8 @@
-//! A disk in memory, whose maps are plain memory: for the tools that look at memory and not at files.
+//! A disk in memory, whose maps are plain memory: for tools that check memory accesses and not files.
 //!
-//! What a checkpoint writes into a mapped file reaches a reader's slices through the kernel, where no tool sees it. Here
-//! it is a copy from memory to memory: the thread sanitizer and Miri tell of a page that is written while a slice of it
-//! lives, and of one that is written before its last reader is certain to be gone. Miri has no mapped files at all.
+//! On a real disk a checkpoint's writes reach a reader's slices through the kernel, where no tool sees them. Here they
+//! are copies from memory to memory. So the thread sanitizer and Miri report a page that is written while a slice of it
+//! lives, or before its last reader is certain to be gone. Miri has no mapped files at all.
 //!
 //! Nothing is ever durable.
 
@@ -19,7 +19,7 @@ use super::{Access, DirectoryLock, Disk, DiskFile, Map};
 
 /// Alignment of a mapped file's memory: that of a map.
 const ALIGN: usize = 4096;
-/// What there always is, for who asks.
+/// Free space reported.
 const FREE_BYTES: u64 = 1 << 40;
 
 /// See the module's text.
@@ -30,7 +30,7 @@ pub struct MemoryDisk {
 }
 
 impl MemoryDisk {
-    /// An empty one. A file that is mapped has at most so many bytes, all of them taken then.
+    /// An empty disk. A mapped file has at most so many bytes, all allocated when it is mapped.
     pub fn new(map_bytes: usize) -> MemoryDisk {
         let map_bytes = map_bytes.next_multiple_of(ALIGN).max(ALIGN);
         MemoryDisk { map_bytes, names: Mutex::default(), is_locked: Arc::default() }
@@ -41,7 +41,7 @@ impl MemoryDisk {
     }
 }
 
-/// Lets the next one in when it is dropped.
+/// Releases the lock when it is dropped.
 struct Lock(Arc<AtomicBool>);
 
 impl Drop for Lock {
@@ -98,16 +98,16 @@ impl Disk for MemoryDisk {
     }
 }
 
-/// A mapped file's bytes, which stay where they are.
+/// A mapped file's bytes, at a fixed address.
 pub(super) struct Memory {
     base: NonNull<u8>,
     bytes: usize,
-    /// Bytes that the file has. Those behind it are zeros.
+    /// Length of the file. The bytes after it are zeros.
     len: AtomicU64,
 }
 
-// SAFETY: plain memory, freed with its last owner; who may touch which byte when is what callers see to, and what the tools
-// that this is for check.
+// SAFETY: plain memory, freed with its last owner. Callers ensure which thread may access which byte when; the tools
+// that this disk exists for check it.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -148,7 +148,7 @@ impl Drop for Memory {
 
 struct MemoryFile {
     map_bytes: usize,
-    /// Locked by reads and writes, not by those who look through a map.
+    /// Locked by reads and writes, not by reads through a map.
     content: Mutex<Content>,
 }
 
@@ -164,11 +164,11 @@ impl MemoryFile {
 }
 
 impl Memory {
-    /// What there is of `buffer.len()` bytes from `offset` on. The caller holds the lock of the file's content.
+    /// Reads up to `buffer.len()` bytes from `offset` on. The caller holds the lock of the file's content.
     fn read(&self, buffer: &mut [u8], offset: usize) -> usize {
         let count = buffer.len().min((self.len() as usize).saturating_sub(offset));
-        // SAFETY: `offset + count` is not above the file's length, so inside the memory (where `count` is 0 nothing is read,
-        // wherever it points); `buffer` is the caller's alone, and who writes holds the lock.
+        // SAFETY: `offset + count` is not above the file's length, so inside the memory (if `count` is 0 nothing is
+        // read, wherever it points); `buffer` is exclusive, and writers hold the lock.
         unsafe { self.base.as_ptr().wrapping_add(offset).copy_to_nonoverlapping(buffer.as_mut_ptr(), count) };
         count
     }
@@ -177,8 +177,8 @@ impl Memory {
     fn write(&self, bytes: &[u8], offset: usize) -> io::Result<()> {
         let end = offset.checked_add(bytes.len()).filter(|end| *end <= self.bytes);
         let end = end.ok_or(io::ErrorKind::StorageFull)?;
-        // SAFETY: up to `end`, inside the memory. That no slice of a map holds these bytes is the copy-on-write rule of
-        // `map.rs`: the very thing that is checked here.
+        // SAFETY: up to `end`, inside the memory. The copy-on-write rule of `map.rs` ensures that no slice of a map
+        // holds these bytes; this is what the tools check here.
         unsafe { self.base.as_ptr().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         self.len.fetch_max(end as u64, Ordering::AcqRel);
         Ok(())
@@ -190,7 +190,7 @@ impl Memory {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let cut = (self.len() as usize).saturating_sub(len);
-        // SAFETY: from the new end to the old one (or nothing), inside the memory; nobody looks at what is cut off.
+        // SAFETY: from the new end to the old one (or nothing), inside the memory; nobody reads the truncated part.
         unsafe { self.base.as_ptr().add(len).write_bytes(0, cut) };
         self.len.store(len as u64, Ordering::Release);
         Ok(())

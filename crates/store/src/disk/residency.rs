@@ -1,15 +1,15 @@
-//! What is in memory: asked of the kernel before a page is touched on a thread that must not wait for the disk.
+//! Residency: asks the kernel whether a page is in memory, for threads that must not wait for the disk.
 
 #![allow(unsafe_code)] // mincore and getrusage have no safe wrapper in the standard library.
 
 use std::mem::MaybeUninit;
 
-/// Pages of one question: of a larger value the start is asked for.
+/// Maximum number of pages of one query: of a larger value only the start is checked.
 const PAGES_MAX: usize = 64;
-/// The kernel wants a page's start. Larger pages of memory only make it look at a little more.
+/// The kernel requires a page's start. With larger memory pages it only checks a little more.
 const PAGE_BYTES: usize = 4096;
 
-/// Whether all of the bytes' pages, or the first [`PAGES_MAX`], are in memory. Where the kernel does not tell: yes.
+/// Whether all of the bytes' pages, or the first [`PAGES_MAX`], are in memory. True if the kernel does not tell.
 pub(super) fn is_resident(bytes: &[u8]) -> bool {
     let start = bytes.as_ptr() as usize / PAGE_BYTES * PAGE_BYTES;
     let len = (bytes.as_ptr() as usize + bytes.len() - start).min(PAGES_MAX * PAGE_BYTES);
@@ -20,16 +20,15 @@ pub(super) fn is_resident(bytes: &[u8]) -> bool {
     result != 0 || present.iter().all(|page| page & 1 == 1)
 }
 
-/// Bytes of memory that this process may have: the machine's, or less where its control group has a limit; 0 where the
-/// kernel does not tell.
+/// Bytes of memory available to this process: the machine's, or less if its control group has a limit; 0 if the kernel does not tell.
 pub(crate) fn memory_bytes() -> u64 {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = limit_files(&groups).filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok());
     limits.fold(machine_bytes(), u64::min)
 }
 
-/// Where the limits of this process's memory stand, by /proc/self/cgroup: `0::PATH` in version 2, `N:memory:PATH` in
-/// version 1 (cgroups(7)). Those of the groups above, which few set, are not looked at.
+/// The files with this process's memory limits, from /proc/self/cgroup: `0::PATH` in version 2, `N:memory:PATH` in
+/// version 1 (cgroups(7)). Limits of parent groups, which few set, are not read.
 fn limit_files(groups: &str) -> impl Iterator<Item = String> {
     groups.lines().filter_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -48,7 +47,7 @@ fn machine_bytes() -> u64 {
     u64::try_from(pages).unwrap_or(0) * u64::try_from(page_bytes).unwrap_or(0)
 }
 
-/// How often the calling thread has waited for the disk because it touched memory that was not there.
+/// Number of major faults of the calling thread: accesses to memory that waited for the disk.
 pub fn major_faults() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills in a structure of this size; all zeros is a valid one too.

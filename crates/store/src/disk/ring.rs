@@ -1,12 +1,12 @@
-//! Reads past the page cache by io_uring(7).
+//! Reads past the page cache with io_uring(7).
 //!
-//! Threads that wait in `pread` would do too. But on a virtual disk each of their reads rings the device's bell by itself and
-//! ends with a thread woken: 5.5 µs of CPU a read, and as much again for handing over to such a thread and back. Reads that
-//! are handed over and taken back in batches cost 2.4 µs.
+//! Threads blocked in `pread` would also work. But on a virtual disk each of their reads notifies the device by itself
+//! and ends with a thread wake-up: 5.5 µs of CPU for a read, and as much again for passing it to such a thread and
+//! back. Reads that are submitted and collected in batches cost 2.4 µs.
 //!
-//! What makes the buffers sound, which the kernel fills behind the compiler's back: they lie in a map of their own, which is
-//! only reached through its address; a slice is given of a place only while no read of it is noted or under way
-//! (`places`); and the map goes only after every read has ended, or never ([`Drop`]).
+//! Why the buffers are sound although the kernel fills them without the compiler's knowledge: they lie in a map of
+//! their own, which is accessed only through its address. A slice of a slot is created only while no read of it is
+//! noted or in flight (`places`). The map is freed only after every read has ended, or never ([`Drop`]).
 
 #![allow(unsafe_code)] // The ring is told addresses; an eventfd, and slices of what the kernel has filled.
 
@@ -22,19 +22,19 @@ use memmap2::{MmapMut, MmapRaw};
 use super::DIRECT_ALIGN;
 use super::reads::ReadQueue;
 
-/// Most places of one queue.
+/// Maximum number of slots of one queue.
 const PLACES_MAX: usize = 1024;
-/// Attempts to hand over what the kernel has no memory for at the moment.
+/// Attempts to submit reads while the kernel is short of memory.
 const TRIES_MAX: usize = 3;
 /// io_uring_enter(2): run the completions that wait for this thread.
 const ENTER_GETEVENTS: u32 = 1;
 
-/// What a place's buffer is doing.
+/// State of a slot's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Idle,
     Busy,
-    /// Not handed over, and the ring may still know it: its buffer is never used again.
+    /// Not submitted, but the ring may still know it: its buffer is never used again.
     Given,
 }
 
@@ -44,29 +44,29 @@ pub(super) struct Ring {
     buffers: ManuallyDrop<MmapRaw>,
     place_bytes: usize,
     places: Box<[Place]>,
-    /// Noted, in the order in which the ring has them.
+    /// Noted, in the order of the ring's submission queue.
     noted: Vec<usize>,
-    /// What could not be handed over, and is still to be told.
+    /// Reads that could not be submitted, and are not yet reported.
     refused: Vec<usize>,
-    /// Nothing is handed over any more.
+    /// Nothing is submitted any more.
     is_broken: bool,
-    /// Handed over, and not ended.
+    /// Number of reads submitted and not ended.
     under_way: usize,
     event: OwnedFd,
 }
 
 impl Ring {
-    /// A queue of so many places, a multiple of [`DIRECT_ALIGN`] each, for reads of this file. To be made and used on one
-    /// thread. Fails where the kernel is too old (before 6.1) or forbids rings, or the file system knows no direct reads.
+    /// A queue of so many slots, each a multiple of [`DIRECT_ALIGN`], for reads of this file. To be created and used on one
+    /// thread. Fails if the kernel is too old (before 6.1) or forbids rings, or the file system has no direct reads.
     pub(super) fn new(file: &File, places: usize, place_bytes: usize) -> io::Result<Ring> {
         let is_fit = (1..=PLACES_MAX).contains(&places) && place_bytes > 0 && place_bytes.is_multiple_of(DIRECT_ALIGN);
         if !is_fit {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // The same file again, whatever its name is by now.
+        // Reopens the same file, whatever its name is by now.
         let own = format!("/proc/self/fd/{}", file.as_raw_fd());
         let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(own)?;
-        // Completions come when this thread asks for them, and interrupt it nowhere else.
+        // Completions are delivered when this thread asks for them, and do not interrupt it otherwise.
         let ring =
             IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(places.next_power_of_two() as u32)?;
         // SAFETY: a plain system call; no memory is passed.
@@ -76,7 +76,7 @@ impl Ring {
         }
         // SAFETY: the descriptor was just made, and nobody else has it.
         let event = unsafe { OwnedFd::from_raw_fd(event) };
-        // A ring's own descriptor can be polled too; when it wakes who polls it differs between kernels.
+        // A ring's own descriptor can be polled too, but kernels differ in when it wakes the poller.
         ring.submitter().register_eventfd(event.as_raw_fd())?;
         // The ring keeps the file open from here on.
         ring.submitter().register_files(&[file.as_raw_fd()])?;
@@ -94,7 +94,7 @@ impl Ring {
         })
     }
 
-    /// What the kernel does not take is told as ended.
+    /// Reports the reads that the kernel does not accept as ended.
     #[cold]
     fn refuse(&mut self) {
         self.is_broken = true;
@@ -104,9 +104,9 @@ impl Ring {
         }
     }
 
-    /// Lets the kernel tell what has ended; waits until so many have.
+    /// Lets the kernel post completions; waits for at least `least` of them.
     fn enter(&self, least: u32) -> io::Result<()> {
-        // SAFETY: no argument points anywhere, and nothing is handed over.
+        // SAFETY: no argument is a pointer, and nothing is submitted.
         unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, least, ENTER_GETEVENTS, None) }.map(drop)
     }
 }
@@ -125,8 +125,8 @@ impl ReadQueue for Ring {
         let buffer = unsafe { self.buffers.as_mut_ptr().add(place * self.place_bytes) };
         let read =
             opcode::Read::new(types::Fixed(0), buffer, len as u32).offset(offset).build().user_data(place as u64);
-        // SAFETY: the buffer is the place's own, of at least `len` bytes, stays mapped until the read has ended, and is not
-        // looked at before: the place is busy.
+        // SAFETY: the buffer is the slot's own, has at least `len` bytes, stays mapped until the read has ended, and is
+        // not read before: the slot is busy.
         if unsafe { self.ring.submission().push(&read) }.is_err() {
             return false;
         }
@@ -147,7 +147,7 @@ impl ReadQueue for Ring {
                     self.under_way += count;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Short of memory, or of room for completions: some may be had by taking those.
+                // The kernel is short of memory, or of room for completions: collecting them may free some.
                 Err(_) => drop(self.enter(0)),
             }
         }
@@ -158,7 +158,7 @@ impl ReadQueue for Ring {
 
     fn gather(&mut self) {
         if self.under_way > 0 {
-            // Fails only where the ring is gone, and then nothing ever ends.
+            // Fails only if the ring is broken, and then nothing ever ends.
             while self.enter(0).is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {}
         }
     }
@@ -181,23 +181,23 @@ impl ReadQueue for Ring {
         if self.places.get(place) != Some(&Place::Idle) {
             return &[];
         }
-        // SAFETY: the place lies in the map, which lives as long as `self`; it was zeros at first, and no read writes to it
-        // before `note`, which wants `self` alone.
+        // SAFETY: the slot lies in the map, which lives as long as `self`. It was zeros at first, and no read writes to
+        // it before `note`, which needs exclusive access to `self`.
         unsafe { std::slice::from_raw_parts(self.buffers.as_ptr().add(place * self.place_bytes), self.place_bytes) }
     }
 }
 
 impl Drop for Ring {
-    /// Reads that are under way write into the buffers, whatever becomes of the ring.
+    /// Reads in flight write into the buffers, whatever happens to the ring.
     fn drop(&mut self) {
         while self.under_way > 0 {
             if self.enter(1).is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
-                // Both stay for ever.
+                // Ring and buffers are leaked.
                 return;
             }
             self.under_way = self.under_way.saturating_sub(self.ring.completion().count());
         }
-        // SAFETY: neither is used again. The ring first: with it goes what it still knows of refused reads.
+        // SAFETY: neither is used again. The ring is dropped first, with what it still knows of refused reads.
         unsafe {
             ManuallyDrop::drop(&mut self.ring);
             ManuallyDrop::drop(&mut self.buffers);

@@ -1,4 +1,4 @@
-//! The real disk: files of one directory, Linux calls.
+//! The real disk: files of one directory, with Linux system calls.
 
 #![allow(unsafe_code)] // sync_file_range, statvfs and prctl have no safe wrapper in the standard library.
 
@@ -22,7 +22,7 @@ pub struct SystemDisk {
 }
 
 impl SystemDisk {
-    /// Takes a directory, made (with its parents) when it is not there.
+    /// Opens a directory, and creates it (with its parents) if missing.
     pub fn new(directory: &Path) -> io::Result<SystemDisk> {
         make_folders(directory, |folder| File::open(folder)?.sync_all())?;
         ignore_size_signal();
@@ -30,8 +30,7 @@ impl SystemDisk {
     }
 }
 
-/// Makes a folder with those above it, durably: the name of each new folder is synced, in the folder that holds it, up to
-/// the one that was there before.
+/// Creates a folder with its missing parents, durably: the name of each new folder is synced in its parent.
 fn make_folders(folder: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.is_dir();
     let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
@@ -47,7 +46,7 @@ fn make_folders(folder: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) ->
     Ok(())
 }
 
-/// A write past the process's limit on file sizes ends with an error and not the process: setrlimit(2), "RLIMIT_FSIZE".
+/// Makes a write beyond the process's file size limit return an error instead of ending the process: setrlimit(2), "RLIMIT_FSIZE".
 fn ignore_size_signal() {
     static IGNORED: Once = Once::new();
     IGNORED.call_once(|| {
@@ -56,7 +55,7 @@ fn ignore_size_signal() {
     });
 }
 
-/// Refuses what is there under a name and no regular file: to open a fifo waits for whoever writes to it.
+/// Returns an error for a name that is no regular file: opening a fifo would wait for a writer.
 fn refuse_irregular(path: &Path) -> io::Result<()> {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
@@ -78,7 +77,7 @@ impl Disk for SystemDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.directory)? {
-            // A name that is not UTF-8 is none of ours.
+            // A name that is not UTF-8 is not the store's.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
@@ -141,7 +140,7 @@ impl Disk for SystemDisk {
 
     fn lock_file(&self, name: &str) -> io::Result<Option<DirectoryLock>> {
         refuse_irregular(&self.directory.join(name))?;
-        // Never written through: a descriptor for reading is locked as well, and there may be no right to write.
+        // Never written through: a read-only descriptor can be locked too, and there may be no permission to write.
         let file = match File::open(self.directory.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
@@ -195,8 +194,8 @@ impl DiskFile for SystemFile {
     }
 }
 
-/// From now on sleeps of the calling thread end when they are over: the kernel else adds up to 50 µs, so as to wake the
-/// processor less often (prctl(2), PR_SET_TIMERSLACK). Refused is no fault.
+/// Makes sleeps of the calling thread end on time: otherwise the kernel adds up to 50 µs, to wake the processor less
+/// often (prctl(2), PR_SET_TIMERSLACK). A failure is ignored.
 pub(crate) fn end_sleeps_in_time() {
     #[cfg(not(miri))]
     // SAFETY: a plain system call that sets a number of the calling thread; no memory is passed.

@@ -1,4 +1,4 @@
-//! A batch: the transactions that one sync makes durable together. The log's unit: it is there whole or not at all.
+//! A batch: the transactions that one sync makes durable together. It is replayed whole or not at all.
 //!
 //! ```text
 //!  0       4        8          16        24      32              40
@@ -14,18 +14,19 @@
 //!
 //!  transaction:  operations u32 | bytes u32 | operations
 //!  operation:    kind u8 | zero u8 | key_len u16 | tree u32 | value_len u32 | key | value
-//!                1 puts, 2 deletes (no value), 3 deletes from the key on and below the value (none: to the end)
+//!                1 puts, 2 deletes (no value), 3 deletes from the key on and below the value (none: to the end),
+//!                4 says that the tree was bulk-loaded (no key, no value)
 //! ```
 //!
-//! Little-endian. `length` counts header and transactions, not the zeros behind. `crc32c` covers all of that but itself;
-//! the zeros behind are covered by nothing and read by nobody. `previous` is the checksum of the batch before. `durable`
-//! is the last sequence that was known to be synced when this batch was written: an unreadable batch at or below a
-//! `durable` found later is damage, not a torn tail. `reserved` is written zero and checked zero.
+//! Little-endian. `length` counts header and transactions, not the zeros after them. `crc32c` covers these bytes except
+//! itself; the zeros are neither covered nor read. `previous` is the checksum of the batch before. `durable` is the
+//! last sequence known to be synced when this batch was written: an unreadable batch at or below a later batch's
+//! `durable` is damage, not a torn tail. `reserved` is written as zero and checked.
 //!
-//! Transaction `i` of a batch has the version `first_version + i`. Stamped values are stored stamped. An empty batch
-//! (no transactions) marks a recovery's new epoch, or a clean close.
+//! Transaction `i` of a batch has the version `first_version + i`. Stamped values are stored with their stamp. An empty
+//! batch (no transactions) marks a recovery's new epoch, or a clean close.
 //!
-//! Batches begin at multiples of 4096: a direct write needs it, and no write then touches a block that holds durable bytes.
+//! Batches begin at multiples of 4096: direct writes need that, and no write then touches a block that holds durable bytes.
 
 use super::buffer::AlignedBuffer;
 use super::position::{LogPosition, u32_at, u64_at};
@@ -40,37 +41,36 @@ pub(crate) const OPERATION_HEADER_BYTES: usize = 12;
 pub(super) const KIND_PUT: u8 = 1;
 pub(super) const KIND_DELETE: u8 = 2;
 pub(super) const KIND_DELETE_RANGE: u8 = 3;
-/// A tree's whole content comes from elsewhere, and the log does not hold it: for readers of changes alone. Replay passes
-/// it by; what was loaded is in the tree file, or never came to be.
+/// A tree's whole content was bulk-loaded, and is not in the log. Only readers of changes use this; replay skips it,
+/// since the load is in the tree file or never completed.
 pub(super) const KIND_LOADED: u8 = 4;
 
 /// One change of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operation<'b> {
     pub(crate) tree: u32,
-    /// Of a range the first key that may lie in it.
+    /// The key; of a range the first possible key.
     pub(crate) key: &'b [u8],
     pub(crate) edit: Edit<'b>,
 }
 
-/// What an operation makes of its key.
+/// The effect of an operation on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edit<'b> {
     /// Inserts or replaces.
     Put(&'b [u8]),
-    /// Removes.
+    /// Deletes.
     Delete,
-    /// Removes all keys from this one on and below `to`, or to the end. Stands before the transaction's other operations, so
-    /// that it never takes away what the transaction itself puts.
+    /// Deletes all keys from this one on and below `to`, or to the end. Comes before the transaction's other
+    /// operations, so that it does not delete the transaction's own puts.
     DeleteRange {
-        /// The end.
+        /// The end of the range, excluded.
         to: Option<&'b [u8]>,
     },
 }
 
 impl<'b> Edit<'b> {
-    /// What the log holds behind the key: the value, or the end of a range. No range ends at the empty key: so that says
-    /// "to the end".
+    /// The bytes after the key in the log: the value, or the end of a range. No range ends at the empty key, so empty means "to the end".
     pub(crate) fn bytes(self) -> &'b [u8] {
         match self {
             Edit::Put(bytes) => bytes,
@@ -80,12 +80,12 @@ impl<'b> Edit<'b> {
     }
 }
 
-/// Gathers the transactions of one batch. The buffer is used again and again.
+/// Collects the transactions of one batch. The buffer is reused.
 pub(crate) struct BatchBuilder {
     buffer: AlignedBuffer,
     first_version: u64,
     transactions: u32,
-    /// Where the open transaction's header lies, and its operations so far.
+    /// Offset of the open transaction's header, and its number of operations so far.
     open_at: usize,
     open_operations: u32,
 }
@@ -103,7 +103,7 @@ impl BatchBuilder {
         builder
     }
 
-    /// Empties it for the next batch.
+    /// Clears it for the next batch.
     pub(crate) fn restart(&mut self, first_version: u64) {
         self.buffer.clear();
         self.buffer.extend(&[0; HEADER_BYTES]);
@@ -111,7 +111,7 @@ impl BatchBuilder {
         self.transactions = 0;
     }
 
-    /// Bytes gathered so far, header included.
+    /// Bytes so far, header included.
     pub(crate) fn len(&self) -> usize {
         self.buffer.len()
     }
@@ -120,12 +120,12 @@ impl BatchBuilder {
         self.transactions
     }
 
-    /// Version of the last transaction inside; of none, the last one before.
+    /// Version of the last transaction in it; if it has none, the last version before it.
     pub(crate) fn last_version(&self) -> u64 {
         (self.first_version + u64::from(self.transactions)).saturating_sub(1)
     }
 
-    /// Starts the transaction that gets the next version.
+    /// Starts the transaction with the next version.
     pub(crate) fn begin_transaction(&mut self) {
         self.open_at = self.buffer.len();
         self.open_operations = 0;
@@ -156,7 +156,7 @@ impl BatchBuilder {
         self.open_operations += 1;
     }
 
-    /// Adds to the open transaction that a tree was loaded.
+    /// Adds to the open transaction that a tree was bulk-loaded.
     pub(crate) fn push_loaded(&mut self, tree: u32) {
         let mut header = [0; OPERATION_HEADER_BYTES];
         header[0] = KIND_LOADED;
@@ -165,7 +165,7 @@ impl BatchBuilder {
         self.open_operations += 1;
     }
 
-    /// Closes the open transaction; its operations, as they will be replayed.
+    /// Ends the open transaction; returns its operations as they will be replayed.
     pub(crate) fn end_transaction(&mut self) -> Operations<'_> {
         let bytes = (self.buffer.len() - self.open_at - TRANSACTION_HEADER_BYTES) as u32;
         let (at, count) = (self.open_at, self.open_operations);
@@ -176,8 +176,7 @@ impl BatchBuilder {
         Operations::new(&self.buffer.as_slice()[at + TRANSACTION_HEADER_BYTES..], count)
     }
 
-    /// Writes the header for its place in the log; what is to be written there, zeros behind included, and where the
-    /// next batch belongs.
+    /// Writes the header for this position. Returns the bytes to write, with padding, and the position of the next batch.
     pub(crate) fn seal(&mut self, at: &LogPosition, durable: u64) -> (&[u8], LogPosition) {
         let length = self.buffer.len();
         let all = self.buffer.as_mut_slice();
@@ -204,25 +203,25 @@ impl BatchBuilder {
     }
 }
 
-/// Checksum of a whole batch, its own field left out.
+/// Checksum of a whole batch, without its own field.
 fn checksum(batch: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&batch[..CRC_AT]), &batch[HEADER_BYTES..])
 }
 
-/// A batch read back, its checksum right.
+/// A batch that was read back and has a valid checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch<'b> {
     bytes: &'b [u8],
 }
 
 impl<'b> Batch<'b> {
-    /// The length that a header claims for its batch, when it looks like one.
+    /// The batch length in a header, if it has the magic number.
     pub(crate) fn claimed_bytes(header: &[u8]) -> Option<usize> {
         (header.len() >= HEADER_BYTES && u32_at(header, 0) == MAGIC).then(|| u32_at(header, 4) as usize)
     }
 
-    /// The batch at the start of `bytes`, when there is a whole one: magic, length and checksum are checked, its place in
-    /// the chain is not (see [`Batch::follows`]).
+    /// The batch at the start of `bytes`, if it is complete. Magic number, length and checksum are checked; its place
+    /// in the chain is not (see [`Batch::follows`]).
     pub(crate) fn read(bytes: &'b [u8]) -> Result<Batch<'b>, &'static str> {
         if bytes.len() < HEADER_BYTES || u32_at(bytes, 0) != MAGIC {
             return Err("no batch");
@@ -241,18 +240,18 @@ impl<'b> Batch<'b> {
         Ok(Batch { bytes })
     }
 
-    /// The same where the header belongs at `at`; nothing is said of what lies behind it.
+    /// The same, but only for a header that belongs at `at`; the rest of the batch is not checked.
     pub(crate) fn claimed_bytes_at(header: &[u8], at: &LogPosition) -> Option<usize> {
         let bytes = Batch::claimed_bytes(header)?;
         (Batch { bytes: header }.follows(at) && bytes >= HEADER_BYTES).then_some(bytes)
     }
 
-    /// A batch that [`Batch::read`] has taken before: its checksum is not computed again.
+    /// A batch that [`Batch::read`] has accepted before; its checksum is not computed again.
     pub(crate) fn checked(bytes: &'b [u8]) -> Option<Batch<'b>> {
         (bytes.len() >= HEADER_BYTES).then_some(Batch { bytes })
     }
 
-    /// Whether this is the batch that belongs at `at`. A higher epoch is fine: a recovery lies between.
+    /// Whether this is the batch that belongs at `at`. A higher epoch is valid: a recovery lies between.
     pub(crate) fn follows(&self, at: &LogPosition) -> bool {
         self.sequence() == at.sequence
             && self.segment() == at.segment
@@ -265,7 +264,7 @@ impl<'b> Batch<'b> {
         u32_at(self.bytes, 52)
     }
 
-    /// Where the batch after this one belongs, while it fits into the same segment.
+    /// The position of the next batch, if it fits into the same segment.
     pub(crate) fn next(&self, at: &LogPosition) -> LogPosition {
         LogPosition {
             segment: at.segment,
@@ -300,13 +299,12 @@ impl<'b> Batch<'b> {
         u32_at(self.bytes, 48)
     }
 
-    /// The transactions from a place inside: bytes of the batch before it, its version, and how many are left.
+    /// The transactions from an offset on; `version` is the first one's, `left` their number.
     pub(crate) fn transactions_from(&self, at: usize, version: u64, left: u32) -> Transactions<'b> {
         Transactions { rest: self.bytes.get(at..).unwrap_or_default(), version, left }
     }
 
-    /// The transactions with their versions. Wrong lengths inside a batch whose checksum is right are damage all the
-    /// same, never a panic.
+    /// The transactions with their versions. Invalid lengths in a batch with a valid checksum are reported as damage, without a panic.
     pub(crate) fn transactions(&self) -> Transactions<'b> {
         Transactions {
             rest: &self.bytes[HEADER_BYTES..],
@@ -316,8 +314,7 @@ impl<'b> Batch<'b> {
     }
 }
 
-/// Bytes that an unreadable batch at `at` would have had, when what is left of it says so; 0 when nothing there looks
-/// like the batch that belongs at `at`.
+/// Bytes of an unreadable batch at `at`, as far as its header says; 0 if it does not look like the batch that belongs at `at`.
 pub(crate) fn torn_bytes(bytes: &[u8], at: &LogPosition) -> u64 {
     let is_ours = bytes.len() >= HEADER_BYTES
         && u32_at(bytes, 0) == MAGIC
@@ -365,7 +362,7 @@ impl<'b> Transactions<'b> {
 pub(crate) struct Operations<'b> {
     pub(super) rest: &'b [u8],
     pub(super) left: u32,
-    /// Ranges may still come.
+    /// Ranges may still follow.
     is_start: bool,
 }
 
@@ -391,7 +388,7 @@ impl<'b> Operations<'b> {
         Operations { rest, left, is_start: true }
     }
 
-    /// Operations that are left, those that are passed by counted too.
+    /// Operations left, including those that iteration skips.
     pub(crate) fn len(&self) -> usize {
         self.left as usize
     }
@@ -535,7 +532,7 @@ mod tests {
         }
     }
 
-    /// The operations of one transaction as they come out, up to the first that does not.
+    /// The operations of one transaction as they are read back, up to the first unreadable one.
     fn read_back(operations: &[(&'static [u8], Edit<'static>)]) -> Vec<Option<Edit<'static>>> {
         let mut builder = BatchBuilder::new(64);
         builder.begin_transaction();

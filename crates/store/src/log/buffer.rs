@@ -1,8 +1,8 @@
-//! A growing byte buffer whose address is a multiple of the disk's block, as direct writes want it.
+//! A growing byte buffer aligned to the disk's block size, as direct writes require.
 
 use crate::disk::DIRECT_ALIGN;
 
-/// Kept between batches; a larger one, after a huge transaction, is given back.
+/// Kept between batches; a larger buffer, after a huge transaction, is freed.
 const KEPT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Bytes at an aligned address.
@@ -38,15 +38,14 @@ impl AlignedBuffer {
         self.storage[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Makes it so long, to be filled by a read; what it holds until then is of no meaning. A buffer that was much larger
-    /// gives that memory back.
+    /// Sets the length, for a read to fill; the previous content is meaningless. A much larger buffer is freed.
     pub(crate) fn restart_with(&mut self, len: usize) -> &mut [u8] {
         self.clear();
         self.grow(len);
         self.as_mut_slice()
     }
 
-    /// Adds zeros until the length is a multiple of the block.
+    /// Adds zeros until the length is a multiple of the block size.
     pub(crate) fn pad_to_block(&mut self) {
         let count = self.len.next_multiple_of(DIRECT_ALIGN) - self.len;
         let at = self.grow(count);
@@ -61,7 +60,7 @@ impl AlignedBuffer {
         &mut self.storage[self.start..self.start + self.len]
     }
 
-    /// Lengthens by `count`; returns where in `storage` the new bytes lie.
+    /// Lengthens by `count`; returns the offset of the new bytes in `storage`.
     #[inline]
     fn grow(&mut self, count: usize) -> usize {
         let at = self.start + self.len;

@@ -1,16 +1,16 @@
 //! A reader of the log beside its writer: batch after batch from a mark on, through segments that may be recycled meanwhile.
 //!
-//! It reads files, never memory of the writer, and takes no lock that a commit waits for. So it may read a file that is
-//! just being given another number. What protects it is what protects a replay: a batch is taken only when its checksum is
-//! right and the chain (segment, sequence, epoch, checksum before) leads to it. Where it does not, [`Retention`] knows
-//! whether the segment ends there, is given back, or is damaged.
+//! It reads files, never the writer's memory, and takes no lock that a commit waits for. So it may read a file that is
+//! just being recycled. The same checks protect it as in replay: a batch is accepted only if its checksum is valid and
+//! the chain (segment, sequence, epoch, previous checksum) leads to it. If the chain breaks, [`Retention`] knows
+//! whether the segment ends there, was released, or is damaged.
 //!
-//! The caller asks only while it knows that a later version is on the disk: so a torn tail, or a batch that is just
-//! being written, is never looked at.
+//! The caller reads only while it knows that a later version is on the disk. So a torn tail, or a batch that is being
+//! written, is never read.
 //!
-//! Memory: a window of [`WINDOW_BYTES`], or one batch where that is larger. Near the log's end no more is read than the
-//! writer has written. Where segments are written past the page cache they are read so too: neither does a reader push
-//! the tree's pages out of memory, nor a write wait for the cache to let go of what was read ahead.
+//! Memory: a window of [`WINDOW_BYTES`], or one batch if that is larger. Near the log's end only written bytes are
+//! read. If segments are written past the page cache, they are also read past it: so a reader does not evict the tree's
+//! pages, and a write need not wait for read-ahead pages to be invalidated.
 
 use std::io;
 use std::sync::Arc;
@@ -31,14 +31,14 @@ pub(crate) struct Follower {
     disk: Arc<dyn Disk>,
     retention: Arc<Retention>,
     is_direct: bool,
-    /// Where the next batch belongs.
+    /// Position of the next batch.
     at: LogPosition,
     /// The file of that segment, once opened.
     file: Option<OpenSegment>,
     window: AlignedBuffer,
-    /// Where the window starts in the segment.
+    /// Offset of the window in the segment.
     start: u32,
-    /// The batch that was read last, in the window.
+    /// The last batch read, in the window.
     batch: std::ops::Range<usize>,
 }
 
@@ -48,7 +48,7 @@ struct OpenSegment {
     len: u64,
 }
 
-/// The end of what is written: a segment, and an offset in it. Only a measure of how much is worth reading.
+/// The end of the written log: a segment, and an offset in it. Only a hint of how much is worth reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WrittenEnd {
     pub(crate) segment: u64,
@@ -57,7 +57,7 @@ pub(crate) struct WrittenEnd {
 
 impl Follower {
     pub(crate) fn new(disk: Arc<dyn Disk>, retention: Arc<Retention>, is_direct: bool, mark: Mark) -> Follower {
-        // Its memory is taken when the first batch is read.
+        // Its memory is allocated with the first read.
         let window = AlignedBuffer::with_capacity(0);
         Follower { disk, retention, is_direct, at: mark.at, file: None, window, start: 0, batch: 0..0 }
     }
@@ -65,7 +65,7 @@ impl Follower {
     /// The batch that [`Follower::advance`] read last.
     pub(crate) fn batch(&self) -> Option<Batch<'_>> {
         let bytes = self.window.as_slice().get(self.batch.clone())?;
-        // Its checksum was right when it was read, and the bytes are our own.
+        // Its checksum was valid when it was read, and nobody else writes to these bytes.
         Batch::checked(bytes)
     }
 
@@ -74,7 +74,7 @@ impl Follower {
         (segment::live_name(self.at.segment), u64::from(self.start) + self.batch.start as u64)
     }
 
-    /// Reads the next batch; the caller, who has all up to `version`, knows that there is one.
+    /// Reads the next batch. The caller, which has all versions up to `version`, knows that there is one.
     pub(crate) fn advance(&mut self, version: u64, end: WrittenEnd) -> Result<(), Error> {
         self.batch = 0..0;
         loop {
@@ -93,13 +93,13 @@ impl Follower {
         }
     }
 
-    /// Reads the batch at `at`, if it is there.
+    /// Reads the batch at `at`, if it exists.
     fn read(&mut self, end: WrittenEnd) -> Result<bool, Error> {
         let written = if end.segment == self.at.segment { end.offset } else { u32::MAX };
         if self.take(written)? {
             return Ok(true);
         }
-        // What is in the window may have been read before the batch was written.
+        // The window may have been read before the batch was written.
         self.window.clear();
         self.take(written)
     }
@@ -116,7 +116,7 @@ impl Follower {
         Ok(true)
     }
 
-    /// So many bytes from `at` on, more where they are in the window; `None` where the segment ends before, or is gone.
+    /// At least `len` bytes from `at` on, more if the window has them; `None` if the segment ends before, or does not exist.
     fn bytes(&mut self, len: usize, written: u32) -> Result<Option<&[u8]>, Error> {
         if !self.open()? {
             return Ok(None);
@@ -130,7 +130,7 @@ impl Follower {
         if !is_inside {
             let rest = usize::try_from(segment.len - u64::from(offset)).unwrap_or(usize::MAX);
             let new = (written.saturating_sub(offset) as usize).min(WINDOW_BYTES);
-            // Whole blocks, as direct reads want it; a segment's length is a multiple of them.
+            // Whole blocks, as direct reads require; a segment's length is a multiple of them.
             let wanted = len.max(new).next_multiple_of(DIRECT_ALIGN).min(rest);
             let read = segment.file.read_exact_at(self.window.restart_with(wanted), u64::from(offset));
             self.start = offset;
@@ -143,7 +143,7 @@ impl Follower {
         Ok(self.window.as_slice().get((offset - self.start) as usize..))
     }
 
-    /// Opens the segment's file; false when it is not there.
+    /// Opens the segment's file; false if it does not exist.
     fn open(&mut self) -> Result<bool, Error> {
         let number = self.at.segment;
         if self.file.as_ref().is_some_and(|open| open.number == number) {

@@ -1,10 +1,10 @@
-//! Keeps prepared segments at hand, off the commit path: writing a new one with zeros takes milliseconds.
+//! Prepares segments in advance, off the commit path: writing a new one with zeros takes milliseconds.
 //!
-//! One thread. It takes a recycled file if there is one, else writes a new one, until [`READY_SEGMENTS`] are ready. While
-//! the disk refuses, so is whoever needs the next segment, at once; and it tries again each [`RETRY_AFTER`].
+//! One thread reuses a recycled file if there is one, else writes a new one, until [`READY_SEGMENTS`] are ready. If the
+//! disk refuses, requests for the next segment fail at once, and the thread retries each [`RETRY_AFTER`].
 //!
-//! Segments that are only kept for readers of changes give way first: one is recycled where a new one finds no room, and
-//! they are removed while the disk has little room left. The thread also sees to it that none gets older than it may.
+//! Segments that are kept only for readers of changes are given up first: one is recycled if there is no room for a new
+//! one, and they are removed while the disk has little free space. The thread also expires kept segments that are too old.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,19 +17,19 @@ use crate::disk::{Access, DIRECT_ALIGN, Disk};
 use crate::error::Error;
 use crate::fail_stop::FailStop;
 
-/// Prepared ahead: one would do at a low rate; two ride out a slow preparation.
+/// Number of prepared segments: one would do at a low rate; two cover a slow preparation.
 const READY_SEGMENTS: usize = 2;
-/// When a refused preparation is tried again.
+/// Delay before a refused preparation is retried.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-/// How often kept segments are looked at, while there are any.
+/// Interval at which kept segments are checked, while there are any.
 const KEPT_TICK: Duration = Duration::from_millis(250);
-/// Free space on the disk, in segments, below which kept ones are removed.
+/// Free disk space, in segments, below which kept ones are removed.
 const FREE_SEGMENTS_MIN: u64 = 8;
-/// Recycled files kept at most; more are removed. As many as a checkpoint of large memtables gives back at once: else some
-/// would be removed and written anew each time.
+/// Maximum number of recycled files; more are removed. As many as a checkpoint of large memtables releases at once, so
+/// that none is removed and written anew each time.
 const SPARES_MAX: usize = 16;
-/// Recycled files kept on a full disk, beside those that are ready: on it deletions make a segment full before the checkpoint ends
-/// that gives the one before back.
+/// Recycled files kept on a full disk beside the prepared ones: deletions on a full disk may fill a segment before the
+/// checkpoint ends that releases the previous one.
 const SPARES_MIN: usize = 2;
 
 /// See the module's text.
@@ -50,18 +50,18 @@ struct Shared {
 
 struct State {
     ready: VecDeque<Arc<Segment>>,
-    /// Numbers under whose names recycled files lie.
+    /// Numbers in the names of the recycled files.
     spares: Vec<u64>,
     next_number: u64,
     failure: Option<Error>,
     closing: bool,
-    /// The thread has ended by a panic: it prepares nothing any more.
+    /// The thread has ended by a panic and prepares nothing more.
     has_panicked: bool,
 }
 
 impl State {
-    /// A file to make segment `number` of: the one that has its name, if there is one. Else that one would be overwritten by
-    /// the renaming, and once more taken for a spare when it is in use.
+    /// A file for segment `number`: the spare that already has its name, if there is one. Otherwise the rename would
+    /// overwrite that spare, and the segment would later be taken for a spare while in use.
     fn take_spare(&mut self, number: u64) -> Option<u64> {
         match self.spares.iter().position(|spare| *spare == number) {
             Some(place) => Some(self.spares.swap_remove(place)),
@@ -72,13 +72,13 @@ impl State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock; were it so, the state would still be whole.
+        // Nothing panics under this lock, and a panic would leave the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Keeper {
-    /// Starts the thread. `next_number` is the first it will prepare; `spares` are files it may take for it.
+    /// Starts the thread. `next_number` is the first segment it will prepare; `spares` are files it may reuse.
     pub(crate) fn start(
         (disk, retention, fail_stop): (Arc<dyn Disk>, Arc<Retention>, Arc<FailStop>),
         direct: bool,
@@ -101,7 +101,7 @@ impl Keeper {
         Ok(Keeper { shared, thread: Some(thread) })
     }
 
-    /// The next segment, waiting for it when no more than `kept` are ready.
+    /// The next segment; waits for it if no more than `kept` are ready.
     pub(crate) fn take(&self, kept: usize) -> Result<Arc<Segment>, Error> {
         let mut state = self.shared.state();
         loop {
@@ -121,13 +121,13 @@ impl Keeper {
         }
     }
 
-    /// Whether the next one will be refused, for now.
+    /// Whether the next segment would currently be refused.
     pub(crate) fn is_failing(&self, kept: usize) -> bool {
         let state = self.shared.state();
         state.failure.is_some() && state.ready.len() <= kept
     }
 
-    /// Removes a recycled file beyond those that deletions will need, so that the disk has its space; false when there is none.
+    /// Removes a recycled file beyond those that deletions will need, to free disk space; false if there is none.
     pub(crate) fn give_back(&self) -> bool {
         let mut state = self.shared.state();
         if state.ready.len() < READY_SEGMENTS || state.spares.len() <= SPARES_MIN {
@@ -138,7 +138,7 @@ impl Keeper {
         spare.is_some_and(|number| remove_spare(&*self.shared.disk, number))
     }
 
-    /// Ends the thread and removes all files that hold nothing: nobody writes to the log any more.
+    /// Ends the thread and removes all unused files: the log will not be written again.
     pub(crate) fn give_all_back(&self) {
         let mut state = self.shared.state();
         state.closing = true;
@@ -151,13 +151,13 @@ impl Keeper {
         }
     }
 
-    /// Takes back segments that no recovery needs any more.
+    /// Takes back segments that recovery no longer needs.
     pub(crate) fn recycle(&self, numbers: impl IntoIterator<Item = u64>) {
         let mut state = self.shared.state();
         let before = state.spares.len();
         state.spares.extend(numbers);
         if state.spares.len() > before {
-            // What failed for want of room is worth a try.
+            // A preparation that failed for lack of space is worth a retry.
             state.failure = None;
         }
         drop(state);
@@ -170,13 +170,13 @@ impl Drop for Keeper {
         self.shared.state().closing = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic there was printed there; the log is closed either way.
+            // The panic was reported there; the log is closed either way.
             let _ = thread.join();
         }
     }
 }
 
-/// The thread's: where it ends by a panic, the store stops and nobody waits for the next segment.
+/// Owned by the thread: if the thread panics, the store stops and nobody waits for the next segment.
 struct Life<'s>(&'s Shared);
 
 impl Drop for Life<'_> {
@@ -210,7 +210,7 @@ fn keep(shared: &Shared) {
                     state.spares.extend(spare);
                     let kept = if matches!(error, Error::Full) { shared.retention.give_back() } else { None };
                     match kept {
-                        // Tried again with its file, before anybody hears of the failure.
+                        // Retried with the recycled file before the failure is reported.
                         Some(kept) => state.spares.push(kept),
                         None => state.failure = Some(error),
                     }
@@ -240,14 +240,14 @@ fn keep(shared: &Shared) {
     }
 }
 
-/// Removes kept segments while the disk has little room: before anything that is needed finds none.
+/// Removes kept segments while the disk has little free space, before a needed write fails.
 fn make_room(shared: &Shared) {
     let little = FREE_SEGMENTS_MIN * shared.segment_bytes;
     let is_short = || matches!(shared.disk.free_bytes(), Ok(Some(free)) if free < little);
     while is_short() && shared.retention.give_back().is_some_and(|number| remove_kept(&*shared.disk, number)) {}
 }
 
-/// Removes a segment that is no longer needed; false when the disk refuses.
+/// Removes a segment that is no longer needed; false if the disk refuses.
 fn remove_spare(disk: &dyn Disk, number: u64) -> bool {
     let removed = disk.remove(&segment::live_name(number));
     if let Err(error) = &removed {
@@ -256,7 +256,7 @@ fn remove_spare(disk: &dyn Disk, number: u64) -> bool {
     removed.is_ok()
 }
 
-/// Removes a segment that was only kept for readers of changes; false when the disk refuses.
+/// Removes a segment that was kept only for readers of changes; false if the disk refuses.
 pub(super) fn remove_kept(disk: &dyn Disk, number: u64) -> bool {
     let removed = disk.remove(&segment::live_name(number));
     match &removed {
@@ -266,7 +266,7 @@ pub(super) fn remove_kept(disk: &dyn Disk, number: u64) -> bool {
     removed.is_ok()
 }
 
-/// Makes the file `number` out of a spare or a new one; durable with its header and name when this returns.
+/// Turns a spare or a new file into segment `number`; durable with header and name on return.
 fn prepare(shared: &Shared, number: u64, spare: Option<u64>) -> Result<Segment, Error> {
     let live = segment::live_name(number);
     let source = match spare {
@@ -278,7 +278,7 @@ fn prepare(shared: &Shared, number: u64, spare: Option<u64>) -> Result<Segment, 
         && let Ok(Some(free_bytes)) = shared.disk.free_bytes()
         && free_bytes < shared.segment_bytes
     {
-        // Not even begun: what it took would be wanting elsewhere.
+        // Not even begun: its blocks would be missing elsewhere.
         return Err(Error::Full);
     }
     let written = write_segment(shared, &source, number, spare.is_none());
@@ -289,7 +289,7 @@ fn prepare(shared: &Shared, number: u64, spare: Option<u64>) -> Result<Segment, 
     Ok(Segment { number, bytes: shared.segment_bytes, file, is_direct })
 }
 
-/// A file that could not be filled is removed: its space is wanted for checkpoints.
+/// Removes a file that could not be filled: checkpoints need its space.
 fn give_up(shared: &Shared, source: &str, spare: Option<u64>) {
     if spare.is_none()
         && let Err(error) = shared.disk.remove(source)
@@ -298,9 +298,9 @@ fn give_up(shared: &Shared, source: &str, spare: Option<u64>) {
     }
 }
 
-/// A sync that failed leaves what was written in the kernel's cache, where it is taken for clean: read, but perhaps not on the
-/// disk, and no later sync would write it. So of what an earlier attempt left of a new file nothing counts, and of a
-/// recycled one not its length: its last block is written again, and with it the length that the header says.
+/// After a failed sync the written data is in the page cache, marked clean: it can be read, but may not be on the disk,
+/// and no later sync writes it. So nothing that an earlier attempt left in a new file counts. In a recycled file the
+/// length does not count: its last block is written again, and with it the length that the header says.
 fn write_segment(shared: &Shared, name: &str, number: u64, is_new: bool) -> std::io::Result<()> {
     let file = shared.disk.open(name, true, Access::Buffered)?;
     let mut len = file.len()?;
@@ -309,7 +309,7 @@ fn write_segment(shared: &Shared, name: &str, number: u64, is_new: bool) -> std:
         len = 0;
     }
     if len > shared.segment_bytes {
-        // The header first: one that says more than there is would be taken for a segment that was cut.
+        // The header first: a header with more bytes than the file would look like a truncated segment.
         file.write_all_at(&segment::encode_header(number, shared.segment_bytes), 0)?;
         file.sync_data()?;
         file.set_len(shared.segment_bytes)?;

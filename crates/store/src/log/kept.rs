@@ -1,8 +1,8 @@
-//! What the log still holds for readers of changes when a store is opened: segments before the place where replay begins.
+//! The segments before the log start that an opened store still holds for readers of changes.
 //!
-//! Of each only the header and the first batch's header are looked at, newest first, until one is not what it must be:
-//! being recycled when the power failed, cut, of another format. That one and all before it are given up. Whether the
-//! batches inside are whole is found out by who reads them: an error with its place, never a change left out.
+//! For each segment only its header and the header of its first batch are read, newest first, until one is not as expected:
+//! half recycled at a power failure, truncated, of another format. This one and all before it are given up. The batches
+//! inside are checked by the readers of changes: a damaged one is an error with its place, never a missing change.
 
 use super::batch::{Batch, HEADER_BYTES};
 use super::position::LogPosition;
@@ -12,14 +12,14 @@ use crate::disk::{Access, DIRECT_ALIGN, Disk};
 
 /// See the module's text.
 pub(super) struct Found {
-    /// A mark for each segment, oldest first, and its length as far as it is not known otherwise.
+    /// A mark for each segment, oldest first, and its length if it is not known otherwise.
     segments: Vec<(Mark, Option<u64>)>,
     /// The last version in the log so far.
     version: u64,
 }
 
 impl Found {
-    /// What lies before `start`, where all up to `version` is in the tree. The segment of `start` itself always belongs to it.
+    /// The segments before `start`, if the tree contains all versions up to `version`. The segment of `start` is always included.
     pub(super) fn before(disk: &dyn Disk, start: &LogPosition, version: u64, all: bool) -> Found {
         let whole = first_mark(disk, start.segment).filter(|(mark, _)| is_before(mark, start, version));
         let is_at_start = start.offset == DATA_AT;
@@ -40,7 +40,7 @@ impl Found {
         Found { segments, version }
     }
 
-    /// A batch that is replayed.
+    /// Adds a replayed batch.
     pub(super) fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) {
         let is_new = self.segments.last().is_none_or(|(mark, _)| mark.at.segment < at.segment);
         if is_new {
@@ -57,7 +57,7 @@ impl Found {
         self.version
     }
 
-    /// Tells `retention` of all of it.
+    /// Registers all segments with `retention`.
     pub(super) fn hand_over(self, retention: &Retention, bytes_of: impl Fn(u64) -> u64) {
         for (mark, bytes) in self.segments {
             retention.began(mark, bytes.unwrap_or_else(|| bytes_of(mark.at.segment)));
@@ -65,16 +65,16 @@ impl Found {
     }
 }
 
-/// Whether a segment that begins so can lie before this place, or begin there.
+/// Whether a segment with this first batch can precede the position, or begin there.
 fn is_before(mark: &Mark, next: &LogPosition, version: u64) -> bool {
     let at = mark.at;
     let is_same =
         (at.segment, at.offset, at.sequence, at.previous) == (next.segment, next.offset, next.sequence, next.previous);
-    // A batch that begins there may be of a later epoch: the store was opened again with nothing behind the place.
+    // A batch that begins there may have a later epoch: the store was reopened with nothing after the position.
     mark.version <= version && (is_same || (at.sequence < next.sequence && at.epoch <= next.epoch))
 }
 
-/// Where a segment's first batch begins, and the file's length; nothing where it is not what it should be.
+/// The position of a segment's first batch, and the file's length; `None` if the segment is not as expected.
 fn first_mark(disk: &dyn Disk, number: u64) -> Option<(Mark, u64)> {
     let name = segment::live_name(number);
     let file = disk.open(&name, false, Access::Buffered).ok()?;

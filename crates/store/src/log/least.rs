@@ -1,15 +1,15 @@
-//! The least log: one short segment without a batch. A tree file beside it is a whole store.
+//! The minimal log: one short segment without a batch. A tree file beside it is a complete store.
 
 use super::position::LogPosition;
 use super::segment::{self, DATA_AT};
 use crate::disk::{Access, Disk};
 use crate::error::Error;
 
-/// Room for the empty batch of the first start, and some more. Shorter than any settings allow for: so it is known even
-/// where the tree file beside it is gone. When it is recycled it grows to what they say.
+/// Room for the empty batch of the first start, and some more. Shorter than any setting allows, so that it is
+/// recognized even if the tree file beside it is missing. When it is recycled it gets the configured size.
 const BYTES: u64 = 60 << 10;
 
-/// Where a log of one segment begins.
+/// The start of a log of one segment.
 pub(crate) const BEGINNING: LogPosition =
     LogPosition { segment: 1, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
 
@@ -26,7 +26,7 @@ pub(crate) fn create(disk: &dyn Disk) -> Result<(), Error> {
     write().map_err(|error| Error::io(format!("create {name}"), error))
 }
 
-/// Whether the log's first segment is such a one, or was one of a store and is cut.
+/// Whether the log's first segment is a minimal one, or a truncated one of another store.
 pub(crate) fn is_there(disk: &dyn Disk) -> Result<bool, Error> {
     let name = segment::live_name(BEGINNING.segment);
     let len = disk.open(&name, false, Access::Buffered).and_then(|file| file.len());

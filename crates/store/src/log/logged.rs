@@ -1,33 +1,33 @@
-//! Transactions of the log as a reader of changes takes them: one at a time, every kind of operation told apart.
+//! The log's transactions for a reader of changes: one at a time, with every kind of operation distinguished.
 //!
-//! Replay knows what it puts into memtables and refuses all else as damage (`batch.rs`). A reader also wants to hear of what
-//! replay passes by, and to name what only a newer build can have written.
+//! Replay knows what it puts into memtables and reports other operations as damage (`batch.rs`). A reader of changes
+//! also needs the operations that replay skips, and must report a kind that only a newer build can have written.
 
 use super::batch::{
     Batch, HEADER_BYTES, KIND_DELETE, KIND_DELETE_RANGE, KIND_LOADED, KIND_PUT, OPERATION_HEADER_BYTES, Operations,
 };
 use super::position::u32_at;
 
-/// An operation, whatever it does.
+/// An operation of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Logged<'b> {
     pub(crate) kind: LoggedKind,
     pub(crate) tree: u32,
     pub(crate) key: &'b [u8],
-    /// What lies behind the key.
+    /// The bytes after the key.
     pub(crate) value: &'b [u8],
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoggedKind {
     Put,
     Delete,
     /// The value is the range's end, empty for none.
     DeleteRange,
-    /// The tree's whole content comes from a bulk build.
+    /// The tree's whole content was bulk-loaded.
     Loaded,
-    /// What this build does not know.
+    /// A kind that this build does not know.
     Other(u8),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct LoggedOperations<'b> {
 }
 
 impl<'b> Operations<'b> {
-    /// The operations as they lie in the log, each with its kind, for a reader of changes.
+    /// The operations as stored in the log, each with its kind, for a reader of changes.
     pub(crate) fn logged(self) -> LoggedOperations<'b> {
         LoggedOperations::new(self.rest, self.left)
     }
@@ -75,10 +75,10 @@ impl<'b> Iterator for LoggedOperations<'b> {
     }
 }
 
-/// A place between two transactions of a batch, for who reads one at a time and has the batch's bytes elsewhere.
+/// A position between two transactions of a batch, for a reader that keeps the batch's bytes elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TransactionCursor {
-    /// Bytes of the batch before it.
+    /// Offset in the batch.
     at: usize,
     version: u64,
     left: u32,
@@ -94,7 +94,7 @@ impl TransactionCursor {
         self.left == 0
     }
 
-    /// The next transaction of this batch, with its version; the cursor moves behind it.
+    /// The next transaction of this batch, with its version; the cursor moves after it.
     pub(crate) fn next<'b>(&mut self, batch: &Batch<'b>) -> Option<Result<(u64, Operations<'b>), &'static str>> {
         let mut transactions = batch.transactions_from(self.at, self.version, self.left);
         let before = transactions.rest_bytes();

@@ -1,4 +1,4 @@
-//! A place in the log between two batches, with what the batch behind it must say to be the right one.
+//! A position in the log between two batches, with what identifies the batch that belongs there.
 //!
 //! ```text
 //!  0         8        12         16         24      32
@@ -8,8 +8,8 @@
 //!  +---------+--------+----------+----------+-------+
 //! ```
 //!
-//! Little-endian. It has no checksum of its own: it stands inside a meta page, which has one. A recycled segment may hold
-//! an old batch, valid by its own checksum, at any place: that is why a place alone is not enough.
+//! Little-endian. It has no checksum of its own: it is part of a meta page, which has one. A recycled segment may hold
+//! an old batch with a valid checksum at any position, so segment and offset alone are not enough.
 
 /// See the module's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,11 +18,11 @@ pub struct LogPosition {
     pub segment: u64,
     /// Byte offset within it.
     pub offset: u32,
-    /// Checksum of the batch before.
+    /// Checksum of the previous batch.
     pub previous: u32,
     /// Sequence number of the batch that belongs here.
     pub sequence: u64,
-    /// Epoch of the batch before; the next one's is the same or, after a recovery, higher.
+    /// Epoch of the previous batch; the next one's is the same or, after a recovery, higher.
     pub epoch: u64,
 }
 
@@ -30,7 +30,7 @@ impl LogPosition {
     /// Bytes of the encoded form.
     pub const ENCODED_BYTES: usize = 32;
 
-    /// The form drawn above.
+    /// The encoding drawn above.
     pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
         let mut bytes = [0; Self::ENCODED_BYTES];
         bytes[0..8].copy_from_slice(&self.segment.to_le_bytes());
@@ -41,7 +41,7 @@ impl LogPosition {
         bytes
     }
 
-    /// Any 32 bytes decode; whether the place exists is the log's to check.
+    /// Any 32 bytes decode; the log checks whether the position exists.
     pub fn decode(bytes: &[u8; Self::ENCODED_BYTES]) -> LogPosition {
         LogPosition {
             segment: u64_at(bytes, 0),
@@ -53,7 +53,7 @@ impl LogPosition {
     }
 }
 
-/// Little-endian field of a byte layout; the caller knows that it lies inside.
+/// Little-endian field of a byte layout; the caller knows that it is inside.
 pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     let mut field = [0; 4];
     field.copy_from_slice(&bytes[offset..offset + 4]);

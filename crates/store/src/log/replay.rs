@@ -1,14 +1,14 @@
-//! Reading the log back at start: batch after batch from a checkpoint's place, until one does not follow.
+//! Replay: reads the log at start, batch after batch from a checkpoint's position, until the chain ends.
 //!
-//! The end of the log is found, not stored. What lies behind the last batch is one of:
+//! The end of the log is found, not stored. After the last batch there is one of:
 //!
 //! 1. zeros, or an old batch of a recycled segment: the chain (sequence, segment number, epoch, previous checksum) does
 //!    not continue there. Nothing was lost.
-//! 2. a batch that reached the disk in part: it was never acknowledged. Dropped and reported.
-//! 3. a batch that was acknowledged and cannot be read any more. A later batch that is whole says so, for it carries the
-//!    sequence known to be durable when it was written: then it is damage, an error with file and offset.
+//! 2. a batch that was written in part: it was never acknowledged. It is dropped and reported.
+//! 3. an acknowledged batch that is unreadable. A later intact batch proves this, since it holds the sequence known to
+//!    be durable when it was written. This is damage: an error with file and offset.
 //!
-//! A clean close and each recovery write an empty batch, so that the last batch with data has a witness too.
+//! A clean close and each recovery write an empty batch, so that the last batch with data has a later batch too.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,32 +20,31 @@ use super::segment::{self, DATA_AT};
 use crate::disk::{Access, DIRECT_ALIGN, Disk, DiskFile};
 use crate::error::Error;
 
-/// A segment may not be larger: an offset in it is 32 bits.
+/// Maximum size of a segment: an offset in it has 32 bits.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
-/// What a replay found.
+/// Result of a replay.
 #[derive(Debug)]
 pub(crate) struct Replayed {
-    /// Where the next batch belongs, as far as the segment has room.
+    /// Position of the next batch, if the segment has room.
     pub(crate) tail: LogPosition,
     pub(crate) batches: u64,
     pub(crate) torn_bytes: u64,
-    /// The format of the segment where it ends.
+    /// The format of the last segment.
     pub(crate) format: u32,
 }
 
-/// Bytes of a segment read at once; a batch that is larger enlarges the window for as long as the replay lasts.
+/// Bytes of a segment read at once; a larger batch enlarges the window until the replay ends.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// A segment, of which a window is in memory. A whole one would be the largest piece of memory that a server of a small
-/// setting ever takes.
+/// A segment with a window of it in memory. A whole segment would be the largest allocation of a server with small settings.
 struct Image {
     name: String,
     number: u64,
     file: Arc<dyn DiskFile>,
     len: usize,
     window: Vec<u8>,
-    /// Where the window starts in the segment.
+    /// Offset of the window in the segment.
     start: usize,
 }
 
@@ -63,7 +62,7 @@ impl Image {
         }
         let image = Image { name, number, file, len: len as usize, window: Vec::new(), start: 0 };
         if access != Access::ReadOnly {
-            // A kill (not a power cut) leaves written, unsynced bytes in the page cache: replayed means durable.
+            // After a kill (unlike a power cut), unsynced bytes are in the page cache. What is replayed must be durable.
             image.sync()?;
         }
         Ok(Some(image))
@@ -73,7 +72,7 @@ impl Image {
         self.file.sync_data().map_err(|error| Error::io(format!("sync {}", self.name), error))
     }
 
-    /// Writes the batch at this place as it was read.
+    /// Rewrites the batch at this offset as it was read.
     fn write_again(&mut self, offset: u32) -> Result<(), Error> {
         let bytes = self.at(offset)?;
         let len = Batch::claimed_bytes(bytes).unwrap_or(0).min(bytes.len());
@@ -82,7 +81,7 @@ impl Image {
         written.map_err(|error| Error::io(format!("write {}", self.name), error))
     }
 
-    /// What starts at this offset: all of the batch there, if there is one; nothing behind the segment's end.
+    /// The bytes from this offset on: the whole batch there, if any; empty after the segment's end.
     fn at(&mut self, offset: u32) -> Result<&[u8], Error> {
         let offset = offset as usize;
         let header = self.bytes(offset, HEADER_BYTES)?;
@@ -114,8 +113,8 @@ impl Image {
     }
 }
 
-/// Whether the log can be replayed from here: the segment is there under its number. An error is the disk's: it must not pass
-/// for a log that is gone, since an older state would be taken instead.
+/// Whether the log can be replayed from here: the segment exists with its number. A disk error is reported: taken for a
+/// missing log, it would make recovery use an older state.
 pub(crate) fn start_exists(disk: &dyn Disk, start: &LogPosition) -> Result<bool, Error> {
     let name = segment::live_name(start.segment);
     let context = |error| Error::io(format!("open {name}"), error);
@@ -130,7 +129,7 @@ pub(crate) fn start_exists(disk: &dyn Disk, start: &LogPosition) -> Result<bool,
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
         Err(error) => return Err(context(error)),
     }
-    // One of another format is there; the replay will refuse it by that.
+    // A segment of another format exists; replay will refuse it with that reason.
     let checked = segment::check_header(&header, start.segment, &name);
     Ok(matches!(checked, Ok(()) | Err(Error::Format { .. })))
 }
@@ -139,7 +138,7 @@ pub(crate) fn start_is_gone(start: &LogPosition) -> Error {
     Error::corrupt(&segment::live_name(start.segment), 0, "the segment where the log starts is gone")
 }
 
-/// Gives every batch from `start` on to `visit`. On return all of them are durable.
+/// Passes every batch from `start` on to `visit`. On return all of them are durable.
 pub(crate) fn replay(
     disk: &dyn Disk,
     start: &LogPosition,
@@ -150,7 +149,7 @@ pub(crate) fn replay(
     Ok(replayed)
 }
 
-/// The same for one who only looks: nothing is written, nor made durable.
+/// The same without writing or syncing anything, for an examination.
 pub(crate) fn look_through(
     disk: &dyn Disk,
     start: &LogPosition,
@@ -159,7 +158,7 @@ pub(crate) fn look_through(
     walk(disk, start, Access::ReadOnly, visit).map(|(replayed, _)| replayed)
 }
 
-/// Also the places of the batches of which no later one says that they were durable.
+/// Also returns the positions of the batches that no later batch proves durable.
 fn walk(
     disk: &dyn Disk,
     start: &LogPosition,
@@ -197,9 +196,9 @@ fn walk(
     Ok((Replayed { tail: at, batches, torn_bytes: torn_bytes(image.at(at.offset)?, &at), format }, doubtful))
 }
 
-/// Writes and syncs the batches once more of which no later one says that they were durable: few, or where batches are not synced
-/// one by one those since the last sync. A process whose sync failed has left them in the kernel's cache, where they are taken
-/// for clean: read, but not there after the next power failure, and no sync would write them.
+/// Rewrites and syncs the batches that no later batch proves durable: few of them, or all since the last sync if
+/// batches are not synced one by one. A process whose sync failed has left them in the page cache, marked clean: they
+/// can be read, but may be lost in the next power failure, and no sync would write them.
 fn write_again(disk: &dyn Disk, doubtful: &VecDeque<LogPosition>) -> Result<(), Error> {
     let mut places = doubtful.iter().peekable();
     let mut image: Option<Image> = None;
@@ -219,7 +218,7 @@ fn write_again(disk: &dyn Disk, doubtful: &VecDeque<LogPosition>) -> Result<(), 
     Ok(())
 }
 
-/// The segment whose first batch goes on with the chain, if it does.
+/// The next segment, if its first batch continues the chain.
 fn next_segment(disk: &dyn Disk, at: &LogPosition, access: Access) -> Result<Option<Image>, Error> {
     let Some(mut next) = Image::load(disk, at.segment, access)? else { return Ok(None) };
     let name = next.name.clone();
@@ -230,13 +229,13 @@ fn next_segment(disk: &dyn Disk, at: &LogPosition, access: Access) -> Result<Opt
     let follows = Batch::read(next.at(at.offset)?).is_ok_and(|batch| batch.follows(at));
     match (header_ok, follows) {
         (true, true) => Ok(Some(next)),
-        // The batch proves that the header was once right.
+        // The batch proves that the header was once valid.
         (false, true) => Err(Error::corrupt(&next.name, 0, "header of a log segment")),
         (_, false) => Ok(None),
     }
 }
 
-/// Case 3 of the module's text: looks for a witness behind the end.
+/// Case 3 of the module's text: looks for a later batch that proves durability.
 fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition, access: Access) -> Result<(), Error> {
     let what = Batch::read(image.at(end.offset)?).err().unwrap_or("batch out of sequence");
     let name = image.name.clone();
@@ -244,7 +243,7 @@ fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition, acce
     if has_witness(image, end.offset, end.segment, end)? {
         return damage();
     }
-    // All that are there: of several that are gone in the middle the next one tells too.
+    // All later segments: if several are missing in the middle, the next one still proves it.
     for number in super::numbers(disk)?.into_iter().filter(|number| *number > end.segment) {
         let Some(mut later) = Image::load(disk, number, access)? else { continue };
         if has_witness(&mut later, DATA_AT, number, end)? {

@@ -1,22 +1,22 @@
-//! Which segments there are for a reader of changes, and from which version on.
+//! The segments available to readers of changes, and the versions in them.
 //!
 //! ```text
-//!   given back   │  kept: only readers of changes want them  │  live: recovery needs them   │ tail
-//!                │  oldest ◄──── bounds, a full disk         │  ◄──── checkpoints           │ ◄──── writer
+//!   given up     │  kept: only for readers of changes       │  live: needed by recovery    │ tail
+//!                │  oldest ◄──── bounds, a full disk        │  ◄──── checkpoints           │ ◄──── writer
 //! ```
 //!
-//! Segments in one unbroken row, each with marks: places where a batch begins, and the last version before it. A reader
-//! that wants what follows version N starts at the last mark not above N and skips at most what lies between two marks.
+//! The segments form one unbroken row. Each has marks: positions where a batch begins, with the last version before it. A
+//! reader of the changes after version N starts at the last mark not above N and skips at most the batches between two marks.
 //!
-//! What this module promises:
+//! Guarantees:
 //!
-//! 1. A segment leaves at the old end only, and only when recovery needs it no more. Who was told of a place in it finds
-//!    out by asking again ([`Retention::follow`]), and by nothing that lies there: a recycled file holds other batches.
-//! 2. Kept segments stay within [`Kept`], and are no more than [`KEPT_SEGMENTS_MAX`]: bytes count whole files, and the age
-//!    of a segment is that of its last change. After a restart ages count from the opening; bytes bound them.
-//! 3. No reader holds a segment back. One that is too slow is told so, and from where changes are there.
+//! 1. A segment leaves only at the old end, and only when recovery does not need it. A reader with a position in it must
+//!    ask again ([`Retention::follow`]), and must not rely on the file's content: a recycled file holds other batches.
+//! 2. Kept segments stay within [`Kept`] and [`KEPT_SEGMENTS_MAX`]. Bytes count whole files; the age of a segment is
+//!    that of its last change. After a restart ages count from the opening.
+//! 3. No reader retains a segment. A reader that is too slow is told the oldest version that is still available.
 //!
-//! It never touches a file: the keeper recycles or removes what it gives back.
+//! This module touches no file: the keeper recycles or removes the segments that it gives up.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,12 +25,12 @@ use std::time::Duration;
 use super::position::LogPosition;
 use crate::clock::Clock;
 
-/// Kept segments at most, whatever the bytes: so many are looked at when a store is opened.
+/// Maximum number of kept segments, regardless of bytes: this many are read when a store is opened.
 pub(crate) const KEPT_SEGMENTS_MAX: usize = 4096;
-/// Marks of one segment at most, evenly spread over its bytes.
+/// Maximum number of marks of one segment, evenly spread over its bytes.
 const MARKS_PER_SEGMENT: u64 = 16;
 
-/// How much is kept for readers of changes, beyond what recovery needs.
+/// Bounds of what is kept for readers of changes, beyond what recovery needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     /// Bytes of whole segments. 0 keeps none.
@@ -40,7 +40,7 @@ pub(crate) struct Kept {
     pub(crate) clock: Clock,
 }
 
-/// A place where a batch begins.
+/// A position where a batch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) at: LogPosition,
@@ -56,27 +56,27 @@ pub(crate) struct Retention {
 
 #[derive(Default)]
 struct State {
-    /// Numbers rise by one; each has at least one mark.
+    /// Consecutive numbers; each segment has at least one mark.
     segments: VecDeque<Held>,
-    /// Number of the first that recovery needs.
+    /// Number of the first segment that recovery needs.
     live_from: u64,
 }
 
 struct Held {
     bytes: u64,
-    /// When it became the tail: the age of the last change in the one before.
+    /// Time when it became the tail, which is the age of the previous segment's last change.
     began: Duration,
     marks: Vec<Mark>,
 }
 
-/// What a reader does that finds no batch of its chain at a place.
+/// What a reader does if there is no batch of its chain at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
     /// The segment ends there; the next one begins here.
     Next(LogPosition),
-    /// The place is given back, and all that the reader wants is there from this mark on.
+    /// The segment was given up, but everything that the reader needs is available from this mark on.
     Later(Mark),
-    /// So is what the reader wants: changes are there from this version on.
+    /// Some of what the reader needs was given up; changes after this version are available.
     Gone(u64),
     /// A batch must be there: the disk has lost it.
     Damaged,
@@ -113,7 +113,7 @@ impl State {
         self.segments.get(usize::try_from(number.checked_sub(first)?).ok()?)
     }
 
-    /// Takes the oldest one out, when it is only kept.
+    /// Removes the oldest segment if it is only kept.
     fn pop(&mut self) -> Option<u64> {
         if self.has_kept() { self.segments.pop_front().map(|held| held.number()) } else { None }
     }
@@ -124,13 +124,13 @@ impl Retention {
         Retention { kept, state: Mutex::default() }
     }
 
-    /// One that keeps nothing.
+    /// A retention that keeps nothing.
     pub(crate) fn none() -> Retention {
         Retention::new(Kept { bytes: 0, time: Duration::ZERO, clock: Clock::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics under it; were it so, the state would still be whole.
+        // Nothing panics under this lock, and a panic would leave the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -145,18 +145,18 @@ impl Retention {
         u32::try_from(segment_bytes / MARKS_PER_SEGMENT).unwrap_or(u32::MAX)
     }
 
-    /// A segment follows the last one.
+    /// Adds the segment after the last one.
     pub(crate) fn began(&self, mark: Mark, bytes: u64) {
         let began = self.kept.clock.now();
         let mut state = self.state();
         if state.segments.back().is_some_and(|last| last.number() + 1 != mark.at.segment) {
-            // Never so. If it were, what lies before the gap would be of no use.
+            // Cannot happen. If it did, the segments before the gap would be useless.
             state.segments.clear();
         }
         state.segments.push_back(Held { bytes, began, marks: vec![mark] });
     }
 
-    /// A batch of the last segment begins here.
+    /// Adds a mark of the last segment.
     pub(crate) fn mark(&self, mark: Mark) {
         let mut state = self.state();
         if let Some(last) = state.segments.back_mut()
@@ -166,13 +166,13 @@ impl Retention {
         }
     }
 
-    /// Recovery needs nothing before this segment. What is not kept is to be recycled: oldest first.
+    /// Recovery needs nothing before this segment. Returns the segments that are not kept, oldest first, to be recycled.
     pub(crate) fn released_before(&self, number: u64) -> Vec<u64> {
         self.state().live_from = number;
         self.expire()
     }
 
-    /// What is beyond the bounds by now.
+    /// Gives up the segments beyond the bounds.
     pub(crate) fn expire(&self) -> Vec<u64> {
         let now = self.kept.clock.now();
         let mut state = self.state();
@@ -180,7 +180,7 @@ impl Retention {
         let mut bytes: u64 = state.segments.iter().take(count).map(|held| held.bytes).sum();
         let mut given_back = Vec::new();
         while count > 0 {
-            // Behind a kept segment there is always another, the tail at last.
+            // After a kept segment there is always another, at last the tail.
             let age = now.saturating_sub(state.segments.get(1).map_or(now, |next| next.began));
             if bytes <= self.kept.bytes && age < self.kept.time && count <= KEPT_SEGMENTS_MAX {
                 break;
@@ -192,7 +192,7 @@ impl Retention {
         given_back
     }
 
-    /// Gives the oldest kept segment back, whatever the bounds: the disk is full.
+    /// Gives up the oldest kept segment regardless of the bounds, since the disk is full.
     pub(crate) fn give_back(&self) -> Option<u64> {
         self.state().pop()
     }
@@ -201,13 +201,13 @@ impl Retention {
         self.state().has_kept()
     }
 
-    /// Where to read what follows a version, or from which version on changes are there.
+    /// The mark from which to read the changes after a version; `Err`: the oldest version after which changes are available.
     pub(crate) fn place(&self, version: u64) -> Result<Mark, u64> {
         let state = self.state();
         state.place(version).ok_or_else(|| state.oldest())
     }
 
-    /// For a reader that has all up to `version`, and has found no batch at `at` that belongs there.
+    /// For a reader that has all versions up to `version` and has found no valid batch at `at`.
     pub(crate) fn follow(&self, at: &LogPosition, version: u64) -> Follow {
         let state = self.state();
         if state.get(at.segment).is_none() {
@@ -224,12 +224,12 @@ impl Retention {
         self.state().segments.front().map(Held::number)
     }
 
-    /// The version from which on changes are there.
+    /// The oldest version after which all changes are available.
     pub(crate) fn oldest(&self) -> u64 {
         self.state().oldest()
     }
 
-    /// Bytes of all segments that only readers of changes want.
+    /// Bytes of all segments kept only for readers of changes.
     pub(crate) fn kept_bytes(&self) -> u64 {
         let state = self.state();
         state.segments.iter().take(state.kept_count()).map(|held| held.bytes).sum()
@@ -249,7 +249,7 @@ mod tests {
         Mark { at, version }
     }
 
-    /// Ten segments, ten versions in each, a mark in the middle of each; it is ten o'clock when the last one begins.
+    /// Ten segments with ten versions each and a mark in the middle of each; the clock shows 10 when the last one begins.
     fn ten(bytes: u64, time: u64) -> (Retention, Arc<AtomicU64>) {
         let seconds = Arc::new(AtomicU64::new(0));
         let clock = Clock::shows(Arc::clone(&seconds));

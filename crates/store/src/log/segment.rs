@@ -10,9 +10,9 @@
 //!
 //! Little-endian; `crc32c` covers the 32 bytes before it. `bytes` is the file's length.
 //!
-//! Names: `NUMBER.log` is part of the log or prepared to be; `NUMBER.new` is a file being written with zeros, worth
-//! nothing after a crash. A recycled segment gets its new header first and its new name after, so a name that differs
-//! from the header is a segment that was being recycled: its content is no longer needed.
+//! Names: `NUMBER.log` is part of the log or prepared for it; `NUMBER.new` is being written with zeros, and worthless
+//! after a crash. A recycled segment gets its new header first and its new name after. So a file whose name differs
+//! from its header was being recycled, and its content is no longer needed.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::error::Error;
 use crate::log::position::{u32_at, u64_at};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SapsnLog");
-/// Version of the log's format: raised when a reader of the old one would misread.
+/// Version of the log's format: raised if a build of the old one would misread the new one.
 pub(crate) const FORMAT_VERSION: u32 = 2;
-/// The oldest that is read. Format 1 knew no deleted ranges; all else is the same.
+/// The oldest format that can be read. Format 1 has no deleted ranges; otherwise it is the same.
 const FORMAT_VERSION_OLDEST: u32 = 1;
 const HEADER_FIELDS_BYTES: usize = 36;
-/// Where the first batch lies.
+/// Offset of the first batch.
 pub(crate) const DATA_AT: u32 = DIRECT_ALIGN as u32;
 
 /// An open segment.
@@ -34,7 +34,7 @@ pub(crate) struct Segment {
     pub(crate) number: u64,
     pub(crate) bytes: u64,
     pub(crate) file: Arc<dyn DiskFile>,
-    /// A write is durable when it returns; else it takes a `sync_data`.
+    /// A write is durable when it returns; otherwise `sync_data` is needed.
     pub(crate) is_direct: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn new_name(number: u64) -> String {
     format!("{number:010}.new")
 }
 
-/// The number in a segment's file name, when it is one.
+/// The number in a segment's file name, if it is one.
 pub(crate) fn number_of(name: &str, suffix: &str) -> Option<u64> {
     let digits = name.strip_suffix(suffix)?;
     if digits.len() < 10 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -67,12 +67,12 @@ pub(crate) fn encode_header(number: u64, bytes: u64) -> Vec<u8> {
     header
 }
 
-/// The format that a header names.
+/// The format in a header.
 pub(crate) fn format_of(header: &[u8]) -> u32 {
     u32_at(header, 8)
 }
 
-/// What a segment's header says, or what is wrong with it.
+/// Checks a segment's header.
 pub(crate) fn check_header(header: &[u8], number: u64, name: &str) -> Result<(), Error> {
     if header.len() < HEADER_FIELDS_BYTES || u64_at(header, 0) != MAGIC {
         return Err(Error::corrupt(name, 0, "magic number of a log segment"));
@@ -90,8 +90,8 @@ pub(crate) fn check_header(header: &[u8], number: u64, name: &str) -> Result<(),
     Ok(())
 }
 
-/// Refuses a segment of the log that was cut. None ever has its name before it has its whole length, and what was cut off may
-/// have been all that told how far the log went.
+/// Returns an error for a truncated segment. A segment gets its name only at its full length, and the missing part may
+/// have held the only proof of where the log ended.
 pub(crate) fn check_length(header: &[u8], len: u64, name: &str) -> Result<(), Error> {
     if header.len() < HEADER_FIELDS_BYTES || u64_at(header, 24) > len {
         return Err(Error::corrupt(name, len, "a log segment that ends before its length"));
@@ -99,7 +99,7 @@ pub(crate) fn check_length(header: &[u8], len: u64, name: &str) -> Result<(), Er
     Ok(())
 }
 
-/// Opens a segment's file for the way batches are written: directly where asked and possible (then `true`).
+/// Opens a segment's file for writing batches: directly if requested and possible (then `true`).
 pub(crate) fn open_for_writing(
     disk: &dyn Disk,
     name: &str,

@@ -60,7 +60,7 @@ impl Bench {
     }
 }
 
-/// Writes one batch of one transaction; its place.
+/// Writes one batch of one transaction; returns its position.
 fn append(log: &Log, tail: &mut Tail, version: u64, value: &[u8]) -> LogPosition {
     let mut builder = BatchBuilder::new(4096);
     builder.restart(version);
@@ -168,7 +168,7 @@ fn old_batches_of_recycled_segments_are_never_replayed() {
     let mut starts = Vec::new();
     for version in 1..=200 {
         starts.push(append(&log, &mut tail, version, &value(version, 3000)));
-        // As a checkpoint would: all but the newest segments are given back while the log goes on.
+        // Like a checkpoint: all but the newest segments are released while the log continues.
         log.release_before(tail.position().segment.saturating_sub(1));
     }
     drop(log);
@@ -189,7 +189,7 @@ fn a_start_behind_the_last_batch_replays_nothing_though_old_batches_lie_there() 
     for version in 1..=5 {
         append(&log, &mut tail, version, b"old");
     }
-    // The place of batch 3, as if it came one round later.
+    // The position of batch 3, as if it came one round later.
     let recycled = LogPosition { offset: start.offset + 2 * 4096, sequence: 40, previous: 9, ..start };
     drop(log);
     assert!(bench.open(&recycled).3.is_empty());
@@ -208,7 +208,7 @@ fn unsynced_batches_whose_predecessor_is_lost_are_dropped_with_it() {
     bench.overwrite(1, u64::from(lost.offset), &[0; 4096]);
     let (log, mut tail, _, content) = bench.open(&start);
     assert_eq!(content, [(1, b"one".to_vec())]);
-    // Same length as the lost one: the old batch 3 now lies exactly behind it.
+    // Same length as the lost one: the old batch 3 now follows it exactly.
     append(&log, &mut tail, 2, b"new");
     drop(log);
     assert_eq!(bench.open(&start).3, [(1, b"one".to_vec()), (2, b"new".to_vec())]);

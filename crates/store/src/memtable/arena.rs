@@ -1,8 +1,8 @@
-//! Arena: the one bounded piece of memory in which a memtable lives.
+//! Arena: the bounded block of memory in which a memtable lives.
 //!
-//! Address space for all of it is taken at once, pages come from the kernel when first written; so references are
-//! plain offsets, nothing moves, and a value of any size that fits is contiguous. (A list of chunks was the other
-//! way: one more dependent load for each reference, and a tail lost in each chunk.)
+//! Address space for all of it is reserved at once, and the kernel allocates pages on first write. So references are
+//! plain offsets, nothing moves, and a value of any size that fits is contiguous. (The alternative is a list of chunks:
+//! it costs one more dependent load for each reference, and wastes the end of each chunk.)
 //!
 //! ```text
 //!  0      64                  low                  high                       bytes
@@ -10,7 +10,7 @@
 //!  | none | keys and records -> |       free         | <- nodes, buckets, trees  |
 //!  +------+---------------------+--------------------+---------------------------+
 //!
-//!  key      newest u32 | tree u32 | length u32 | bytes, padded to 8      (newest changes, the rest never)
+//!  key      newest u32 | tree u32 | length u32 | bytes, padded to 8      (only newest changes)
 //!  record   version u64 | older u32 | length u32 | bytes, padded to 8    (never changes)
 //! ```
 //!
@@ -20,11 +20,11 @@
 //! Invariants, on which every `unsafe` block below rests:
 //!
 //! - Memory for nodes, buckets and trees starts zeroed; memory is never moved, and is freed only with the last [`Arena`] handle.
-//! - Only the one [`Fill`] hands out space, each byte once. What it hands out is wholly written before its reference
-//!   exists; afterwards it changes through atomics only.
-//! - References ([`KeyRef`], [`RecordRef`], [`NodeRef`], [`TreeRef`], [`BucketsRef`]) are made by [`Fill`] alone.
-//!   They travel between threads only through `store(Release)` / `load(Acquire)` of the cells below, so whoever
-//!   holds one sees what it refers to. They stay inside one memtable, which has one arena.
+//! - Only the one [`Fill`] allocates, each byte once. An allocation is completely written before its reference exists;
+//!   afterwards it changes only through atomics.
+//! - Only [`Fill`] makes references ([`KeyRef`], [`RecordRef`], [`NodeRef`], [`TreeRef`], [`BucketsRef`]). They pass
+//!   between threads only through `store(Release)` / `load(Acquire)` of the cells below, so a thread with a reference
+//!   sees the object's content. They stay inside one memtable, which has one arena.
 #![allow(unsafe_code)] // Raw memory shared by one writer and many readers cannot be said in safe Rust.
 
 use std::marker::PhantomData;
@@ -38,19 +38,19 @@ use super::node::Node;
 use crate::disk::ScratchFile;
 use crate::{TreeId, Version};
 
-/// Bytes of one unit of offset; also the alignment of keys and records.
+/// Unit of offsets in bytes; also the alignment of keys and records.
 pub(super) const UNIT: usize = 8;
 /// Alignment of nodes, buckets and trees: a cache line.
 const LINE: usize = 64;
 /// Largest arena: what 32-bit offsets reach.
 const ARENA_BYTES_MAX: usize = UNIT * (u32::MAX as usize + 1);
-/// Memory that is asked of the kernel ahead of the lower end, while it lies less than this before what was asked for.
+/// Distance ahead of the lower end up to which memory is requested in advance.
 const AHEAD_BYTES: usize = 1 << 20;
-/// A memtable that holds less asks for nothing: most of the time most stores are idle.
+/// A smaller memtable requests nothing: most stores are idle most of the time.
 const UNASKED_BYTES: usize = 256 << 10;
-/// Bytes before a key's own.
+/// Bytes before the key's bytes.
 const KEY_HEADER: usize = 12;
-/// Bytes before a value's own.
+/// Bytes before the value's bytes.
 const RECORD_HEADER: usize = 16;
 /// Length that marks a deletion.
 const TOMBSTONE: u32 = u32::MAX;
@@ -58,7 +58,7 @@ const TOMBSTONE: u32 = u32::MAX;
 const _: () =
     assert!(size_of::<Node>().is_multiple_of(LINE) && size_of::<Bucket>() == LINE && size_of::<TreeEntry>() == LINE);
 
-/// Place of something in the arena.
+/// A reference: an offset in the arena.
 pub(super) struct Ref<T> {
     offset: NonZeroU32,
     what: PhantomData<fn() -> T>,
@@ -76,19 +76,19 @@ impl<T> PartialEq for Ref<T> {
     }
 }
 
-/// What a [`KeyRef`] refers to.
+/// Marker of a [`KeyRef`]'s target.
 pub(super) enum KeyKind {}
-/// What a [`RecordRef`] refers to.
+/// Marker of a [`RecordRef`]'s target.
 pub(super) enum RecordKind {}
-/// Place of a key.
+/// Reference to a key.
 pub(super) type KeyRef = Ref<KeyKind>;
-/// Place of one version of a key's value.
+/// Reference to one version of a key's value.
 pub(super) type RecordRef = Ref<RecordKind>;
-/// Place of a node of an ordered tree.
+/// Reference to a node of an ordered tree.
 pub(super) type NodeRef = Ref<Node>;
-/// Place of a tree's entry.
+/// Reference to a tree's entry.
 pub(super) type TreeRef = Ref<TreeEntry>;
-/// Place of the first of a power of two of hash buckets.
+/// Reference to the first of a power of two of hash buckets.
 pub(super) type BucketsRef = Ref<Bucket>;
 
 impl<T> Ref<T> {
@@ -102,7 +102,7 @@ impl<T> Ref<T> {
         self.offset.get()
     }
 
-    /// The reference whose number this is.
+    /// The reference with this number.
     ///
     /// # Safety
     /// `bits` is 0, or came from [`Ref::bits`] of a reference of the same kind and arena, by an acquire load.
@@ -142,7 +142,7 @@ pub(super) struct TreeEntry {
     pub(super) root: AtomicRef<Node>,
     /// The next entry of the directory's chain.
     pub(super) next: AtomicRef<TreeEntry>,
-    /// Which tree.
+    /// The tree's id.
     pub(super) id: AtomicU32,
     /// Levels of nodes.
     pub(super) height: AtomicU32,
@@ -150,7 +150,7 @@ pub(super) struct TreeEntry {
     pub(super) newest: AtomicU64,
 }
 
-/// A key with its parts.
+/// A key and its tree.
 #[derive(Clone, Copy)]
 pub(super) struct Key<'a> {
     pub(super) tree: TreeId,
@@ -166,23 +166,23 @@ pub(super) struct Record<'a> {
     older: u32,
 }
 
-/// The memory itself; freed with the last handle.
+/// The memory itself, freed with the last handle.
 struct Memory {
     base: NonNull<u8>,
     bytes: usize,
-    /// What a dropped [`Fill`] had taken at the upper end starts here.
+    /// Start of what a dropped [`Fill`] had allocated at the upper end.
     high: AtomicUsize,
-    /// Below this, bytes of an earlier use may lie.
+    /// Below this offset there may be bytes of an earlier use.
     dirty: AtomicUsize,
-    /// Up to here somebody wants memory soon.
+    /// Memory up to here will be needed soon.
     wanted: AtomicUsize,
-    /// Up to here the kernel was asked for it.
+    /// Memory up to here was requested from the kernel.
     populated: AtomicUsize,
     #[cfg(not(miri))]
     _map: memmap2::MmapMut,
 }
 
-// SAFETY: `Memory` is plain memory; who may touch which byte when is the module's invariant, not bound to a thread.
+// SAFETY: `Memory` is plain memory; the module's invariants, which bind no thread, say who may access which byte when.
 unsafe impl Send for Memory {}
 // SAFETY: as above; `Memory` has no methods that touch the bytes.
 unsafe impl Sync for Memory {}
@@ -190,9 +190,9 @@ unsafe impl Sync for Memory {}
 impl Memory {
     #[cfg(not(miri))]
     fn zeroed(bytes: usize) -> std::io::Result<Memory> {
-        // An anonymous map and not the allocator: an allocator that recycles would zero all of it up front.
+        // An anonymous map and not the allocator, which might recycle memory and would have to zero all of it first.
         let mut map = memmap2::MmapMut::map_anon(bytes)?;
-        // Large pages: a lookup touches three random places, and each would miss the TLB too. Refused is no fault.
+        // Huge pages: a lookup touches three random places, and each would miss the TLB too. A refusal is ignored.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let base = NonNull::new(map.as_mut_ptr()).ok_or(std::io::ErrorKind::OutOfMemory)?;
@@ -200,7 +200,7 @@ impl Memory {
         Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty, wanted, populated, _map: map })
     }
 
-    /// Memory that the kernel may write to a file and take away meanwhile: what lies in it counts as page cache.
+    /// Memory that the kernel may write to a file and reclaim; it counts as page cache.
     #[cfg(not(miri))]
     fn in_file(file: &ScratchFile) -> std::io::Result<Memory> {
         let bytes = file.bytes().min(ARENA_BYTES_MAX) / LINE * LINE;
@@ -221,8 +221,8 @@ impl Memory {
         Ok(Memory { base, bytes, high: AtomicUsize::new(bytes), dirty, wanted, populated })
     }
 
-    /// Makes used memory as good as new, but for the lower end: what `Fill` hands out there is written before it is read,
-    /// and what the upper end takes of it, because this use has other proportions, is zeroed when it is taken.
+    /// Zeroes used memory, except for the lower end. `Fill` writes its allocations there before they are read; what the
+    /// upper end allocates of it, if this use has other proportions, is zeroed on allocation.
     fn clear(&mut self) {
         let high = std::mem::replace(self.high.get_mut(), self.bytes);
         // SAFETY: `high` lies inside the memory; `&mut self` is the only handle, so nobody holds a reference into it.
@@ -256,7 +256,7 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Takes address space for `bytes` (rounded up to lines), with the only right to fill it.
+    /// Reserves address space for `bytes` (rounded up to lines); returns the only right to allocate in it.
     pub(super) fn new(bytes: usize) -> std::io::Result<(Arena, Fill)> {
         let bytes = bytes.clamp(LINE, ARENA_BYTES_MAX).next_multiple_of(LINE);
         Ok(Arena::over(Memory::zeroed(bytes)?))
@@ -270,7 +270,7 @@ impl Arena {
         Arena::new(file.bytes())
     }
 
-    /// The same memory, empty; new memory when somebody still has a handle of this.
+    /// The same memory, empty; new memory if another handle still exists.
     pub(super) fn reuse(self) -> std::io::Result<(Arena, Fill)> {
         let bytes = self.bytes();
         match Arc::try_unwrap(self.memory) {
@@ -290,19 +290,19 @@ impl Arena {
         (arena, Fill { arena: Arena { base, memory }, low: LINE, high, dirty, asked })
     }
 
-    /// Size of the whole.
+    /// Size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.memory.bytes
     }
 
-    /// Takes from the kernel what [`Fill::wants_memory`] has asked for. The kernel zeroes each page that it gives, which takes
-    /// longer than to fill it: so this is for a thread that nobody waits for. One at a time.
+    /// Allocates the memory that [`Fill::wants_memory`] has requested. The kernel zeroes each page, which takes longer
+    /// than filling it, so this belongs on a thread that nobody waits for. One thread at a time.
     pub(super) fn populate(&self) {
         let memory = &*self.memory;
         let wanted = memory.wanted.load(Ordering::Relaxed).min(memory.bytes);
         let from = memory.populated.load(Ordering::Relaxed).max(wanted.saturating_sub(2 * AHEAD_BYTES));
         if from < wanted {
-            // Where the kernel cannot, the first write to each page takes it.
+            // If the kernel does not support this, the first write to each page allocates it.
             #[cfg(all(target_os = "linux", not(miri)))]
             let _ = memory._map.advise_range(memmap2::Advice::PopulateWrite, from, wanted - from);
             memory.populated.store(wanted, Ordering::Relaxed);
@@ -388,7 +388,7 @@ impl Arena {
         }
     }
 
-    /// Asks the processor for the lines at the start of what is referred to.
+    /// Prefetches the first lines of the target.
     #[inline]
     pub(super) fn prefetch<T>(&self, place: Ref<T>, lines: usize) {
         for line in 0..lines {
@@ -397,7 +397,7 @@ impl Arena {
     }
 }
 
-/// Asks the processor for a cache line.
+/// Prefetches a cache line.
 #[inline]
 pub(super) fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -409,16 +409,16 @@ pub(super) fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// The only right to put something into the arena; the writer's.
+/// The only right to allocate in the arena, owned by the writer.
 pub(super) struct Fill {
     arena: Arena,
     /// End of keys and records.
     low: usize,
     /// Start of nodes, buckets and trees.
     high: usize,
-    /// End of what an earlier use of the memory may have left at the lower end.
+    /// End of what an earlier use may have left at the lower end.
     dirty: usize,
-    /// Up to here memory was asked for.
+    /// Memory up to here was requested.
     asked: usize,
 }
 
@@ -429,23 +429,23 @@ impl Drop for Fill {
     }
 }
 
-/// Bytes that a record takes.
+/// Bytes of a record.
 pub(super) fn record_bytes(value_length: usize) -> usize {
     (RECORD_HEADER + value_length).next_multiple_of(UNIT)
 }
 
-/// Bytes that a key takes.
+/// Bytes of a key.
 pub(super) fn key_bytes(key_length: usize) -> usize {
     (KEY_HEADER + key_length).next_multiple_of(UNIT)
 }
 
 impl Fill {
-    /// Bytes neither end has taken.
+    /// Bytes not allocated by either end.
     pub(super) fn free_bytes(&self) -> usize {
         self.high - self.low
     }
 
-    /// True when the lower end comes near to memory that was never asked for: now it is, and [`Arena::populate`] takes it.
+    /// True if the lower end comes near to memory that was never requested; requests it, so that [`Arena::populate`] allocates it.
     pub(super) fn wants_memory(&mut self) -> bool {
         if self.low + AHEAD_BYTES <= self.asked || self.asked >= self.arena.bytes() {
             return false;
@@ -466,14 +466,14 @@ impl Fill {
         (bytes <= self.free_bytes()).then(|| self.high -= bytes)?;
         let dirty = self.dirty.min(self.high + bytes).saturating_sub(self.high);
         if dirty > 0 {
-            // SAFETY: `high` and the `bytes` behind it lie inside the memory, were taken just now, and nobody else has a
-            // reference to them; `dirty` is at most `bytes`.
+            // SAFETY: `high` and the `bytes` after it lie inside the memory, were allocated just now, and nobody else
+            // has a reference to them; `dirty` is at most `bytes`.
             unsafe { std::ptr::write_bytes(self.arena.base.as_ptr().add(self.high), 0, dirty) }
         }
         Some(self.high)
     }
 
-    /// Puts a key with its first record, side by side so that one miss fetches both.
+    /// Writes a key and its first record side by side, so that one cache miss fetches both.
     pub(super) fn push_key(
         &mut self,
         tree: TreeId,
@@ -487,7 +487,7 @@ impl Fill {
         let record = self.write_record(start + key_size, version, None, value)?;
         let place = KeyRef::new(start);
         let at = self.arena.at(place);
-        // SAFETY: `take_low` gave this space to nobody else, it is `key_size` long, and no reference to it exists yet.
+        // SAFETY: `take_low` allocated this space of `key_size` bytes only here, and no reference to it exists yet.
         unsafe {
             at.cast::<u32>().write(record.bits());
             at.add(4).cast::<u32>().write(tree.0);
@@ -497,7 +497,7 @@ impl Fill {
         Some(place)
     }
 
-    /// Puts a newer record of a key.
+    /// Writes a newer record of a key.
     pub(super) fn push_record(&mut self, key: KeyRef, version: Version, value: Option<&[u8]>) -> Option<()> {
         let older = self.arena.newest_cell(key).load();
         let start = self.take_low(record_bytes(value.map_or(0, <[u8]>::len)))?;
@@ -506,7 +506,7 @@ impl Fill {
         Some(())
     }
 
-    /// Writes a record into space just taken at `start`.
+    /// Writes a record into space just allocated at `start`.
     fn write_record(
         &mut self,
         start: usize,
@@ -521,7 +521,7 @@ impl Fill {
         let bytes = value.unwrap_or_default();
         let place = RecordRef::new(start);
         let at = self.arena.at(place);
-        // SAFETY: the caller took `record_bytes(bytes.len())` at `start`, and no reference to it exists yet.
+        // SAFETY: the caller allocated `record_bytes(bytes.len())` at `start`, and no reference to it exists yet.
         unsafe {
             at.cast::<u64>().write(version.0);
             at.add(8).cast::<u32>().write(older.map_or(0, Ref::bits));

@@ -1,4 +1,4 @@
-//! Cursor over one tree of a memtable, as a snapshot sees it. See `ordered.rs` for why its batches stay right.
+//! Cursor over one tree of a memtable, as a snapshot sees it. `ordered.rs` says why its batches stay valid.
 
 use std::ops::Bound;
 
@@ -8,23 +8,23 @@ use super::node::Past;
 use super::ordered::{Batch, Target};
 use crate::Version;
 
-/// Keys ahead of the cursor whose lines are fetched: about a memory access divided by a step.
+/// Prefetch distance in keys: about the time of a memory access divided by that of a step.
 const PREFETCH_AHEAD: usize = 8;
 /// Lines fetched for each: key, record header, start of the value.
 const PREFETCH_LINES: usize = 2;
 
-/// What a cursor stands on. The slices live as long as the memtable, not only until the next step.
+/// The entry at the cursor. The slices live as long as the memtable, not only until the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'m> {
     /// The key.
     pub key: &'m [u8],
-    /// Its value; `None` means that it was deleted.
+    /// Its value; `None` for a deletion.
     pub value: Option<&'m [u8]>,
     /// The version that wrote it.
     pub version: Version,
 }
 
-/// Walks the keys of one tree in order, both ways. Nothing is allocated; writers do not disturb it.
+/// Iterates over the keys of one tree in both directions. It allocates nothing, and writers do not disturb it.
 ///
 /// The snapshot's version must be complete: every record up to it was inserted before the cursor was made.
 pub struct Cursor<'m> {
@@ -32,7 +32,7 @@ pub struct Cursor<'m> {
     tree: Option<&'m TreeEntry>,
     version: Version,
     batch: Batch,
-    /// Place in the batch.
+    /// Index in the batch.
     at: usize,
     current: Option<Entry<'m>>,
 }
@@ -42,22 +42,22 @@ impl<'m> Cursor<'m> {
         Cursor { table, tree, version, batch: Batch::empty(), at: 0, current: None }
     }
 
-    /// What the cursor stands on: `None` before the first seek and past either end.
+    /// The entry at the cursor: `None` before the first seek and past either end.
     pub fn current(&self) -> Option<Entry<'m>> {
         self.current
     }
 
-    /// The key that the cursor stands on.
+    /// The key at the cursor.
     pub fn key(&self) -> Option<&'m [u8]> {
         self.current.map(|entry| entry.key)
     }
 
-    /// The value that the cursor stands on; `None` also for a deletion.
+    /// The value at the cursor; `None` also for a deletion.
     pub fn value(&self) -> Option<&'m [u8]> {
         self.current.and_then(|entry| entry.value)
     }
 
-    /// Goes to the first key inside the lower bound.
+    /// Moves to the first key within the lower bound.
     pub fn seek(&mut self, from: Bound<&[u8]>) -> Option<Entry<'m>> {
         let (target, past) = match from {
             Bound::Unbounded => (Target::First, Past::Less),
@@ -71,7 +71,7 @@ impl<'m> Cursor<'m> {
         self.settle_forward()
     }
 
-    /// Goes to the last key inside the upper bound.
+    /// Moves to the last key within the upper bound.
     pub fn seek_back(&mut self, to: Bound<&[u8]>) -> Option<Entry<'m>> {
         let (target, past) = match to {
             Bound::Unbounded => (Target::Last, Past::Less),
@@ -84,21 +84,21 @@ impl<'m> Cursor<'m> {
         self.settle_backward()
     }
 
-    /// Goes to the following key. Past the end it stays there until the next seek.
-    #[allow(clippy::should_implement_trait)] // An iterator could not go back.
+    /// Moves to the next key. Past the end it stays there until the next seek.
+    #[allow(clippy::should_implement_trait)] // An iterator cannot go back.
     pub fn next(&mut self) -> Option<Entry<'m>> {
         self.current?;
         self.at += 1;
         self.settle_forward()
     }
 
-    /// Goes to the preceding key. Past the start it stays there until the next seek.
+    /// Moves to the previous key. Past the start it stays there until the next seek.
     pub fn prev(&mut self) -> Option<Entry<'m>> {
         self.current?;
         self.settle_backward()
     }
 
-    /// Stands on the first visible key from `at` on.
+    /// Moves to the first visible key from `at` on.
     fn settle_forward(&mut self) -> Option<Entry<'m>> {
         loop {
             while self.at < self.batch.count {
@@ -113,7 +113,7 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Starts the leaf that follows.
+    /// Starts the next leaf.
     fn enter(&mut self, leaf: NodeRef) {
         self.batch.read(&self.table.arena, leaf);
         self.at = 0;
@@ -123,7 +123,7 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Stands on the last visible key before `at`.
+    /// Moves to the last visible key before `at`.
     fn settle_backward(&mut self) -> Option<Entry<'m>> {
         loop {
             while self.at > 0 {
@@ -146,7 +146,7 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Stands on the key `at`, if the snapshot sees it.
+    /// Moves to the key `at`, if the snapshot sees it.
     fn stand(&mut self) -> bool {
         let arena = &self.table.arena;
         self.current = self.batch.key(self.at).and_then(|place| {

@@ -1,11 +1,12 @@
-//! Hash side of a memtable: from a key to its place, in one cache line.
+//! Hash index of a memtable: from a key to its reference, in one cache line.
 //!
-//! Buckets are cache lines of eight slots, filled from the first; a full bucket spills into the next. A slot is 32
-//! bits of the key's hash and the 32-bit place of the key, so bytes are hardly ever compared in vain, and a larger
-//! table is filled from the slots alone, without touching a key.
+//! Buckets are cache lines of eight slots, filled from the first; a full bucket overflows into the next. A slot holds
+//! 32 bits of the key's hash and the key's 32-bit reference. So a wrong key is hardly ever compared, and a larger table
+//! is filled from the slots alone, without reading a key.
 //!
-//! Most keys that are looked up did not change since the checkpoint. For them each bucket has a filter word: three bits
-//! for each key whose home it is. The words of all buckets are an eighth of the table, so they stay in a cache that
+//! Most keys that are looked up have not changed since the checkpoint. For them each bucket has a filter word: three
+//! bits for each key with this home bucket. The words of all buckets are an eighth of the table, so they fit into a
+//! cache that the table does not fit into; the word alone rejects 99 of 100 absent keys.
 //! the table does not fit; 99 of 100 absent keys are known by the word alone.
 //!
 //! ```text
@@ -15,11 +16,10 @@
 //!
 //! Invariants:
 //!
-//! - Slots only ever go from empty to taken, and a table is never full ([`FILL_MAX`]): every probe ends at an empty
-//!   slot.
-//! - The table lies in the arena and doubles; outgrown ones stay, since readers may be inside. They hold all that a
-//!   snapshot older than the growth can see.
-//! - Hashes are seeded for each memtable, so nobody outside can choose keys that collide.
+//! - Slots only change from empty to taken, and a table is never full ([`FILL_MAX`]): every probe ends at an empty slot.
+//! - The table lies in the arena and doubles. Outgrown tables stay, since readers may be inside. They hold everything
+//!   that a snapshot older than the growth can see.
+//! - Hashes are seeded for each memtable, so a client cannot choose colliding keys.
 #![allow(unsafe_code)] // A slot holds a reference as bits; turning it back is the arena's unsafe call.
 
 use std::hash::{BuildHasher, Hasher};
@@ -30,14 +30,14 @@ use crate::TreeId;
 
 /// Slots of a bucket.
 const BUCKET_SLOTS: usize = 8;
-/// Taken slots per bucket, on average, at which the table doubles.
+/// Average number of taken slots per bucket at which the table doubles.
 const FILL_MAX: usize = 6;
-/// Logarithm of the first table's buckets.
+/// Logarithm of the first table's number of buckets.
 const FIRST_LOG2: u32 = 3;
 
 const _: () = assert!(1 << FIRST_LOG2 >= BUCKET_SLOTS, "filter words fill whole lines");
 
-/// Logarithm of the largest table's buckets: the index comes from the 32 bits of the hash.
+/// Logarithm of the largest table's number of buckets: the index comes from the 32 bits of the hash.
 const LOG2_MAX: u32 = 30;
 
 /// One cache line of slots. Zeroed memory is an empty bucket.
@@ -46,7 +46,7 @@ pub(super) struct Bucket {
     slots: [AtomicU64; BUCKET_SLOTS],
 }
 
-/// Buckets in use: how many, and where.
+/// Number and place of the current buckets.
 #[derive(Clone, Copy)]
 pub(super) struct Table {
     log2: u32,
@@ -57,19 +57,18 @@ pub(super) struct Table {
 #[derive(Clone, Copy)]
 pub(super) struct KeyHash(u32);
 
-/// The hash side.
+/// The hash index.
 pub(super) struct Index {
     seed: hashbrown::DefaultHashBuilder,
-    /// `log2 << 32 | place`, and [`BESIDE_RANGES`]; 0 is no table.
+    /// `log2 << 32 | place`, and [`BESIDE_RANGES`]; 0 if there is no table.
     table: AtomicU64,
 }
 
-/// Set in the table's word where ranges were deleted too: so a lookup learns from the one word it loads anyway, by its
-/// sign, that the hash alone answers.
+/// Set in the table's word if ranges were deleted: so the sign of the word that a lookup loads anyway says whether the hash alone answers.
 const BESIDE_RANGES: u64 = 1 << 63;
 
 impl KeyHash {
-    /// The key's bits in its home's filter word. Mixed anew: the hash's first bits are the same all over a bucket.
+    /// The key's bits in its home bucket's filter word. Mixed again, since keys of one bucket share the hash's first bits.
     #[inline]
     fn filter_bits(self) -> u64 {
         let mixed = u64::from(self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -94,11 +93,11 @@ impl Table {
 
     /// The buckets, and the lines of filter words.
     fn parts(self, arena: &Arena) -> (&[Bucket], &[Bucket]) {
-        // SAFETY: tables are made in `Index::grow` alone, which reserved as many lines.
+        // SAFETY: tables are made only in `Index::grow`, which reserved this many lines.
         unsafe { arena.buckets(self.place, table_lines(self.log2)) }.split_at(1 << self.log2)
     }
 
-    /// The place of a key.
+    /// The reference to a key.
     #[inline]
     pub(super) fn find(self, arena: &Arena, hash: KeyHash, tree: TreeId, key: &[u8]) -> Option<KeyRef> {
         let (buckets, filter) = self.parts(arena);
@@ -162,7 +161,7 @@ impl Index {
         Some(Table { log2: (bits >> 32) as u32, place })
     }
 
-    /// The table, where it has something and alone says what a key's record is: no range was deleted.
+    /// The table, if it is not empty and no range was deleted, so that it alone determines a key's record.
     #[inline]
     pub(super) fn table_alone(&self) -> Option<Table> {
         let bits = self.table.load(Ordering::Acquire);
@@ -174,7 +173,7 @@ impl Index {
         Some(Table { log2: (bits >> 32) as u32, place })
     }
 
-    /// Says that ranges were deleted. Writer only, once something was put in.
+    /// Records that ranges were deleted. Writer only, after the first insert.
     pub(super) fn note_ranges(&self) {
         debug_assert!(!self.is_empty(), "boundaries are keys");
         self.table.fetch_or(BESIDE_RANGES, Ordering::Release);
@@ -186,24 +185,24 @@ impl Index {
         self.table.load(Ordering::Relaxed) & BESIDE_RANGES != 0
     }
 
-    /// True while nothing was ever put in.
+    /// True if nothing was ever inserted.
     pub(super) fn is_empty(&self) -> bool {
         self.table.load(Ordering::Relaxed) == 0
     }
 
-    /// The place of a key.
+    /// The reference to a key.
     pub(super) fn find(&self, arena: &Arena, hash: KeyHash, tree: TreeId, key: &[u8]) -> Option<KeyRef> {
         self.table()?.find(arena, hash, tree, key)
     }
 
-    /// Fetches the line into which [`Index::put`] will put a key of this hash.
+    /// Prefetches the line into which [`Index::put`] will put a key with this hash.
     pub(super) fn prefetch(&self, arena: &Arena, hash: KeyHash) {
         if let Some(table) = self.table() {
             prefetch((&raw const table.parts(arena).0[table.index(hash)]).cast());
         }
     }
 
-    /// Fetches the lines that [`Index::find`] reads first.
+    /// Prefetches the lines that [`Index::find`] reads first.
     pub(super) fn foresee(&self, arena: &Arena, hash: KeyHash) {
         if let Some(table) = self.table() {
             let (buckets, filter) = table.parts(arena);
@@ -213,8 +212,8 @@ impl Index {
         }
     }
 
-    /// Fetches the key that it will compare, once the lines of [`Index::foresee`] are there. One that has left its own
-    /// bucket comes late.
+    /// Prefetches the key that [`Index::find`] will compare, after the lines of [`Index::foresee`] have arrived. A key
+    /// that overflowed its home bucket is not prefetched.
     pub(super) fn foresee_key(&self, arena: &Arena, hash: KeyHash) {
         let Some(table) = self.table() else { return };
         let (buckets, _) = table.parts(arena);
@@ -228,7 +227,7 @@ impl Index {
         }
     }
 
-    /// Bytes that the arena must have free so that `more` keys beside the `len` there are can be put in.
+    /// Free arena bytes needed to insert `more` keys beside the `len` existing ones.
     pub(super) fn growth_bytes(&self, len: usize, more: usize) -> usize {
         let log2 = self.table().map(|table| table.log2);
         let mut next = log2.map_or(FIRST_LOG2, |log2| log2 + 1);
@@ -268,7 +267,7 @@ impl Index {
         Some(())
     }
 
-    /// Puts in a key that is not there. Writer only, after [`Index::make_room`].
+    /// Inserts a key that is not in the table. Writer only, after [`Index::make_room`].
     pub(super) fn put(&self, arena: &Arena, hash: KeyHash, key: KeyRef) {
         let table = self.table().expect("make_room made a table");
         table.put(arena, u64::from(hash.0) << 32 | u64::from(key.bits()));
@@ -280,7 +279,7 @@ mod tests {
     use super::*;
     use crate::Version;
 
-    /// Puts keys of these hashes, tree by tree the same bytes, and finds each again.
+    /// Inserts keys with these hashes, the same bytes in different trees, and finds each again.
     #[track_caller]
     fn check_found(hashes: &[u32]) {
         let (arena, mut fill) = Arena::new(1 << 20).expect("memory");

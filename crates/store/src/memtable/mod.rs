@@ -1,7 +1,7 @@
-//! Memtable: what changed since the last checkpoint, in memory, all versions of it.
+//! Memtable: the changes since the last checkpoint, in memory, with all versions.
 //!
-//! One writer ([`MemtableWriter`]) puts records in; any number of readers look at the shared [`Memtable`] without
-//! locks. Everything lies in one [`arena`] of fixed size, so the memtable's memory has one bound:
+//! One writer ([`MemtableWriter`]) inserts records; any number of readers use the shared [`Memtable`] without locks.
+//! Everything is in one [`arena`] of fixed size, which bounds the memtable's memory:
 //!
 //! ```text
 //!            hash slot ----.                          .---- leaf of the tree's B+tree
@@ -11,20 +11,20 @@
 //!                    +--------------------------------------+     +--------+     +--------+
 //! ```
 //!
-//! A key is entered once into the hash and once into its tree; a further change of it only puts a record in front of
-//! the others, one store.
+//! A key is entered once into the hash and once into its tree. A further change of it only puts a record in front of
+//! the others, with one store.
 //!
-//! What it promises:
+//! Guarantees:
 //!
-//! - A reader that looks with version V sees the newest record with version <= V of each key, provided that the records
-//!   up to V were inserted before it looks (the engine moves the visible version with release after inserting).
-//! - Slices point into the arena and live as long as the borrow of the memtable. Nothing is ever moved or freed before.
-//! - An insert that answers [`Full`] changed nothing.
+//! - A reader at version V sees the newest record with version <= V of each key, provided that the records up to V were
+//!   inserted before it reads (the engine stores the visible version with release after inserting).
+//! - Slices point into the arena and live as long as the borrow of the memtable. Nothing is moved or freed before.
+//! - An insert that returns [`Full`] changed nothing.
 //!
-//! A look costs one step for each record of the key that is newer than the snapshot: next to none for fresh snapshots,
-//! up to all its records of this memtable for one as old as the memtable.
+//! A read costs one step for each record of the key that is newer than the snapshot: hardly any for fresh snapshots,
+//! and up to all the key's records for a snapshot as old as the memtable.
 //!
-//! The order of versions is the writer's business: they must not fall. Sync, log and reclamation are the engine's.
+//! The writer ensures that versions do not fall. Syncs, the log and reclamation are the engine's task.
 
 mod arena;
 mod cursor;
@@ -45,10 +45,10 @@ use hash::{Index, KeyHash, Table};
 use node::{NODE_ENTRIES, Node};
 pub use ranges::{BOUNDARIES_MAX, Stretch};
 
-/// Chains of the directory of trees. Trees beyond share chains.
+/// Number of chains in the directory of trees; further trees share chains.
 const DIRECTORY_CHAINS: usize = 256;
 
-/// Longest key or value: what 32 bits hold, less the mark of a deletion.
+/// Longest key or value: the largest 32-bit length below the mark of a deletion.
 const LENGTH_MAX: usize = u32::MAX as usize - 1;
 
 /// The arena has no room for the record; nothing was changed.
@@ -58,7 +58,7 @@ pub struct Full;
 /// What the memtable knows of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup<'m> {
-    /// Nothing that the snapshot sees: ask what lies below.
+    /// Nothing that the snapshot sees: read the layer below.
     Absent,
     /// Deleted.
     Deleted,
@@ -77,7 +77,7 @@ impl<'m> Lookup<'m> {
     }
 }
 
-/// One change, with where it belongs: what a checkpoint merges.
+/// One change with its tree, as a checkpoint merges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<'m> {
     /// The tree.
@@ -86,12 +86,12 @@ pub struct Change<'m> {
     pub entry: Entry<'m>,
 }
 
-/// The readers' side. What each lookup needs lies in one cache line, apart from what each insert changes.
+/// The readers' side. The fields of a lookup share one cache line, apart from the fields that inserts change.
 #[repr(C, align(64))]
 pub struct Memtable {
     arena: Arena,
     index: Index,
-    /// Keys in the trees of boundaries (see `ranges.rs`): 0 where no range was deleted.
+    /// Number of keys in the trees of boundaries (see `ranges.rs`): 0 if no range was deleted.
     boundaries: AtomicUsize,
     directory: [AtomicRef<TreeEntry>; DIRECTORY_CHAINS],
     keys: AtomicUsize,
@@ -107,18 +107,18 @@ pub struct MemtableWriter {
 }
 
 impl Memtable {
-    /// An empty memtable of at most `arena_bytes`, of which it takes what it fills.
+    /// An empty memtable of at most `arena_bytes`; memory is allocated as it fills.
     pub fn new(arena_bytes: usize) -> std::io::Result<(Arc<Memtable>, MemtableWriter)> {
         Arena::new(arena_bytes).map(Memtable::over)
     }
 
-    /// An empty memtable in a file: the kernel may write what lies in it to the disk, and take the memory.
+    /// An empty memtable in a file: the kernel may write its content to the disk and reclaim the memory.
     pub(crate) fn in_file(file: &ScratchFile) -> std::io::Result<(Arc<Memtable>, MemtableWriter)> {
         Arena::in_file(file).map(Memtable::over)
     }
 
-    /// An empty memtable in the memory of one that is done with, which saves the kernel's zeroing of all its pages.
-    /// While the old one's writer is alive it takes new memory.
+    /// An empty memtable in the memory of a discarded one, which saves the kernel's zeroing of all its pages. While the
+    /// old one's writer is alive it allocates new memory.
     pub fn reuse(self) -> std::io::Result<(Arc<Memtable>, MemtableWriter)> {
         self.arena.reuse().map(Memtable::over)
     }
@@ -147,14 +147,14 @@ impl Memtable {
         self.get_hashed(table, self.index.hash(tree, key), version, tree, key)
     }
 
-    /// The same where the hash alone answers. Not inlined: the empty memtable's answer must not pay for its registers.
+    /// The same if the hash alone answers. Not inlined, so that a read of an empty memtable does not save its registers.
     #[inline(never)]
     fn get_hashed(&self, table: Table, hash: KeyHash, version: Version, tree: TreeId, key: &[u8]) -> Lookup<'_> {
         let place = table.find(&self.arena, hash, tree, key);
         Lookup::of(place.and_then(|place| self.arena.visible(place, version)))
     }
 
-    /// The same where ranges were deleted.
+    /// The same if ranges were deleted.
     #[cold]
     #[inline(never)]
     fn get_beside_ranges(&self, version: Version, tree: TreeId, key: &[u8]) -> Lookup<'_> {
@@ -175,7 +175,7 @@ impl Memtable {
         newest.max(deleted.filter(|deleted| *deleted > Version(0)))
     }
 
-    /// True when a key of the range was changed by a version above `version`.
+    /// True if a key of the range was changed by a version above `version`.
     pub fn changed_since(&self, version: Version, tree: TreeId, range: KeyRange<'_>) -> bool {
         if self.has_ranges() && self.is_range_deleted_since(version, tree, range) {
             return true;
@@ -198,18 +198,17 @@ impl Memtable {
         false
     }
 
-    /// Takes memory from the kernel of which [`MemtableWriter::wants_memory`] has said that it is wanted. For a thread that
-    /// nobody waits for; one at a time.
+    /// Allocates the memory that [`MemtableWriter::wants_memory`] has requested. For a thread that nobody waits for; one thread at a time.
     pub(crate) fn populate(&self) {
         self.arena.populate();
     }
 
-    /// Asks for the memory in which an insert of this key will look first.
+    /// Prefetches the memory that an insert of this key reads first.
     pub(crate) fn foresee(&self, tree: TreeId, key: &[u8]) {
         self.index.foresee(&self.arena, self.index.hash(tree, key));
     }
 
-    /// And for what it reads then, some time after [`Memtable::foresee`].
+    /// Prefetches what it reads next, some time after [`Memtable::foresee`].
     pub(crate) fn foresee_key(&self, tree: TreeId, key: &[u8]) {
         self.index.foresee_key(&self.arena, self.index.hash(tree, key));
     }
@@ -219,7 +218,7 @@ impl Memtable {
         Cursor::new(self, self.tree_entry(tree), version)
     }
 
-    /// The trees that were changed, by keys or ranges, in order. Allocates: for checkpoints.
+    /// The trees with changed keys or deleted ranges, in order. Allocates: for checkpoints.
     pub fn trees(&self) -> Vec<TreeId> {
         let mut trees = Vec::new();
         for chain in &self.directory {
@@ -234,8 +233,7 @@ impl Memtable {
         trees
     }
 
-    /// Every key with its newest record, by tree and key, also where a range was deleted after it. For a memtable that is
-    /// frozen.
+    /// Every key with its newest record, by tree and key, even if a later range deletion covers it. For a frozen memtable.
     pub fn changes(&self) -> impl Iterator<Item = Change<'_>> {
         self.trees().into_iter().flat_map(move |tree| {
             let mut cursor = self.cursor(Version(u64::MAX), tree);
@@ -247,22 +245,22 @@ impl Memtable {
         })
     }
 
-    /// Bytes of the arena that are taken, by everything.
+    /// Allocated bytes of the arena, of all kinds.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the arena.
+    /// Size of the arena in bytes.
     pub fn arena_bytes(&self) -> usize {
         self.arena.bytes()
     }
 
-    /// Keys, those whose newest record is a deletion included, and boundaries of deleted ranges.
+    /// Number of keys, including deleted ones, and of boundaries of deleted ranges.
     pub fn len(&self) -> usize {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// True when nothing was inserted.
+    /// True if nothing was inserted.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -279,7 +277,7 @@ impl Memtable {
     }
 }
 
-/// True when the key is inside the upper bound.
+/// True if the key is within the upper bound.
 fn below(key: &[u8], to: Bound<&[u8]>) -> bool {
     match to {
         Bound::Unbounded => true,
@@ -294,7 +292,7 @@ impl MemtableWriter {
         &self.table
     }
 
-    /// Puts a record: a value, or `None` for a deletion. `version` is at least that of the insert before.
+    /// Inserts a record: a value, or `None` for a deletion. `version` must be at least that of the previous insert.
     pub fn insert(&mut self, version: Version, tree: TreeId, key: &[u8], value: Option<&[u8]>) -> Result<(), Full> {
         assert!(version >= self.newest, "versions do not fall: {version:?} after {:?}", self.newest);
         if key.len().max(value.map_or(0, <[u8]>::len)) > LENGTH_MAX {
@@ -306,9 +304,9 @@ impl MemtableWriter {
         match table.index.find(&table.arena, hash, tree, key) {
             Some(place) => self.fill.push_record(place, version, value).ok_or(Full)?,
             None => {
-                // The descent hides the miss.
+                // The descent hides the cache miss.
                 table.index.prefetch(&table.arena, hash);
-                // Room for every step is checked first, so that none can fail half-way.
+                // Room for every step is checked first, so that no step can fail half-way.
                 if !self.has_room(entry, key, value.map_or(0, <[u8]>::len), 0) {
                     return Err(Full);
                 }
@@ -324,14 +322,14 @@ impl MemtableWriter {
         Ok(())
     }
 
-    /// True, once for each stretch, when the memtable is about to grow into memory that the kernel has not given yet:
-    /// [`Memtable::populate`] takes it.
+    /// True, once for each stretch, if the memtable is about to grow into memory that the kernel has not allocated yet:
+    /// [`Memtable::populate`] allocates it.
     pub(crate) fn wants_memory(&mut self) -> bool {
         self.fill.wants_memory()
     }
 
-    /// Whether a key that is not there finds exactly what it takes, and `more` bytes beside. A bound that needs no look at the
-    /// tree comes first; only where that is too much the nodes are counted.
+    /// Whether there is room for exactly what a new key takes, and for `more` bytes. First checks an upper bound that
+    /// does not read the tree, and counts nodes only if that is too much.
     #[inline]
     fn has_room(&self, tree: Option<&TreeEntry>, key: &[u8], value_length: usize, more: usize) -> bool {
         let table = &*self.table;
@@ -343,9 +341,8 @@ impl MemtableWriter {
         with(ordered::nodes_for_one_key(tree)) <= free || with(ordered::nodes_for(&table.arena, tree, key)) <= free
     }
 
-    /// True when all that was added to `demand` can be inserted for certain. Never true by luck: it counts the worst. It is the
-    /// only decision: each of the inserts then finds room, because what an insert asks for by itself is what it takes, and
-    /// together they take no more than is counted here.
+    /// True if everything added to `demand` is certain to fit. It counts the worst case, and is the only decision: each insert then
+    /// finds room, because its own check asks for exactly what it takes, and all together take no more than is counted here.
     pub fn fits(&self, demand: &Demand) -> bool {
         let index = self.table.index.growth_bytes(self.table.len(), demand.records);
         let nodes = demand.nodes_max(self.table.nodes.load(Ordering::Relaxed)) * size_of::<Node>();
@@ -358,23 +355,23 @@ impl MemtableWriter {
     }
 }
 
-/// What a set of inserts takes of the arena at most; see [`MemtableWriter::fits`].
+/// Upper bound of what a set of inserts allocates in the arena; see [`MemtableWriter::fits`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demand {
     records: usize,
     bytes: usize,
-    /// Nodes, if each record meets full nodes all the way down.
+    /// Nodes, if each record meets full nodes on its whole path.
     nodes: usize,
-    /// Trees that are not there yet, at most.
+    /// Upper bound of trees that do not exist yet.
     new_trees: usize,
-    /// The last ones of them, so that a tree's records count it once where they do not alternate with those of many others.
+    /// The last of them, so that a tree is counted once unless its records alternate with those of many other trees.
     last_new_trees: [Option<TreeId>; NEW_TREES_KNOWN],
     /// Boundaries of deleted ranges that may be new.
     boundaries: usize,
     has_ranges: bool,
 }
 
-/// New trees that a [`Demand`] tells apart.
+/// New trees that a [`Demand`] remembers.
 const NEW_TREES_KNOWN: usize = 8;
 
 impl Demand {
@@ -385,7 +382,7 @@ impl Demand {
         self.add_some(writer, tree, 1);
     }
 
-    /// Adds so many inserts into one tree, without the bytes of their keys and values.
+    /// Adds this many inserts into one tree, without the bytes of their keys and values.
     pub(crate) fn add_some(&mut self, writer: &MemtableWriter, tree: TreeId, records: usize) {
         let entry = writer.table.tree_entry(tree);
         self.records += records;
@@ -396,21 +393,21 @@ impl Demand {
         }
     }
 
-    /// Adds the bytes of so many inserts, in all.
+    /// Adds the bytes of this many inserts, in total.
     pub(crate) fn add_bytes(&mut self, records: usize, key_bytes: usize, value_bytes: usize) {
         let overhead = records * (arena::key_bytes(0) + arena::record_bytes(0) + 2 * arena::UNIT);
         self.bytes = self.bytes.saturating_add(key_bytes + value_bytes + overhead);
     }
 
-    /// Nodes that the records can take where there are `existing` ones: the lesser of two bounds.
+    /// Maximum number of nodes that the records take if there are `existing` nodes: the lesser of two bounds.
     ///
-    /// By records: each splits at most one node on each level that its tree has now, and what grows above the old root is one
-    /// node at first and then one for each 20 splits of the old root's level.
+    /// By records: each splits at most one node on each level that its tree has now. Above the old root at first one
+    /// node is added, then one for each 20 splits on the old root's level.
     ///
-    /// By nodes, for each tree: a leaf that is not full is split only after 20 inserts into it, for a split leaves half a node
-    /// behind; a full one is split once, the last leaf twice, since keys that come in order leave it full. Each split is a
-    /// child more above, so branches add a twentieth; a full root adds a root. A tree of N nodes with k new keys takes at
-    /// most 1.09 N + 2.09 + k / 18, which 3 N + k / 10 is not below.
+    /// By nodes, for each tree: a leaf that is not full is split only after 20 inserts into it, since a split leaves
+    /// half a node. A full leaf is split once, the last leaf twice, since ascending keys leave it full. Each split adds
+    /// a child above, so branches add a twentieth; a full root adds a root. A tree of N nodes with k new keys takes at
+    /// most 1.09 N + 2.09 + k / 18, which is not above 3 N + k / 10.
     fn nodes_max(&self, existing: usize) -> usize {
         let new_trees = 3 * self.new_trees;
         let together = 3 * existing + self.records / (NODE_ENTRIES / 4) + new_trees;
@@ -418,7 +415,7 @@ impl Demand {
     }
 }
 
-/// One record of a key that is not there.
+/// The first record of a new key.
 struct Insert<'i> {
     hash: KeyHash,
     version: Version,
@@ -447,7 +444,7 @@ fn insert_key<'t>(
     Some(entry)
 }
 
-/// Puts a tree in front of its chain of the directory.
+/// Adds a tree at the front of its directory chain.
 fn add_tree<'t>(table: &'t Memtable, fill: &mut Fill, tree: TreeId) -> Option<&'t TreeEntry> {
     let chain = &table.directory[tree.0 as usize % DIRECTORY_CHAINS];
     let place = fill.push_tree()?;

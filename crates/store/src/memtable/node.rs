@@ -1,7 +1,7 @@
-//! Node of the ordered side: sorted heads of keys, and beside them what they lead to.
+//! Node of the ordered index: sorted key heads, with the references that they lead to.
 //!
-//! A head is eight bytes of a key, big-endian, from the node's prefix on: most comparisons end there, without
-//! touching the key. The prefix is what every key between the node's fences shares, so nobody compares it.
+//! A head is eight bytes of a key after the node's prefix, big-endian: most comparisons end there, without reading the
+//! key. The prefix is common to all keys between the node's fences, so it is not compared.
 //!
 //! ```text
 //!  0     4      8     12                        16         336        496   512
@@ -13,13 +13,13 @@
 //!
 //! Invariants:
 //!
-//! - `low`, the least key that belongs here (none: no bound), and `level` never change once the node can be reached.
-//!   The upper bound is the `low` of `next`, the right neighbour on the same level.
-//! - Level 0 is a leaf, its places are keys. Higher are branches, their places are nodes of the level below; an
+//! - `low`, the least key that belongs here (none: no bound), and `level` never change once the node is reachable. The
+//!   upper bound is the `low` of `next`, the right neighbour on the same level.
+//! - Level 0 is a leaf, whose places are keys. Higher levels are branches, whose places are nodes of the level below; an
 //!   entry's key is that node's `low`, and entry 0's head is 0.
 //! - Entries ascend strictly. They only move right, when the node splits; nodes are never merged or freed.
-//! - `seq` is odd while the writer changes the node. Everything is atomic: a reader that meets a change reads a
-//!   mixture, every part of which is valid by itself, sees by `seq` that it did, and reads again.
+//! - `seq` is odd while the writer changes the node. Everything is atomic: a reader during a change reads a mixture
+//!   in which every part is valid by itself, detects the change by `seq`, and reads again.
 
 #![allow(unsafe_code)] // A place is a key's or a node's by the level; turning its bits back is unsafe.
 
@@ -27,13 +27,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::arena::{Arena, AtomicRef, KeyKind, KeyRef, NodeRef, Ref, prefetch};
 
-/// Entries of a node: with them it is 496 bytes, of eight cache lines.
+/// Entries of a node: 496 bytes with the header, in eight cache lines.
 pub(super) const NODE_ENTRIES: usize = 5 * GROUP_ENTRIES;
-/// Entries that a search looks at together.
+/// Entries that a search compares together.
 const GROUP_ENTRIES: usize = 8;
 /// Longest prefix that heads skip: the shape has 16 bits for it.
 const PREFIX_MAX: usize = u16::MAX as usize;
-/// Looks at an odd `seq` before the reader gives its processor away: the writer may have lost its own.
+/// Checks of an odd `seq` before the reader yields its processor: the writer may have been preempted.
 const SPINS_MAX: u32 = 128;
 
 const _: () = assert!(size_of::<Node>() == 512 && NODE_ENTRIES <= u8::MAX as usize);
@@ -49,31 +49,31 @@ pub(super) struct Node {
     places: [AtomicU32; NODE_ENTRIES],
 }
 
-/// A node's numbers, read at once.
+/// Count, level and prefix length of a node, read at once.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     /// Entries.
     pub(super) count: usize,
-    /// Height over the leaves.
+    /// Height above the leaves.
     pub(super) level: u32,
-    /// Bytes that all keys between the fences share.
+    /// Length of the prefix common to all keys between the fences.
     pub(super) prefix: usize,
 }
 
-/// Which entries a search passes over.
+/// Which entries a search skips.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Past {
-    /// Those below the key: the search ends at the first one not below it.
+    /// Entries below the key: the search ends at the first one not below it.
     Less,
     /// Also the key itself.
     LessOrEqual,
 }
 
-/// A reader met a change under way; what it read is to be thrown away.
+/// A reader met a concurrent change; what it read must be discarded.
 #[derive(Debug)]
 pub(super) struct Torn;
 
-/// The eight bytes of `key` behind the prefix, so that they compare as the key does; missing ones are zero.
+/// The eight bytes of `key` after the prefix as a number that compares like the key; missing bytes are zero.
 pub(super) fn head(key: &[u8], prefix: usize) -> u64 {
     let rest = key.get(prefix..).unwrap_or_default();
     if let Some(whole) = rest.first_chunk::<8>() {
@@ -82,7 +82,7 @@ pub(super) fn head(key: &[u8], prefix: usize) -> u64 {
     rest.iter().fold(0, |head, byte| head << 8 | u64::from(*byte)) << (8 * (8 - rest.len()) as u32 % 64)
 }
 
-/// How many first bytes two keys share.
+/// Number of leading bytes that two keys share.
 pub(super) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take(PREFIX_MAX).take_while(|(a, b)| a == b).count()
 }
@@ -90,7 +90,7 @@ pub(super) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
 impl Node {
     // Reading.
 
-    /// Waits until no change is under way; what is read next holds if [`Node::unchanged`] says so afterwards.
+    /// Waits until no change is in progress; what is read next is valid if [`Node::unchanged`] says so afterwards.
     pub(super) fn begin(&self) -> u32 {
         let mut spins = 0;
         loop {
@@ -103,9 +103,9 @@ impl Node {
         }
     }
 
-    /// True when nothing changed since `begin` returned `seq`.
+    /// True if nothing has changed since `begin` returned `seq`.
     pub(super) fn unchanged(&self, seq: u32) -> bool {
-        // The fence keeps the reads above from moving below the second look at `seq`.
+        // The fence keeps the reads above from moving below the second load of `seq`.
         fence(Ordering::Acquire);
         self.seq.load(Ordering::Relaxed) == seq
     }
@@ -133,11 +133,11 @@ impl Node {
     pub(super) fn key(&self, at: usize) -> Option<KeyRef> {
         let bits = self.places[at].load(Ordering::Acquire);
         // SAFETY: the level never changes while others can reach the node, and `put` and `split_off` store bits of
-        // references to keys into nodes of level 0, with release; else they are 0.
+        // references to keys into nodes of level 0, with release; otherwise they are 0.
         (self.shape().level == 0).then(|| unsafe { Ref::from_bits(bits) })?
     }
 
-    /// Copies the keys of a leaf; returns how many.
+    /// Copies the keys of a leaf; returns their number.
     pub(super) fn copy_keys(&self, into: &mut [Option<KeyRef>; NODE_ENTRIES]) -> usize {
         let shape = self.shape();
         let count = if shape.level == 0 { shape.count } else { 0 };
@@ -155,13 +155,13 @@ impl Node {
         (self.shape().level > 0).then(|| unsafe { Ref::from_bits(bits) })?
     }
 
-    /// The bytes by which entry `at` is ordered.
+    /// The key by which entry `at` is ordered.
     fn entry_key<'a>(&self, arena: &'a Arena, shape: Shape, at: usize) -> Result<&'a [u8], Torn> {
         let key = if shape.level == 0 { self.key(at) } else { arena.node(self.child(at).ok_or(Torn)?).low() };
         Ok(arena.key(key.ok_or(Torn)?).bytes)
     }
 
-    /// The first of the entries `from..count` that the search does not pass over.
+    /// The first of the entries `from..count` that the search does not skip.
     pub(super) fn search(&self, arena: &Arena, from: usize, key: &[u8], past: Past) -> Result<usize, Torn> {
         let shape = self.shape();
         let wanted = head(key, shape.prefix);
@@ -169,7 +169,7 @@ impl Node {
         if first >= shape.count || self.heads[first].load(Ordering::Relaxed) != wanted {
             return Ok(first);
         }
-        // Equal heads: only the keys themselves tell.
+        // Equal heads: only the keys themselves decide.
         let mut low = first;
         let mut high = self.first_head(first, shape.count, |head| head <= wanted);
         while low < high {
@@ -182,8 +182,8 @@ impl Node {
 
     /// The first of the entries `from..count` whose head is not below.
     ///
-    /// The last head of each group says which group, then its own heads say which: two rounds of loads that do not wait
-    /// for one another, and no branch. A binary search waits six times, and its end is guessed wrong every other time.
+    /// The last heads of the groups determine the group, then the group's heads determine the entry: two rounds of
+    /// independent loads without branches. A binary search has six dependent loads, and mispredicts every other branch.
     #[inline]
     fn first_head(&self, from: usize, count: usize, below: impl Fn(u64) -> bool) -> usize {
         let (groups, _) = self.heads.as_chunks::<GROUP_ENTRIES>();
@@ -197,7 +197,7 @@ impl Node {
         (start + inside).max(from)
     }
 
-    /// Fetches the lines that a search touches.
+    /// Prefetches the lines that a search reads.
     pub(super) fn prefetch(&self) {
         let at = (&raw const *self).cast::<u8>();
         for line in 0..6 {
@@ -212,10 +212,10 @@ impl Node {
         self.shape.store(bits, Ordering::Relaxed);
     }
 
-    /// Announces a change.
+    /// Begins a change.
     fn lock(&self) {
         self.seq.store(self.seq.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        // Whoever sees one of the stores below also sees `seq` odd.
+        // A thread that sees one of the stores below also sees `seq` odd.
         fence(Ordering::Release);
     }
 
@@ -224,8 +224,8 @@ impl Node {
         self.seq.store(self.seq.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
-    /// Runs `change` so that readers who see part of it know. A change that panics ends too: readers would else wait for it
-    /// for ever, and each part of what it left is valid by itself.
+    /// Runs `change` so that concurrent readers detect it. A change that panics is ended too: readers would otherwise
+    /// wait forever, and each part that it left is valid by itself.
     pub(super) fn change<R>(&self, change: impl FnOnce(&Node) -> R) -> R {
         struct Changing<'n>(&'n Node);
         impl Drop for Changing<'_> {
@@ -238,16 +238,16 @@ impl Node {
         change(self)
     }
 
-    /// Makes a fresh node the first branch over `child`.
+    /// Makes a fresh node the first branch above `child`.
     pub(super) fn start_branch(&self, level: u32, child: NodeRef) {
         self.places[0].store(child.bits(), Ordering::Relaxed);
         self.set_shape(Shape { count: 1, level, prefix: 0 });
     }
 
-    /// Puts an entry at `at`, moving the later ones. `place` is a key's in a leaf, a node's in a branch.
+    /// Inserts an entry at `at`, moving the later ones. `place` is a key's in a leaf, a node's in a branch.
     ///
     /// # Safety
-    /// The node is not full and inside `change`; `place` is of the kind that its level asks for.
+    /// The node is not full and inside `change`; `place` is of the kind that the node's level requires.
     unsafe fn put(&self, at: usize, head: u64, place: u32) {
         let shape = self.shape();
         for to in (at + 1..=shape.count).rev() {
@@ -259,7 +259,7 @@ impl Node {
         self.set_shape(Shape { count: shape.count + 1, ..shape });
     }
 
-    /// Puts a key into a leaf that has room.
+    /// Inserts a key into a leaf that has room.
     pub(super) fn put_key(&self, at: usize, bytes: &[u8], key: KeyRef) {
         let shape = self.shape();
         assert!(shape.level == 0 && shape.count < NODE_ENTRIES, "keys go into leaves with room");
@@ -267,7 +267,7 @@ impl Node {
         self.change(|node| unsafe { node.put(at, head(bytes, shape.prefix), key.bits()) });
     }
 
-    /// Puts a node, whose least key is `low`, into a branch that has room. Inside `change`.
+    /// Inserts a node, whose least key is `low`, into a branch that has room. Inside `change`.
     pub(super) fn put_child(&self, at: usize, low: &[u8], child: NodeRef) {
         let shape = self.shape();
         assert!(shape.level > 0 && shape.count < NODE_ENTRIES, "nodes go into branches with room");
@@ -276,7 +276,7 @@ impl Node {
     }
 
     /// Moves the entries from `from` on into `right`, a fresh node at `place`, which becomes the right neighbour.
-    /// Returns its `low`. Inside `change`; `right` is reachable for others only through stores that follow.
+    /// Returns its `low`. Inside `change`; other threads reach `right` only through later stores.
     pub(super) fn split_off(&self, arena: &Arena, from: usize, place: NodeRef) -> Option<KeyRef> {
         let right = arena.node(place);
         let shape = self.shape();
@@ -298,7 +298,7 @@ impl Node {
         low
     }
 
-    /// A new, empty right neighbour for keys from `low` on: a split for keys that come in order.
+    /// Adds an empty right neighbour for keys from `low` on: the split for ascending keys.
     pub(super) fn start_right(&self, arena: &Arena, low: KeyRef, place: NodeRef) -> Option<KeyRef> {
         let right = arena.node(place);
         let shape = self.shape();
@@ -310,7 +310,7 @@ impl Node {
         Some(low)
     }
 
-    /// Skips a longer prefix, when the fences share one and heads are equal without it. Inside `change`.
+    /// Extends the prefix if the fences share a longer one and some heads are equal. Inside `change`.
     fn sharpen(&self, arena: &Arena) {
         let shape = self.shape();
         let first = usize::from(shape.level > 0);

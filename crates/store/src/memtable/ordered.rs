@@ -1,19 +1,18 @@
-//! Ordered side of a memtable: for each tree a B+tree, changed in place by one writer under readers that retry.
+//! Ordered index of a memtable: a B+tree for each tree, changed in place by one writer under readers that retry.
 //!
-//! A descent reads a node between two looks at its `seq`, and takes the child's `seq` before the second look at the
-//! parent's. The writer splits from the top down, changing parent and child under both locks, so a child whose parent
-//! did not change in between covers the key sought, and no reader ever needs to go back further than the root.
+//! A descent reads a node between two loads of its `seq`, and loads the child's `seq` before the second load of the
+//! parent's. The writer splits from the top down, changing parent and child under both locks. So a child whose parent
+//! did not change in between covers the key sought, and a reader never restarts further up than the root.
 //!
-//! Leaves are read whole, into a [`Batch`]. Nothing a snapshot may see can be added to a leaf later (versions rise),
-//! and fences do not move, so a batch stays right for its snapshot and `next` of that moment leads to the keys that
-//! follow it, whatever the writer does meanwhile.
+//! Leaves are read whole, into a [`Batch`]. Nothing that a snapshot may see is added to a leaf later (versions rise), and fences do not
+//! move. So a batch stays valid for its snapshot, and its `next` leads to the following keys, whatever the writer does meanwhile.
 
 use std::sync::atomic::Ordering;
 
 use super::arena::{Arena, Fill, KeyRef, NodeRef, TreeEntry};
 use super::node::{NODE_ENTRIES, Node, Past};
 
-/// Where a descent goes.
+/// Target of a descent.
 #[derive(Clone, Copy)]
 pub(super) enum Target<'k> {
     /// The first leaf.
@@ -22,18 +21,18 @@ pub(super) enum Target<'k> {
     Last,
     /// The leaf between whose fences the key belongs.
     At(&'k [u8]),
-    /// The leaf of the greatest keys below the key.
+    /// The leaf with the greatest keys below the key.
     Below(&'k [u8]),
 }
 
 /// A leaf as it was at one moment.
 pub(super) struct Batch {
     keys: [Option<KeyRef>; NODE_ENTRIES],
-    /// Keys in it.
+    /// Number of keys.
     pub(super) count: usize,
     /// Its lower fence.
     pub(super) low: Option<KeyRef>,
-    /// The leaf that follows.
+    /// The next leaf.
     pub(super) next: Option<NodeRef>,
 }
 
@@ -46,7 +45,7 @@ impl Batch {
         self.keys[..self.count].get(at).copied().flatten()
     }
 
-    /// Reads what a leaf holds now; it counts if the leaf proves unchanged.
+    /// Reads the current content of a leaf; valid if the leaf proves unchanged.
     fn copy(&mut self, leaf: &Node) {
         self.count = leaf.copy_keys(&mut self.keys);
         self.low = leaf.low();
@@ -65,7 +64,7 @@ impl Batch {
         }
     }
 
-    /// Reads the leaf that `target` leads to; returns how many of its keys the search for `key` passes over.
+    /// Reads the leaf that `target` leads to; returns the number of keys that the search skips.
     pub(super) fn seek(&mut self, arena: &Arena, tree: &TreeEntry, target: Target<'_>, past: Past) -> Option<usize> {
         loop {
             let (leaf, seq) = descend(arena, tree, target)?;
@@ -82,7 +81,7 @@ impl Batch {
     }
 }
 
-/// The entry of a branch that leads to the target.
+/// The child of a branch that leads to the target.
 fn pick(arena: &Arena, branch: &Node, target: Target<'_>) -> Option<NodeRef> {
     let behind = match target {
         Target::First => 1,
@@ -93,13 +92,13 @@ fn pick(arena: &Arena, branch: &Node, target: Target<'_>) -> Option<NodeRef> {
     branch.child(behind.checked_sub(1)?)
 }
 
-/// The leaf, and its `seq`. `None` while the tree has no node.
+/// The leaf and its `seq`. `None` while the tree has no node.
 fn descend<'a>(arena: &'a Arena, tree: &TreeEntry, target: Target<'_>) -> Option<(&'a Node, u32)> {
     'restart: loop {
         let root = tree.root.load()?;
         let mut node = arena.node(root);
         let mut seq = node.begin();
-        // A root that was split meanwhile is only a part of the tree; the new one is set before the old one's unlock.
+        // A root that was split meanwhile is only a part of the tree; the new root is set before the old one's unlock.
         if tree.root.load() != Some(root) {
             continue;
         }
@@ -118,12 +117,12 @@ fn descend<'a>(arena: &'a Arena, tree: &TreeEntry, target: Target<'_>) -> Option
     }
 }
 
-/// Nodes that putting one key into a tree can take: a split on each level, a new root.
+/// Maximum number of nodes for inserting one key into a tree: a split on each level, and a new root.
 pub(super) fn nodes_for_one_key(tree: Option<&TreeEntry>) -> usize {
     tree.map_or(0, |tree| tree.height.load(Ordering::Relaxed) as usize) + 1
 }
 
-/// Nodes that putting this key takes: each full node on its way is split, a full root gets one above it. Writer only.
+/// Number of nodes for inserting this key: each full node on its path is split, a full root gets a parent. Writer only.
 pub(super) fn nodes_for(arena: &Arena, tree: Option<&TreeEntry>, key: &[u8]) -> usize {
     let Some(root) = tree.and_then(|tree| tree.root.load()) else { return 1 };
     let mut node = arena.node(root);
@@ -139,8 +138,7 @@ pub(super) fn nodes_for(arena: &Arena, tree: Option<&TreeEntry>, key: &[u8]) -> 
     }
 }
 
-/// Puts a key that is not there into its tree; returns the nodes that took. Writer only; the arena has room for
-/// [`nodes_for`].
+/// Inserts a new key into its tree; returns the number of nodes added. Writer only; the arena has room for [`nodes_for`].
 pub(super) fn put(arena: &Arena, fill: &mut Fill, tree: &TreeEntry, key: KeyRef) -> Option<usize> {
     let bytes = arena.key(key).bytes;
     let free = fill.free_bytes();
@@ -160,7 +158,7 @@ fn search(arena: &Arena, node: &Node, from: usize, key: &[u8]) -> usize {
     node.search(arena, from, key, Past::LessOrEqual).expect("nothing changes under the one writer")
 }
 
-/// The root, after a new one was put over it if it was full.
+/// The root; if it was full, a new one above it.
 fn root_with_room<'a>(arena: &'a Arena, fill: &mut Fill, tree: &TreeEntry) -> Option<&'a Node> {
     let Some(place) = tree.root.load() else {
         let leaf = fill.push_node()?;
@@ -175,7 +173,7 @@ fn root_with_room<'a>(arena: &'a Arena, fill: &mut Fill, tree: &TreeEntry) -> Op
     }
     let above = fill.push_node()?;
     arena.node(above).start_branch(shape.level + 1, place);
-    // The old root is still whole: readers may come by either.
+    // The old root is still complete: readers may start at either.
     tree.root.store(Some(above));
     tree.height.store(shape.level + 2, Ordering::Relaxed);
     Some(arena.node(above))
@@ -193,7 +191,7 @@ fn split<'a>(
     let left = arena.node(child);
     let bytes = arena.key(key).bytes;
     let place = fill.push_node()?;
-    // Keys that come in order leave full leaves behind, instead of half-full ones.
+    // Ascending keys leave full leaves behind, instead of half-full ones.
     let last_leaf = left.shape().level == 0 && left.next().is_none();
     let in_order = last_leaf && search(arena, left, 0, bytes) == NODE_ENTRIES;
     let low = parent.change(|parent| {

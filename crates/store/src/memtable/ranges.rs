@@ -1,24 +1,24 @@
-//! Deleted ranges of a memtable: for each key the version of the newest one that holds it.
+//! Deleted ranges of a memtable: for each key the version of the newest deleted range that holds it.
 //!
-//! They are a step function over the keys. Its steps, the boundaries, are ordinary keys of a second tree beside the one
-//! they belong to; a boundary's record says which deletion holds from here to the next boundary, or none:
+//! They form a step function over the keys. Its steps, the boundaries, are ordinary keys of a second tree beside the tree
+//! concerned. A boundary's record is the version of the deletion that applies from there to the next boundary, or 0:
 //!
 //! ```text
 //!  delete b..f at 7    b: 7              f: 0
 //!  delete d..m at 9    b: 7    d: 9      f: 9      m: 0        (as of 9; a snapshot of 8 sees neither d nor m, and f: 0)
 //! ```
 //!
-//! So a range costs two keys and a record for each boundary inside of it, readers find it by one descent in a structure
-//! that they read without locks anyway, and a snapshot sees the function of its own version. A list of ranges was the other
-//! way: it must be copied whole for its readers, or searched whole.
+//! So a range costs two keys and a record for each boundary inside it. Readers find it by one descent in a structure
+//! that they read without locks anyway, and a snapshot sees the function as of its own version. The alternative is a
+//! list of ranges, which must be copied as a whole for its readers, or searched as a whole.
 //!
-//! A record is hidden where it is older than the deletion that holds its key. One of the same version is not: the ranges of
-//! a transaction come before its other changes.
+//! A record is hidden if it is older than the deletion that holds its key. A record of the same version is not: the
+//! ranges of a transaction come before its other changes.
 //!
 //! Invariants:
 //!
-//! - A memtable has at most [`BOUNDARIES_MAX`]: that bounds what one more range can take. Past it the memtable is full.
-//! - The function is 0 below the first boundary. A range without an end leaves none behind it.
+//! - A memtable has at most [`BOUNDARIES_MAX`] boundaries, which bounds the cost of one more range. Beyond that it is full.
+//! - The function is 0 below the first boundary. A range without an end has no boundary after it.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use super::arena::record_bytes;
 use super::{Demand, Entry, Full, Memtable, MemtableWriter, below};
 use crate::{KeyRange, TreeId, Version};
 
-/// Boundaries of all trees of one memtable.
+/// Maximum number of boundaries of all trees of one memtable.
 pub const BOUNDARIES_MAX: usize = 4096;
 
-/// Marks the trees of boundaries. Above all ids of trees.
+/// Marks the trees of boundaries. Above all tree ids.
 const BOUNDARIES_BIT: u32 = 1 << 31;
 const _: () = assert!(crate::tree::TREES_MAX <= BOUNDARIES_BIT);
 
@@ -42,21 +42,21 @@ pub struct Stretch<'m> {
     pub from: &'m [u8],
     /// The next boundary, if there is one.
     pub to: Option<&'m [u8]>,
-    /// The newest deletion that holds it; version 0: none.
+    /// The version of the newest deletion that holds it; 0: none.
     pub deleted: Version,
 }
 
-/// The tree in which a tree's boundaries lie.
+/// The tree that holds a tree's boundaries.
 fn boundaries_of(tree: TreeId) -> TreeId {
     TreeId(tree.0 | BOUNDARIES_BIT)
 }
 
-/// The tree whose content, or whose boundaries, lie in a tree.
+/// The tree whose content or boundaries a tree holds.
 pub(super) fn owner_of(tree: TreeId) -> TreeId {
     TreeId(tree.0 & !BOUNDARIES_BIT)
 }
 
-/// What a boundary's record says.
+/// The version in a boundary's record.
 fn deletion(value: Option<&[u8]>) -> Version {
     Version(value.and_then(|value| value.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes)))
 }
@@ -68,12 +68,12 @@ impl Memtable {
         self.index.is_beside_ranges()
     }
 
-    /// Share of the boundaries that it may have, in percent.
+    /// Used share of the maximum number of boundaries, in percent.
     pub(crate) fn boundaries_percent(&self) -> usize {
         self.boundaries.load(Ordering::Relaxed) * 100 / BOUNDARIES_MAX
     }
 
-    /// The newest deleted range that a snapshot of `version` sees and that holds the key; version 0: none.
+    /// The version of the newest deleted range that a snapshot of `version` sees and that holds the key; 0: none.
     pub(super) fn deletion_of(&self, version: Version, tree: TreeId, key: &[u8]) -> Version {
         let boundary = self.cursor(version, boundaries_of(tree)).seek_back(Bound::Included(key));
         deletion(boundary.and_then(|entry| entry.value))
@@ -84,7 +84,7 @@ impl Memtable {
         self.stretch_below(version, tree, Bound::Included(key))
     }
 
-    /// The last stretch that has keys within an upper bound.
+    /// The last stretch with keys within an upper bound.
     pub fn stretch_below(&self, version: Version, tree: TreeId, to: Bound<&[u8]>) -> Stretch<'_> {
         let mut cursor = self.cursor(version, boundaries_of(tree));
         match cursor.seek_back(to) {
@@ -95,7 +95,7 @@ impl Memtable {
         }
     }
 
-    /// The stretches of a tree that are deleted, newest state, in order. Allocates: for checkpoints.
+    /// The deleted stretches of a tree in the newest state, in order. Allocates: for checkpoints.
     pub fn deleted(&self, tree: TreeId) -> Vec<Stretch<'_>> {
         let mut found: Vec<Stretch<'_>> = Vec::new();
         let mut cursor = self.cursor(Version(u64::MAX), boundaries_of(tree));
@@ -110,7 +110,7 @@ impl Memtable {
         found
     }
 
-    /// Whether a range deleted by a version above `version` meets this one. May also say so of one that ends right before it.
+    /// Whether a range deleted by a version above `version` overlaps this one. May also be true for one that ends right before it.
     pub(super) fn is_range_deleted_since(&self, version: Version, tree: TreeId, range: KeyRange<'_>) -> bool {
         let newest = self.tree_entry(boundaries_of(tree)).map(|entry| entry.newest.load(Ordering::Acquire));
         if newest.is_none_or(|newest| newest <= version.0) {
@@ -137,8 +137,8 @@ impl Memtable {
 }
 
 impl MemtableWriter {
-    /// Deletes the keys from `from` on and below `to`, or to the end. `version` is at least that of the change before, and
-    /// above that of any record it is to hide.
+    /// Deletes the keys from `from` on and below `to`, or to the end. `version` must be at least that of the previous
+    /// change, and above that of any record that it hides.
     pub fn delete_range(&mut self, version: Version, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<(), Full> {
         let table = Arc::clone(&self.table);
         let steps = boundaries_of(tree);
@@ -150,8 +150,8 @@ impl MemtableWriter {
         if boundaries > BOUNDARIES_MAX {
             return Err(Full);
         }
-        // What held at the end goes on to hold behind the range; a boundary that is there says so already. So this changes
-        // nothing yet, and may stay where the rest finds no room.
+        // The deletion that applied at the end of the range continues to apply after it; an existing boundary says so
+        // already. So this changes nothing yet, and may stay if the rest finds no room.
         if let Some((to, behind)) = behind {
             self.put_boundary(version, steps, to, behind.deleted)?;
         }
@@ -175,7 +175,7 @@ impl MemtableWriter {
         Ok(())
     }
 
-    /// Whether there is exactly what a record for each of `inside` boundaries takes, and the boundary at `from`.
+    /// Whether there is exactly the room for a record for each of `inside` boundaries, and for the boundary at `from`.
     fn has_room_for_boundaries(&self, steps: TreeId, from: &[u8], is_new: bool, inside: usize) -> bool {
         let record = record_bytes(size_of::<u64>());
         match is_new {
@@ -193,7 +193,7 @@ impl MemtableWriter {
 }
 
 impl Demand {
-    /// Adds one deleted range. Those of one call of [`MemtableWriter::fits`] do not overlap.
+    /// Adds one deleted range. The ranges for one call of [`MemtableWriter::fits`] do not overlap.
     pub fn add_range(&mut self, writer: &MemtableWriter, tree: TreeId, from_length: usize, to_length: Option<usize>) {
         for length in [Some(from_length), to_length].into_iter().flatten() {
             self.add(writer, boundaries_of(tree), length, size_of::<u64>());
@@ -202,12 +202,12 @@ impl Demand {
         self.has_ranges = true;
     }
 
-    /// Bytes of the records that the ranges put in front of boundaries that are there; `None` where there are too many.
+    /// Bytes of the records that the ranges add to existing boundaries; `None` if there are too many boundaries.
     pub(super) fn boundaries_bytes(&self, existing: usize) -> Option<usize> {
         if !self.has_ranges {
             return Some(0);
         }
-        // Ranges that do not overlap have each boundary inside one of them at most.
+        // Each boundary is inside at most one of the ranges, which do not overlap.
         let is_bounded = existing + self.boundaries <= BOUNDARIES_MAX;
         is_bounded.then(|| existing * record_bytes(size_of::<u64>()))
     }
