@@ -1,17 +1,17 @@
 //! The tree file: copy-on-write B+trees in 4 KB pages, read through a map, changed by checkpoints only.
 //!
-//! What it promises:
+//! Guarantees:
 //!
-//! - A [`TreeView`] is one consistent set of trees and never changes. While any view that reaches a page lives, the page
-//!   is not written again, so that slices taken from a view stay right without locks.
-//! - Changes become visible only by a meta page ([`Meta`]), written after everything it reaches is synced. A crash at
-//!   any point leaves the trees of the last meta page whole.
-//! - Pages freed by checkpoint N are reused only when no view older than N lives and when the meta page before N has been
-//!   overwritten: so either of the two meta pages on disk can be recovered.
-//! - Damaged pages give [`Error::Corrupt`](crate::Error::Corrupt) or right data, never a panic or a hang: no byte of a page is
-//!   handed out before its checksum was computed once since the file was opened (`checked.rs`).
+//! - A [`TreeView`] is one consistent set of trees and never changes. While any view that reaches a page lives, the
+//!   page is not written again, so slices taken from a view stay valid without locks.
+//! - Changes become visible only by a meta page ([`Meta`]), written after everything that it reaches is synced. After a
+//!   crash at any point the trees of the last meta page are intact.
+//! - Pages freed by checkpoint N are reused only when no view older than N lives and the meta page before N has been
+//!   overwritten. So either of the two meta pages on disk can be recovered.
+//! - Damaged pages yield [`Error::Corrupt`](crate::Error::Corrupt) or correct data, never a panic or a hang: no byte of
+//!   a page is returned before its checksum was computed once since the file was opened (`checked.rs`).
 //!
-//! The log, the memtable and who may write when are the engine's. The layout of every page is drawn in `FORMAT.md`.
+//! The log, the memtable and the coordination of writers belong to the engine. `FORMAT.md` draws the layout of every page.
 
 mod assembler;
 mod bulk;
@@ -72,5 +72,5 @@ pub use view::{TreeInfo, TreeView};
 pub(crate) use walk::Beginning;
 pub use writer::TreeWriter;
 
-/// Trees that one file can hold: the view's table of roots is an array up to the highest id.
+/// Maximum number of trees in one file: the view's table of roots is an array up to the highest id.
 pub const TREES_MAX: u32 = 65_536;

@@ -1,7 +1,7 @@
-//! Puts nodes together bottom-up: entries in at the leaves, pages out on every level.
+//! Builds nodes bottom-up: it receives entries for the leaves and writes pages on every level.
 //!
-//! One run is open on each level. When it is cut, its pages are written and become entries of the run above. A merge feeds
-//! it old and new entries, a bulk build only new ones.
+//! One run is open on each level. When it is cut, its pages are written and become entries of the run above. A merge
+//! feeds it old and new entries, a bulk build only new ones.
 
 use super::node::common_prefix;
 use super::output::Output;
@@ -14,11 +14,11 @@ use crate::Error;
 #[derive(Default)]
 pub(super) struct Assembler<'a> {
     runs: Vec<Run<'a>>,
-    /// Keys came behind the last one of the tree.
+    /// Keys were added after the last one of the tree.
     pub(super) append: bool,
 }
 
-/// The lowest fence: everything is at or above it.
+/// The lowest fence: all keys are at or above it.
 const LOWEST: &[u8] = &[];
 
 impl<'a> Assembler<'a> {
@@ -31,7 +31,7 @@ impl<'a> Assembler<'a> {
         &mut self.runs[index]
     }
 
-    /// Opens the run of a level at a fence, unless one goes on from the node before.
+    /// Opens the run of a level at a fence, unless it continues from the previous node.
     pub(super) fn open(&mut self, level: u8, low: &[u8]) {
         let run = self.run(level);
         if run.low.is_none() {
@@ -39,7 +39,7 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    /// Writes what can be written of a run that has grown heavy.
+    /// Writes the pages that a heavy run can already fill.
     pub(super) fn relieve(&mut self, level: u8, output: &mut Output) -> Result<(), Error> {
         if self.run(level).is_heavy() {
             let ends = self.run(level).plan_early(level);
@@ -48,7 +48,7 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    /// Writes all of a level's run and closes it. The levels below are closed already.
+    /// Writes a level's whole run and closes it. The levels below are closed already.
     pub(super) fn close(&mut self, level: u8, output: &mut Output) -> Result<(), Error> {
         let append = self.append;
         let ends = self.run(level).plan_all(level, append);
@@ -83,7 +83,7 @@ impl<'a> Assembler<'a> {
         self.relieve(level + 1, output)
     }
 
-    /// Closes all levels. The tree that is left, its entries not counted.
+    /// Closes all levels. Returns the resulting tree, without its entry count.
     pub(super) fn finish(mut self, output: &mut Output) -> Result<Root, Error> {
         let mut level = 0;
         loop {

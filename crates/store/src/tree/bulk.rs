@@ -1,8 +1,8 @@
-//! Bulk build: a whole tree bottom-up from sorted entries, leaves full, written in long stretches.
+//! Bulk build: a whole tree bottom-up from sorted entries, with full leaves, written in long stretches.
 //!
-//! Runs beside checkpoints and needs no log: until a [`TreeWriter`](super::TreeWriter) attaches the finished tree, no meta page
-//! reaches its pages, and a crash or a drop gives them back. Pages are encoded on the caller's thread and written by one
-//! beside it (`chunk_writer.rs`).
+//! It runs beside checkpoints and needs no log. Until a [`TreeWriter`](super::TreeWriter) attaches the finished tree,
+//! no meta page reaches its pages, and a crash or a drop frees them. Pages are encoded on the caller's thread and
+//! written by a second one (`chunk_writer.rs`).
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct BulkBuilder {
     entries: u64,
 }
 
-/// A finished tree that no view shows yet.
+/// A finished tree that is in no view yet.
 pub struct BulkRoot {
     shared: Arc<Shared>,
     root: Root,
@@ -37,7 +37,7 @@ pub struct BulkRoot {
 }
 
 impl TreeFile {
-    /// Starts a bottom-up build; any number may be under way beside a checkpoint.
+    /// Starts a bottom-up build; any number may run beside a checkpoint.
     pub fn bulk(&self, pace: Pace) -> BulkBuilder {
         let sequence = self.current().next_sequence;
         BulkBuilder::new(self.shared.clone(), Output::new(self.shared.clone(), sequence, Growth::Sparse, pace))
@@ -52,7 +52,7 @@ impl BulkBuilder {
         BulkBuilder { shared, output, assembler, last_key: Vec::new(), entries: 0 }
     }
 
-    /// Adds the next entry; keys rise strictly, else it is refused.
+    /// Adds the next entry. Keys must rise strictly; otherwise an error is returned.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         check_limits(key, value)?;
         if self.entries > 0 && key <= self.last_key.as_slice() {
@@ -75,7 +75,7 @@ impl BulkBuilder {
         self.entries
     }
 
-    /// Writes what is left. Durable and visible only through the checkpoint that attaches it.
+    /// Writes the remaining pages. The checkpoint that attaches the tree makes it durable and visible.
     pub fn finish(mut self) -> Result<BulkRoot, Error> {
         let root = self.assembler.finish(&mut self.output)?;
         self.output.settle()?;
@@ -90,14 +90,14 @@ impl BulkRoot {
         self.root.entries
     }
 
-    /// Its entries in order.
+    /// The entries in order.
     pub fn read(&self) -> Result<BulkCursor<'_>, Error> {
         self.shared.cover()?;
         let lost = self.shared.lost();
         Ok(BulkCursor { walk: Walk::new(&self.shared, self.root, true), shared: &self.shared, lost, is_begun: false })
     }
 
-    /// The tree and its pages, which are the caller's to free now.
+    /// The tree and its pages, which the caller now has to free.
     pub(super) fn into_parts(mut self) -> (Root, Vec<Extent>) {
         (self.root, std::mem::take(&mut self.pages))
     }
@@ -107,25 +107,25 @@ impl BulkRoot {
 pub struct BulkCursor<'r> {
     walk: Walk<'r>,
     shared: &'r Shared,
-    /// Pages that the disk had not given before.
+    /// Number of lost pages before the first read.
     lost: u64,
     is_begun: bool,
 }
 
 impl BulkCursor<'_> {
-    /// To the next entry; false behind the last.
+    /// Moves to the next entry; false after the last.
     pub fn advance(&mut self) -> Result<bool, Error> {
         if std::mem::replace(&mut self.is_begun, true) {
             self.walk.next()?
         } else {
             self.walk.first()?
         }
-        // A leaf that was lost is one of zeros, and no leaf: this is for values in overflow.
+        // A lost leaf is a page of zeros and so no leaf; this check is for overflow values.
         self.shared.check_lost(self.lost)?;
         Ok(self.walk.is_valid())
     }
 
-    /// The key; empty behind the last entry.
+    /// The key; empty after the last entry.
     pub fn key(&self) -> &[u8] {
         self.walk.key()
     }

@@ -1,6 +1,6 @@
-//! The catalog: which trees there are, and where their roots lie.
+//! The catalog: the trees and the places of their roots.
 //!
-//! It is a tree itself, whose root the meta page names. A row's key is the tree's id (u32, big-endian); its value:
+//! It is itself a tree, whose root is in the meta page. A row's key is the tree's id (u32, big-endian); its value:
 //!
 //! ```text
 //!  0           4            5               13
@@ -25,7 +25,7 @@ const ROW_BYTES: usize = 13;
 /// Longest name of a tree.
 pub(super) const NAME_BYTES_MAX: usize = 512;
 
-/// All trees of one view. A tree's place in the vectors is its id.
+/// All trees of one view. A tree's index in the vectors is its id.
 #[derive(Clone, Default)]
 pub(super) struct Trees {
     /// The hot part: a lookup reads one element.
@@ -58,12 +58,12 @@ impl Trees {
         self.names[index] = name.map(Arc::from);
     }
 
-    /// Ids that a row could be about.
+    /// The ids of all trees that may have a row.
     pub(super) fn ids(&self) -> std::ops::Range<u32> {
         0..self.roots.len().max(self.names.len()) as u32
     }
 
-    /// The row of a tree; `None` where there is nothing to say about it.
+    /// The row of a tree; `None` for an empty tree without a name.
     pub(super) fn row(&self, tree: u32) -> Option<Vec<u8>> {
         let (root, name) = (self.root(tree), self.name(tree));
         if root.page == PageNo::NONE && name.is_none() {
@@ -77,7 +77,7 @@ impl Trees {
         Some(row)
     }
 
-    /// Takes a row in.
+    /// Adds the tree of a row.
     fn read_row(&mut self, key: &[u8], row: &[u8]) -> Option<()> {
         let tree = u32::from_be_bytes(*key.as_array()?);
         let (page, rest) = row.split_first_chunk()?;

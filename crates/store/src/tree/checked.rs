@@ -1,18 +1,18 @@
-//! Which pages were found sound since the file was opened, and which were found damaged.
+//! Records which pages were found sound since the file was opened, and which were found damaged.
 //!
-//! A page's checksum is computed when the page is first read, whoever reads it: a lookup, a scan, a transaction, a checkpoint,
-//! a backup. A bit says that this was done, so every later read costs one load of the bit. A checksum for each read would
-//! cost several times the read.
+//! A page's checksum is computed when it is first read, by whatever reader: a lookup, a scan, a transaction, a
+//! checkpoint, a backup. A bit records that, so every later read costs one load of the bit. Computing the checksum at
+//! each read would cost several times the read.
 //!
-//! - The bit of an overflow extent is that of its first page, and speaks for the whole extent.
-//! - A page that this process writes gets its bit with its checksum: what is read next of it is the kernel's copy of what was
-//!   written, and one more checksum after each checkpoint made scans beside writers an eighth slower. A write that
-//!   the disk lost is found at the first read after the next start. Until it is written, a page that is given out has no bit.
-//! - A checkpoint, a backup and `verify` compute the checksum of each page that they read, bit or not: what they copy must
-//!   not get a new checksum over damage. A page that fails loses its bit, so that readers do not get it any more either.
-//! - Memory: a bit for each page, so 32 KB for each GB of the file, taken as the file is read.
+//! - The bit of an overflow extent is that of its first page, and holds for the whole extent.
+//! - A page that this process writes gets its bit with its checksum. The next read gets the kernel's copy of the written
+//!   bytes, and computing the checksum once more after each checkpoint made scans beside writers an eighth slower. A write
+//!   that the disk lost is found at the first read after the next start. An allocated page has no bit until it is written.
+//! - A checkpoint, a backup and `verify` compute the checksum of every page that they read, whatever the bit says: a copied
+//!   page must not get a new checksum over damage. A damaged page loses its bit, so that readers do not get it either.
+//! - Memory: a bit for each page, 32 KB for each GB of the file, allocated as the file is read.
 //!
-//! The bits are changed without order. Each is about bytes that do not change while anybody reads them.
+//! Bits are changed with relaxed ordering. Each one is about bytes that do not change while a reader uses them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::page::{Damage, Extent, PAGE_BYTES, PageNo};
 use crate::disk::Bits;
 
-/// Damaged pages that are told apart; of more than these only the first are counted.
+/// Maximum number of damaged pages recorded; further ones are ignored.
 const DAMAGED_MAX: usize = 4096;
 
 /// See the module's text.
@@ -30,12 +30,12 @@ pub(super) struct Checked {
     sound: Bits,
     /// Whether `damaged` holds anything.
     has_damaged: AtomicBool,
-    /// What is wrong with each.
+    /// The fault of each page.
     damaged: Mutex<BTreeMap<PageNo, &'static str>>,
 }
 
 impl Checked {
-    /// For a file of at most so many bytes, of which no page has been read.
+    /// For a file of at most `bytes_max` bytes, of which no page has been read.
     pub(super) fn new(bytes_max: u64) -> io::Result<Checked> {
         let pages_max = (bytes_max / PAGE_BYTES as u64).min(u64::from(u32::MAX));
         Ok(Checked { sound: Bits::new(pages_max)?, has_damaged: AtomicBool::new(false), damaged: Mutex::default() })
@@ -51,7 +51,7 @@ impl Checked {
         self.sound.set(place.0);
     }
 
-    /// Notes a page that was found damaged; true where it was not known.
+    /// Records a damaged page; true if it was not recorded before.
     pub(super) fn note_damaged(&self, place: PageNo, damage: Damage) -> bool {
         self.sound.clear(place.0, 1);
         let mut damaged = self.damaged();
@@ -64,7 +64,7 @@ impl Checked {
         self.has_damaged.load(Ordering::Acquire)
     }
 
-    /// Pages that are about to be written.
+    /// Clears the marks of pages that are about to be written.
     pub(super) fn forget(&self, extent: Extent) {
         self.sound.clear(extent.start.0, extent.count);
         if self.has_damaged() {
@@ -74,7 +74,7 @@ impl Checked {
         }
     }
 
-    /// The damaged pages among those that `is_wanted`: how many, and the first with what is wrong with it.
+    /// Number of the damaged pages for which `is_wanted`, and the first one with its fault.
     pub(super) fn count_damaged(&self, is_wanted: impl Fn(PageNo) -> bool) -> (u64, Option<(PageNo, &'static str)>) {
         let damaged = self.damaged();
         let mut wanted = damaged.iter().filter(|(place, _)| is_wanted(**place)).map(|(place, what)| (*place, *what));

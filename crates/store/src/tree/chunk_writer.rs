@@ -1,12 +1,12 @@
-//! How chunks of new pages reach the file: written, and paced, by the thread that fills them or by one beside it.
+//! Writes chunks of new pages to the file, with pacing, on the thread that fills them or on a second one.
 //!
-//! A checkpoint writes on its own thread: it is meant to be gentle. A long bulk build has a thread beside it: to encode pages and to wait for the
-//! disk take about as long, and one after the other a load took the sum. A build's first chunks are written by its own
-//! thread, so that the many small trees of an application start none.
+//! A checkpoint writes on its own thread, since it should be gentle. A long bulk build has a second thread: encoding
+//! pages and waiting for the disk take about the same time, and would add up on one thread. A build's first chunks are
+//! written on its own thread, so that an application's many small trees start no threads.
 //!
-//! Chunks are written in the order in which they were given. At most [`CHUNKS_WAITING`] wait, one is being written and one is being
-//! filled: that bounds a build's memory. Whoever gives pages back must have ended the writer before, for a chunk that is
-//! still on its way would be written over the pages' next content.
+//! Chunks are written in the order in which they are passed. At most [`CHUNKS_WAITING`] wait, one is being written and
+//! one is being filled, which bounds a build's memory. The writer must be finished before pages are freed: a chunk
+//! still in flight would overwrite the pages' next content.
 
 use std::io;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use super::shared::Shared;
 use crate::Error;
 use crate::disk::DiskFile;
 
-/// Chunks that wait for the thread beside a build.
+/// Chunks that wait for the second thread of a build.
 const CHUNKS_WAITING: usize = 2;
-/// Bytes that a build writes by itself.
+/// Bytes that a build writes on its own thread.
 const ALONE_BYTES: usize = 4 << 20;
 
-/// Called after each write (a bulk build: each 256 KB) with the range of the file that it lies in; may call `sync_range`,
-/// may sleep.
+/// Called after each write (a bulk build: each 256 KB) with the written range of the file. May call `sync_range`, and may
+/// sleep.
 pub type Pace = Box<dyn FnMut(&dyn DiskFile, u64, u64) -> io::Result<()> + Send>;
 
-/// Pages that lie behind one another, and the byte of the file where they begin.
+/// Adjacent pages, and the byte offset in the file where they begin.
 struct Chunk {
     bytes: Vec<u8>,
     start: u64,
@@ -36,27 +36,27 @@ struct Chunk {
 pub(super) struct ChunkWriter {
     shared: Arc<Shared>,
     place: Place,
-    /// Whether it may go on beside its caller.
+    /// Whether it may move to a second thread.
     may_move: bool,
     written: usize,
 }
 
-/// Which thread writes.
+/// The writing thread.
 enum Place {
     Here(Paced),
     Beside(Beside),
-    /// A write failed: what is behind it was never written.
+    /// A write failed: later chunks were never written.
     Failed,
 }
 
 impl ChunkWriter {
-    /// Asks `pace` after each `pace_bytes`.
+    /// Calls `pace` after each `pace_bytes`.
     pub(super) fn new(shared: Arc<Shared>, may_move: bool, pace_bytes: usize, pace: Pace) -> ChunkWriter {
         let place = Place::Here(Paced { shared: shared.clone(), pace, pace_bytes, unpaced: NOTHING });
         ChunkWriter { shared, place, may_move, written: 0 }
     }
 
-    /// Writes a chunk, now or soon, and leaves an empty buffer in its place. A failure may be told later.
+    /// Writes a chunk, now or soon, and leaves an empty buffer in its place. An error may be returned by a later call.
     pub(super) fn write(&mut self, bytes: &mut Vec<u8>, start: u64) -> Result<(), Error> {
         if self.may_move && self.written >= ALONE_BYTES {
             self.move_beside();
@@ -77,7 +77,7 @@ impl ChunkWriter {
         result
     }
 
-    /// Waits until all chunks are written. It takes no more.
+    /// Waits until all chunks are written. After that it accepts no more.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         match std::mem::replace(&mut self.place, Place::Failed) {
             Place::Beside(beside) => beside.join(),
@@ -89,7 +89,7 @@ impl ChunkWriter {
         }
     }
 
-    /// The same for one whose pages are given up.
+    /// The same for a build whose pages are freed.
     pub(super) fn abandon(&mut self) {
         if let Place::Beside(_) = self.place
             && let Err(error) = self.finish()
@@ -111,11 +111,11 @@ impl ChunkWriter {
     }
 }
 
-/// Writes, and asks to wait.
+/// Writes, and calls `pace`.
 struct Paced {
     shared: Arc<Shared>,
     pace: Pace,
-    /// Bytes between two calls of it.
+    /// Bytes between two calls of `pace`.
     pace_bytes: usize,
     /// Written since the last call of `pace`: range and bytes.
     unpaced: (u64, u64, usize),
@@ -138,7 +138,7 @@ impl Paced {
     }
 }
 
-/// The thread beside a build, and the buffers that go to and fro.
+/// The second thread of a build, with the buffers that pass between the two.
 struct Beside {
     full: SyncSender<Chunk>,
     empty: Receiver<Vec<u8>>,
@@ -147,19 +147,19 @@ struct Beside {
 }
 
 impl Beside {
-    /// Where no thread is to be had the writer goes on where it is.
+    /// If no thread can be started, the writer stays on its caller's thread.
     fn start(paced: Paced) -> Place {
         let shared = paced.shared.clone();
         let (full, chunks) = sync_channel::<Chunk>(CHUNKS_WAITING);
         let (used, empty) = sync_channel::<Vec<u8>>(CHUNKS_WAITING + 1);
-        // The thread gets its writer only once it is there: a builder that could not start it still has one.
+        // The thread receives its writer only once it runs: a builder that could not start it still has the writer.
         let (hand, given) = sync_channel::<Paced>(1);
         let life = move || {
             let Ok(mut paced) = given.recv() else { return Ok(()) };
             for Chunk { mut bytes, start } in chunks {
                 paced.write(&bytes, start)?;
                 bytes.clear();
-                // More buffers than are in use are not kept.
+                // Surplus buffers are dropped.
                 let _ = used.try_send(bytes);
             }
             Ok(())
@@ -176,7 +176,7 @@ impl Beside {
         }
     }
 
-    /// False where the thread has ended.
+    /// False if the thread has ended.
     fn hand_over(&mut self, bytes: &mut Vec<u8>, start: u64) -> bool {
         let next = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(bytes.capacity()));
         self.full.send(Chunk { bytes: std::mem::replace(bytes, next), start }).is_ok()

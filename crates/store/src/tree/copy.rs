@@ -1,20 +1,19 @@
-//! A copy of all trees of one view, in a new tree file: what backups and compaction are made of.
+//! A copy of all trees of a view in a new tree file, for backups and compaction.
 //!
-//! Trees are read in key order and built anew, bottom-up: the copy has full leaves, no free space to speak of, and was
-//! written from its start to its end. Copying the pages as they lie would read as they lie, too, but the file would keep
-//! its holes; and keys in order prove what a checksum does not.
+//! Trees are read in key order and built anew, bottom-up: the copy has full leaves and hardly any free space, and was
+//! written sequentially. Copying the pages as they are would read sequentially too, but the file would keep its holes;
+//! and reading keys in order verifies more than checksums do.
 //!
-//! - Every page that is read has its checksum computed, and its number, kind and level compared; keys must rise through
-//!   the whole tree, and the entries must be as many as the catalog says. So damage is an error with its place in the
-//!   source, and never a copy of damage.
-//! - Both meta pages of the copy name the same trees. A new file's first meta page names none: with it beside the real one,
-//!   a single bad page would make an empty store of a full one.
-//! - The copy is read back as a whole and verified before it is handed out.
+//! - The checksum of every page read is computed, and its number, kind and level are compared. Keys must rise through the whole
+//!   tree, and the number of entries must be the catalog's. So damage is reported with its place in the source, and never copied.
+//! - Both meta pages of the copy have the same trees. The first meta page of a new file has none: beside it, a single
+//!   bad page would turn a full store into an empty one.
+//! - The copy is read back completely and verified before it is used.
 //!
-//! [`measure`] builds the same trees of what is visible, the log's changes included, to learn the size of such a file.
+//! [`measure`] builds the same trees from all visible data, including the log's changes, to determine the size of such a file.
 //!
-//! While the view is held the pages that it reaches are not used again: the source's file grows by what checkpoints
-//! replace meanwhile. So the copy goes at the disk's pace, never at a client's.
+//! While the view is held, the pages that it reaches are not reused, and the source file grows by the pages that
+//! checkpoints replace. So the copy runs at the disk's speed, never at a client's.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -32,26 +31,26 @@ use crate::key::Visit;
 use crate::log::LogPosition;
 use crate::{Error, TreeId, Version};
 
-/// Entries between two reports of how far a copy is, and chances to end it.
+/// Entries between two progress reports, at which the copy can be cancelled.
 const ENTRIES_PER_REPORT: u64 = 4096;
 
-/// How far a copy is.
+/// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
     /// Entries copied.
     pub entries: u64,
-    /// Entries there are.
+    /// Entries to copy in all.
     pub entries_total: u64,
-    /// All is copied, and is being read back.
+    /// Everything is copied and is being read back.
     pub is_verifying: bool,
 }
 
-/// What was copied.
+/// Result of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Copied {
-    /// The last commit in it; all before it are there too, and none after it.
+    /// The last version in it: it contains all versions up to this one, and no later one.
     pub version: Version,
     /// Entries of all trees.
     pub entries: u64,
@@ -59,21 +58,21 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// Told how far a copy is, and asked whether it shall go on.
+/// Receives the progress of a copy. `Break` cancels it.
 pub type Watch<'w> = dyn FnMut(Progress) -> ControlFlow<()> + 'w;
 
-/// Where a copy goes, and how fast.
+/// Destination and pace of a copy.
 pub(crate) struct Target<'d> {
     pub(crate) disk: &'d dyn Disk,
     pub(crate) name: &'d str,
-    /// Where replay starts from the copy.
+    /// Where replay starts for the copy.
     pub(crate) log_start: LogPosition,
     pub(crate) map_bytes: u64,
-    /// Made for each tree.
+    /// Called for each tree.
     pub(crate) pace: &'d dyn Fn() -> Pace,
 }
 
-/// Copies a view into a new file, durable and verified when this returns.
+/// Copies a view into a new file, which is durable and verified on return.
 pub(crate) fn copy(view: &TreeView, target: &Target<'_>, watch: &mut Watch<'_>) -> Result<Copied, Error> {
     let version = view.meta().version;
     TreeFile::create(target.disk, target.name, version, target.log_start)?;
@@ -88,7 +87,7 @@ pub(crate) fn copy(view: &TreeView, target: &Target<'_>, watch: &mut Watch<'_>) 
     }
     view.check_lost(lost)?;
     attach(&file, trees.iter().map(|info| (info.tree, info.name.as_deref())), roots, target, version)?;
-    // For the second meta page: see the module's text.
+    // Writes the second meta page: see the module's text.
     file.begin((target.pace)())?.finish(version, target.log_start)?;
     tell.progress.is_verifying = true;
     tell.say()?;
@@ -102,8 +101,8 @@ pub(crate) fn copy(view: &TreeView, target: &Target<'_>, watch: &mut Watch<'_>) 
 /// Visits the entries of one tree in key order.
 pub(crate) type ScanTree<'s> = dyn FnMut(TreeId, &mut Visit<'_>) -> Result<(), Error> + 's;
 
-/// Builds a new tree file with these trees, to learn its size; the file is left to the caller to remove. It holds nothing that may be trusted: what is
-/// read for it is not checked as [`copy`] checks it.
+/// Builds a new tree file with these trees to determine its size; the caller removes the file. Its content must not be
+/// trusted: what is read for it is not verified as in [`copy`].
 pub(crate) fn measure(
     (trees, scan): (&[(TreeId, Option<String>)], &mut ScanTree<'_>),
     version: Version,
@@ -151,7 +150,7 @@ fn attach<'n>(
     writer.finish(version, target.log_start).map(drop)
 }
 
-/// How far, and to whom it is told.
+/// The progress, and its receiver.
 struct Tell<'w, 'f> {
     watch: &'w mut Watch<'f>,
     progress: Progress,
@@ -166,7 +165,7 @@ impl Tell<'_, '_> {
     }
 }
 
-/// What a copy that was told to end ends with.
+/// The error of a cancelled copy.
 pub(crate) fn given_up() -> Error {
     let source = io::Error::new(io::ErrorKind::Interrupted, "given up before its end");
     Error::Io { context: "copy the store".to_string(), source }
@@ -185,7 +184,7 @@ fn copy_tree(view: &TreeView, tree: TreeId, builder: BulkBuilder, tell: &mut Tel
     walk.builder.finish()
 }
 
-/// A walk over one tree, in key order, that pushes what it finds.
+/// A pass over one tree, in key order, that pushes its entries.
 struct Walk<'v, 't, 'w, 'f> {
     shared: &'v Shared,
     builder: BulkBuilder,
@@ -195,7 +194,7 @@ struct Walk<'v, 't, 'w, 'f> {
 }
 
 impl Walk<'_, '_, '_, '_> {
-    /// The recursion goes down one level each time; and each leaf has an entry, so that one which is met twice ends it.
+    /// Each recursion goes down one level. Each leaf has an entry, so a page reached twice ends it with an error.
     fn node(&mut self, place: PageNo, level: u8) -> Result<(), Error> {
         let shared = self.shared;
         let node = shared.checked_node(place, level)?;

@@ -1,7 +1,7 @@
-//! Cursor: a place in a tree that moves in both directions.
+//! Cursor: a position in a tree that moves in both directions.
 //!
-//! Within a leaf the entries follow without comparing keys; [`Cursor::leaf_entries_below`] tells a merging reader how far it can go
-//! without looking elsewhere.
+//! Within a leaf it moves without key comparisons. [`Cursor::leaf_entries_below`] tells a merging reader how far it can
+//! go without checking its other sources.
 
 use std::ops::Bound;
 
@@ -22,19 +22,19 @@ impl TreeView {
 }
 
 impl<'v> Cursor<'v> {
-    /// The same, refusing with [`Error::NotInMemory`] where it would wait for the disk. Costs a system call for each page.
+    /// The same, but returns [`Error::NotInMemory`] instead of waiting for the disk. Costs a system call for each page.
     pub(crate) fn asking(mut self) -> Cursor<'v> {
         self.walk.ask();
         self
     }
 
-    /// The same, refusing with [`Error::NotInMemory`] where it would compute the checksum of a value of over so many bytes.
+    /// The same, but returns [`Error::NotInMemory`] instead of computing the checksum of a value of more than `bytes` bytes.
     pub(crate) fn checking_at_most(mut self, bytes: usize) -> Cursor<'v> {
         self.walk.check_at_most(bytes);
         self
     }
 
-    /// To the first entry within a lower bound.
+    /// Moves to the first entry within a lower bound.
     pub fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), Error> {
         match from {
             Bound::Unbounded => self.walk.first(),
@@ -43,19 +43,19 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// To the first entry of a range whose beginning is known.
+    /// Moves to the first entry of a range whose beginning is known.
     #[inline]
     pub(crate) fn begin_at(&mut self, beginning: Beginning) -> Result<(), Error> {
         self.walk.begin_at(beginning)
     }
 
-    /// Where a range begins whose first entry this is.
+    /// The beginning of a range whose first entry is the current one.
     #[inline]
     pub(crate) fn beginning(&self) -> Option<Beginning> {
         self.walk.beginning()
     }
 
-    /// To the last entry within an upper bound.
+    /// Moves to the last entry within an upper bound.
     pub fn seek_back(&mut self, to: Bound<&[u8]>) -> Result<(), Error> {
         match to {
             Bound::Unbounded => self.walk.last(),
@@ -70,26 +70,26 @@ impl<'v> Cursor<'v> {
         self.walk.is_valid()
     }
 
-    /// To the next entry.
+    /// Moves to the next entry.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a cursor's entry is read by key() and value(), not returned")]
     pub fn next(&mut self) -> Result<(), Error> {
         self.walk.next()
     }
 
-    /// To the entry before.
+    /// Moves to the previous entry.
     #[inline]
     pub fn previous(&mut self) -> Result<(), Error> {
         self.walk.previous()
     }
 
-    /// To the next entry if it lies in the same leaf; else stays and says no.
+    /// Moves to the next entry if it is in the same leaf; otherwise stays and returns false.
     #[inline]
     pub fn next_in_leaf(&mut self) -> Result<bool, Error> {
         self.walk.next_in_leaf()
     }
 
-    /// To the entry before if it lies in the same leaf; else stays and says no.
+    /// Moves to the previous entry if it is in the same leaf; otherwise stays and returns false.
     #[inline]
     pub fn previous_in_leaf(&mut self) -> Result<bool, Error> {
         if self.walk.index() == 0 || !self.is_valid() {
@@ -99,20 +99,20 @@ impl<'v> Cursor<'v> {
         Ok(true)
     }
 
-    /// The current key. Empty on no entry.
+    /// The current key; empty if the cursor is on no entry.
     #[inline]
     pub fn key(&self) -> &[u8] {
         if self.is_valid() { self.walk.key() } else { &[] }
     }
 
-    /// The current value. Empty on no entry.
+    /// The current value; empty if the cursor is on no entry.
     #[inline]
     pub fn value(&self) -> Result<&'v [u8], Error> {
         if self.is_valid() { self.walk.value() } else { Ok(&[]) }
     }
 
-    /// How many entries of the leaf, the current one first, lie below all `ends` (with an inclusive one itself), and whether
-    /// that leaves some of the leaf out. A merging reader goes so far without looking elsewhere.
+    /// Number of entries of the leaf, from the current one on, that are within all upper bounds `ends`, and whether an
+    /// entry of the leaf is not. A merging reader can visit these without checking its other sources.
     #[inline]
     pub fn leaf_entries_below(&self, ends: [Bound<&[u8]>; 2]) -> Result<(usize, bool), Error> {
         let Some((_, leaf)) = self.walk.leaf() else { return Ok((0, true)) };
@@ -127,7 +127,7 @@ impl<'v> Cursor<'v> {
         Ok((stop.saturating_sub(self.walk.index()), stop < leaf.count()))
     }
 
-    /// The same downwards: entries above all `ends`.
+    /// The same backward: entries within all lower bounds `ends`.
     #[inline]
     pub fn leaf_entries_above(&self, ends: [Bound<&[u8]>; 2]) -> Result<(usize, bool), Error> {
         let mut first = 0;

@@ -1,11 +1,11 @@
-//! Lookups whose last pages are read past the page cache, into buffers of the reader's own.
+//! Lookups whose last pages are read past the page cache, into the reader's own buffers.
 //!
-//! The way down to a leaf is looked for through the map, as far as it is in memory. What is missing then is a leaf, or the
-//! extent of a long value: its bytes are read by the caller, and the lookup goes on in them. A branch that is missing is
-//! left to the map: hundreds of leaves lie below it, so it belongs into memory.
+//! The descent to a leaf goes through the map while its pages are in memory. Then a leaf is missing, or the extent of a
+//! long value: the caller reads its bytes, and the lookup continues in them. A missing branch is left to the map: it
+//! leads to hundreds of leaves, so it belongs in memory.
 //!
-//! A page that is read so is fresh from the disk, so its checksum is computed, which is not done of a page of the map at
-//! each look. It cannot have changed since its number was found as long as the view is kept.
+//! Pages read this way are fresh from the disk, so their checksum is computed each time; for pages of the map it is
+//! computed once. While the view is held, a page does not change after its number was found.
 
 use std::collections::HashSet;
 use std::io;
@@ -17,12 +17,12 @@ use super::shared::Shared;
 use super::view::TreeView;
 use crate::Error;
 
-/// What a lookup lacks.
+/// What a lookup would have to wait for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lack {
     /// Nothing: all its pages are in memory.
     Nothing,
-    /// A page that is to be read through the map.
+    /// A page that should be read through the map.
     Branch,
     /// Pages that can be read past the page cache.
     Part(Part),
@@ -36,15 +36,15 @@ pub(crate) struct Part(pub(super) Pages);
 pub(super) enum Pages {
     /// The leaf in which the key must be.
     Leaf(PageNo),
-    /// The value's own pages.
+    /// The value's overflow pages.
     Value(OverflowRef),
 }
 
-/// What the bytes of a part tell.
+/// Result of searching the bytes of a part.
 pub(crate) enum Told<'b> {
-    /// The key's value, or that there is none.
+    /// The key's value, or `None`.
     Found(Option<&'b [u8]>),
-    /// The value lies in pages of its own.
+    /// The value is in overflow pages.
     Further(Part),
 }
 
@@ -56,24 +56,24 @@ impl Part {
         }
     }
 
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub(crate) fn offset(self) -> u64 {
         self.extent().start.offset()
     }
 
-    /// Its whole pages.
+    /// Bytes of its whole pages.
     pub(crate) fn bytes(self) -> usize {
         self.extent().count as usize * PAGE_BYTES
     }
 
-    /// The page that it begins with.
+    /// Its first page.
     pub(crate) fn first(self) -> PageNo {
         self.extent().start
     }
 }
 
 impl TreeView {
-    /// Goes on with a lookup in the bytes of a part, which were read from the disk.
+    /// Continues a lookup in the bytes of a part, which were read from the disk.
     pub(crate) fn go_on<'b>(&self, key: &[u8], part: Part, bytes: &'b [u8]) -> Result<Told<'b>, Error> {
         let shared = self.shared();
         match part.0 {
@@ -91,7 +91,7 @@ impl TreeView {
         }
     }
 
-    /// A part that the disk did not give: its pages are counted.
+    /// Counts the pages of a part that the disk failed to read, and makes the error.
     #[cold]
     pub(crate) fn read_failed(&self, part: Part, error: io::Error) -> Error {
         let shared = self.shared();
@@ -100,15 +100,15 @@ impl TreeView {
     }
 }
 
-/// Pages that the disk did not give to reads past the page cache, each counted once. They are not those that the map has lost: another
-/// read of one may succeed, and what is read through the map meanwhile is right.
+/// Pages that the disk failed to read past the page cache, each counted once. The map has not lost them: another read
+/// may succeed, and reads through the map are correct.
 #[derive(Default)]
 pub(super) struct Refused {
     pages: Mutex<HashSet<PageNo>>,
 }
 
 impl Refused {
-    /// More of them than this say nothing new.
+    /// Further ones are not counted.
     const PAGES_MAX: usize = 64 << 10;
 
     #[cold]

@@ -1,8 +1,7 @@
-//! Entries of a leaf that lie in a range, handed over together.
+//! Entries of a leaf within a range, passed together.
 //!
-//! A scan that calls its visitor with each key and value puts every key together and goes through a call for every
-//! entry, whether the visitor wants the key or not. Who takes the entries of a leaf at once asks for what it needs of
-//! each, and its values live as long as the view.
+//! A scan that calls its visitor with each key and value assembles every key and makes a call for every entry, even if the visitor does
+//! not use the key. A visitor of a leaf's entries requests only what it needs of each, and the values live as long as the view.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -14,12 +13,12 @@ use super::walk::{Beginning, Walk};
 use crate::key::Direction;
 use crate::{Error, KeyRange, TreeId};
 
-/// Entries of one leaf, one behind the other in a scan's order; at least one.
+/// Consecutive entries of one leaf in a scan's order; at least one.
 pub struct Entries<'v> {
     shared: &'v Shared,
     place: PageNo,
     leaf: Node<'v>,
-    /// The first and the one behind the last, in key order.
+    /// The first entry, and the one after the last, in key order.
     first: usize,
     end: usize,
     direction: Direction,
@@ -27,23 +26,23 @@ pub struct Entries<'v> {
     check_max: usize,
 }
 
-/// What a scan calls with each leaf's entries until it breaks.
+/// The callback of a scan, called with each leaf's entries until it breaks.
 pub type VisitEntries<'f, 'v> = dyn FnMut(&Entries<'v>) -> ControlFlow<()> + 'f;
 
 impl<'v> Entries<'v> {
-    /// How many they are.
+    /// Number of entries.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "they are never none")]
     pub fn len(&self) -> usize {
         self.end - self.first
     }
 
-    /// The place in the leaf of an entry, counted in the scan's order.
+    /// Index in the leaf of an entry, counted in the scan's order.
     #[inline]
     fn index(&self, number: usize) -> usize {
         match self.direction {
             Direction::Forward => self.first + number,
-            // One beyond the last is beyond the leaf, too, and refused there.
+            // A number past the last gives an index past the leaf, which is refused there.
             Direction::Backward => (self.end - 1).wrapping_sub(number),
         }
     }
@@ -57,7 +56,7 @@ impl<'v> Entries<'v> {
         }
     }
 
-    /// Makes `key` the key of an entry.
+    /// Writes the key of an entry into `key`.
     #[inline]
     pub fn key_into(&self, number: usize, key: &mut Vec<u8>) -> Result<(), Error> {
         key.clear();
@@ -68,9 +67,8 @@ impl<'v> Entries<'v> {
 }
 
 impl TreeView {
-    /// Visits the entries of a range, leaf by leaf. `beginning` is where the range begins, if that is known; else it is put
-    /// there, if the range has one that may be asked for again: upwards from a key. Values of over `check_max` bytes are given as
-    /// [`TreeView::find`] does.
+    /// Visits the entries of a range, leaf by leaf. `beginning` is the known beginning of the range; if `None`, it is set for forward
+    /// scans from a key, so that it can be remembered. Values of over `check_max` bytes are treated as in [`TreeView::find`].
     pub(crate) fn scan_leaves<'v>(
         &'v self,
         tree: TreeId,
@@ -97,7 +95,7 @@ impl TreeView {
                 let (rank, found) = leaf.rank(key).map_err(|damage| shared.damage(place, damage))?;
                 Ok::<usize, Error>(rank + usize::from(found && with_equal))
             };
-            // The bound where the scan begins cuts the first leaf alone.
+            // The bound at the scan's start applies only to the first leaf.
             let first = match range.from {
                 _ if is_first && let Some(known) = known => known.rank,
                 Bound::Included(key) if is_first || direction == Direction::Backward => rank(key, false)?,

@@ -1,4 +1,4 @@
-//! The tree file: the current view, and what is asked of its space.
+//! The tree file: the current view, and queries of its space.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,40 +11,40 @@ use super::view::TreeView;
 use crate::Error;
 use crate::disk::ReadQueue;
 
-/// Pages of values of several pages each, which lie in one stretch.
+/// Pages of values that need several adjacent pages each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Runs {
     pub(crate) pages: u32,
-    /// Of the largest one.
+    /// Pages of the largest value.
     pub(crate) longest: u32,
 }
 
 impl Runs {
-    /// These and others.
+    /// The sum of two needs.
     pub(crate) fn and(self, other: Runs) -> Runs {
         Runs { pages: self.pages.saturating_add(other.pages), longest: self.longest.max(other.longest) }
     }
 
-    /// Whether room for these is room for others.
+    /// Whether room for these is also room for `other`.
     pub(crate) fn covers(self, other: Runs) -> bool {
         self.pages >= other.pages && self.longest >= other.longest
     }
 }
 
-/// What checkpoints will find without the file's growing.
+/// Pages that checkpoints will find without growing the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promised {
     /// Pages in all.
     pub(crate) pages: u32,
-    /// Of these, pages of values of several pages.
+    /// Of these, pages in runs for values of several pages.
     pub(crate) runs: u32,
 }
 
-/// What a writer needs of the state it starts from, and replaces.
+/// The state that a writer starts from and replaces.
 pub(super) struct Current {
     pub(super) view: Arc<TreeView>,
     pub(super) places: Places,
-    /// Which meta page says so; the other one is written next.
+    /// The meta page of this state; the other one is written next.
     pub(super) slot: PageNo,
     /// Sequence of the next checkpoint.
     pub(super) next_sequence: u64,
@@ -70,10 +70,10 @@ impl TreeFile {
         self.current().view.clone()
     }
 
-    /// Reads of this file past the page cache, where the data is larger than memory and the system has such reads.
+    /// Reads of this file past the page cache, if the data is larger than memory and the system supports such reads.
     pub(crate) fn read_queue(&self, places: usize, place_bytes: usize) -> Option<Box<dyn ReadQueue>> {
         let shared = &self.shared;
-        // What fits into memory gets there sooner if nothing goes past it.
+        // Data that fits into memory gets there sooner if all reads go through the page cache.
         if !shared.is_read_alone() {
             return None;
         }
@@ -81,7 +81,7 @@ impl TreeFile {
         queue.inspect_err(|error| tracing::info!(%error, "no reads past the page cache")).ok()
     }
 
-    /// Pages that the disk did not give, so far, to the map or to a read past the page cache.
+    /// Number of pages that the disk has failed to read so far, through the map or past the page cache.
     pub(crate) fn lost_pages(&self) -> u64 {
         self.shared.lost() + self.shared.refused.count()
     }
@@ -91,26 +91,26 @@ impl TreeFile {
         self.shared.lost() > 0
     }
 
-    /// Pages of the newest state that were found damaged when they were read: how many, and the first.
+    /// Number of damaged pages of the newest state, and the first.
     pub(crate) fn damaged_pages(&self) -> (u64, Option<Error>) {
         self.shared.damaged()
     }
 
-    /// Pages that the newest state reaches.
+    /// Number of pages that the newest state reaches.
     pub(crate) fn live_pages(&self) -> u32 {
         self.shared.live_pages.load(Ordering::Acquire)
     }
 
-    /// Pages that finished checkpoints have taken since the file was opened.
+    /// Number of pages that finished checkpoints have taken since the file was opened.
     pub(crate) fn merged_pages(&self) -> u64 {
         self.shared.merged_pages.load(Ordering::Acquire)
     }
 
-    /// Promises `wanted` free pages to checkpoints, `runs` among them in stretches, the file growing where it must; says how
-    /// many there are, which may be fewer where the disk is full. They are in the file, durably: nobody else can take
-    /// them, and they are there after a crash.
+    /// Promises `wanted` free pages to checkpoints, `runs` of them in runs of adjacent pages, growing the file if
+    /// necessary. Returns the number that exists, which may be smaller if the disk is full. The pages are in the file,
+    /// durably: no other program can take their space, and they exist after a crash.
     ///
-    /// With `may_grow` false it only looks. Bulk builds leave alone what is promised.
+    /// With `may_grow` false nothing is allocated. Bulk builds do not use promised pages.
     pub(crate) fn promise(&self, wanted: u32, runs: Runs, may_grow: bool) -> Result<Promised, Error> {
         let shared = &self.shared;
         let wanted_singles = wanted.saturating_sub(runs.pages);
@@ -118,8 +118,8 @@ impl TreeFile {
         let outcome = loop {
             let (oldest, newest) = (self.oldest_view(), self.view().meta().sequence);
             let mut space = shared.space();
-            // What is under way will be durable before the next one begins. Were it published since `newest` was read,
-            // it would have no pages any more, and this would only count too few.
+            // The running checkpoint will be durable before the next one begins. If it was published since `newest` was
+            // read, it has no pages any more, and the count is only too low.
             let durable = newest + u64::from(space.merging > 0);
             let merging_runs = space.merging_runs.min(runs.pages);
             let (certain, kept) = space.keep(runs.pages - merging_runs, runs.longest);
@@ -135,7 +135,7 @@ impl TreeFile {
                 break Ok(Promised { pages: singles + runs, runs });
             }
             has_grown = true;
-            // In steps, so that a checkpoint that wants pages does not wait for all of it.
+            // In steps, so that a checkpoint that needs pages does not wait for all of it.
             match shared.grow_by(&mut space, missing.min(GROWTH_PAGES_MAX), Growth::Zeroed) {
                 Ok(()) => {}
                 Err(Error::Full) => is_full = true,
@@ -148,13 +148,13 @@ impl TreeFile {
         outcome
     }
 
-    /// Pages that the next checkpoint frees whatever it merges.
+    /// Number of pages that the next checkpoint frees, whatever it merges.
     pub(crate) fn freed_by_next(&self) -> u32 {
         let (oldest, newest) = (self.oldest_view(), self.view().meta().sequence);
         self.shared.space().freed_by_next(oldest, newest)
     }
 
-    /// Sequence of the oldest view that is still held: pages freed since cannot be used again.
+    /// Sequence of the oldest view that is held: pages freed since cannot be reused.
     pub fn oldest_view(&self) -> u64 {
         let current = self.current();
         current.views.oldest().unwrap_or(current.view.meta().sequence)

@@ -1,9 +1,9 @@
-//! Which views may still be read: what a checkpoint asks before it gives freed pages out again.
+//! Views that may still be read, as a checkpoint must know before it reuses freed pages.
 //!
-//! A view carries a [`Hold`], which says when the last one who had the view is gone. Once the checkpoint has seen that, it
-//! writes over pages that were read through the view a moment ago. So seeing it must come after all those reads: the hold
-//! says so with release, and [`Held`] looks with acquire. The count of an `Arc`, asked through a `Weak`, promises no such
-//! thing.
+//! A view has a [`Hold`], which reports when the last reference to the view is dropped. After a checkpoint has seen
+//! that, it overwrites pages that were read through the view a moment ago. So that observation must be ordered after
+//! all those reads: the hold stores with release, and [`Held`] loads with acquire. The count of an `Arc`, read through
+//! a `Weak`, does not guarantee this order.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use super::page::PageNo;
 
-/// Belongs to a view, and goes with it.
+/// Belongs to a view, and is dropped with it.
 pub(super) struct Hold {
     is_gone: Arc<AtomicBool>,
 }
@@ -25,10 +25,10 @@ impl Drop for Hold {
     }
 }
 
-/// A view that was held when it was last looked at.
+/// A view that was held when it was last checked.
 struct HeldView {
     sequence: u64,
-    /// Where its space map lies: of which pages it reaches.
+    /// The directories of its space map, which says which pages it reaches.
     directories: Vec<PageNo>,
     is_gone: Arc<AtomicBool>,
 }
@@ -40,24 +40,24 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// A view comes up.
+    /// Registers a view.
     pub(super) fn hold(&mut self, sequence: u64, directories: Vec<PageNo>) -> Hold {
         let is_gone = Arc::new(AtomicBool::new(false));
         self.views.push(HeldView { sequence, directories, is_gone: Arc::clone(&is_gone) });
         Hold { is_gone }
     }
 
-    /// Forgets those that nobody has any more.
+    /// Forgets the views that are dropped.
     pub(super) fn forget_gone(&mut self) {
         self.views.retain(|view| !view.is_gone.load(Ordering::Acquire));
     }
 
-    /// Sequence of the oldest one that somebody has.
+    /// Sequence of the oldest view that is held.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.there().map(|view| view.sequence).min()
     }
 
-    /// Where the space maps lie of those before a sequence that somebody has.
+    /// Space map directories of the held views before a sequence.
     pub(super) fn before(&self, sequence: u64) -> impl Iterator<Item = &[PageNo]> {
         self.there().filter(move |view| view.sequence < sequence).map(|view| view.directories.as_slice())
     }
@@ -67,21 +67,21 @@ impl Held {
     }
 }
 
-/// A page that is read through a view, and written again once nobody has it: in every interleaving.
+/// A page that is read through a view, and written again after the view is dropped, in every interleaving.
 #[cfg(all(test, feature = "loom"))]
 mod model {
-    #![allow(unsafe_code)] // Loom's cell tells of what is not ordered: it wants to be shared for that.
+    #![allow(unsafe_code)] // Loom's cell reports unordered accesses; for that it has to be shared.
 
     use super::*;
     use crate::readers::Published;
     use loom::cell::UnsafeCell;
     use loom::thread::spawn;
 
-    /// Looked at and written only for loom to see the order.
+    /// Read and written only so that loom checks the order.
     #[derive(Clone)]
     struct Page(Arc<UnsafeCell<()>>);
 
-    // SAFETY: nothing is in it; whether two threads use it at once is what loom is asked.
+    // SAFETY: it has no content; loom checks whether two threads use it at once.
     unsafe impl Send for Page {}
     // SAFETY: as above.
     unsafe impl Sync for Page {}
@@ -111,7 +111,7 @@ mod model {
         (held, page, view)
     }
 
-    /// What a checkpoint does with a page that it freed. Whether it was free.
+    /// Like a checkpoint with a page that it freed. Returns whether it was free.
     fn write_if_free(held: &Held, page: &Page) -> bool {
         let is_free = held.oldest().is_none_or(|oldest| oldest > 1);
         if is_free {

@@ -1,13 +1,13 @@
-//! Merging sorted changes into a tree: each node that a change falls in is written once, bottom-up, in one pass.
+//! Merges sorted changes into a tree: each node with a change is rewritten once, bottom-up, in one pass.
 //!
-//! The old tree is walked top-down along the changes. A leaf that is touched pours its entries, changed, into the run of
-//! level 0; a branch that is touched pours its untouched children into the run of its level, between what the runs below
-//! write. Neighbouring touched leaves go on in one run, so that they are packed anew together. A run that would leave a page
-//! mostly empty takes in the next sibling, or at the end of its branch the one before: that is how pages merge.
-//! Old pages are not written to; they are listed as freed.
+//! The old tree is traversed top-down along the changes. A changed leaf adds its entries, with the changes, to the run
+//! of level 0. A changed branch adds its unchanged children to the run of its level, between the pages that the runs
+//! below write. Adjacent changed leaves share one run, so that they are packed together. A run that would leave a page
+//! mostly empty takes in the next sibling, or at the end of its branch the previous one; this is how pages merge. Old
+//! pages are not written to; they are listed as freed.
 //!
-//! Ranges of keys that all go ([`Cut`]) are cut out in the same pass, before the changes that fall in them. What lies wholly
-//! in one is not poured anywhere.
+//! Deleted ranges of keys ([`Cut`]) are applied in the same pass, before the changes inside them. A subtree inside one
+//! range is not added to any run.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use super::run::{Held, Run};
 use super::shared::Shared;
 use crate::Error;
 
-/// A key with its new value, or `None` where it goes.
+/// A key with its new value, or `None` for a deletion.
 pub(super) type Edit<'e> = (&'e [u8], Option<&'e [u8]>);
 
 /// The keys from `from` on and below `to` (or to the end).
@@ -32,24 +32,24 @@ pub(crate) struct Cut<'k> {
 }
 
 impl Cut<'_> {
-    /// Whether all keys between two fences lie within.
+    /// Whether all keys between two fences are inside.
     fn holds(&self, low: &[u8], upper: Option<&[u8]>) -> bool {
         self.from <= low && self.to.is_none_or(|to| upper.is_some_and(|upper| upper <= to))
     }
 
-    /// Whether a key between two fences may lie within.
+    /// Whether a key between two fences may be inside.
     fn meets(&self, low: &[u8], upper: Option<&[u8]>) -> bool {
         upper.is_none_or(|upper| self.from < upper) && self.to.is_none_or(|to| low < to)
     }
 }
 
-/// One pass over one tree. `'a` is what old pages and edits are borrowed for.
+/// One pass over one tree. `'a` is the lifetime of old pages and edits.
 pub(super) struct Merge<'a, 'w, I: Iterator<Item = Edit<'a>>> {
     shared: &'a Shared,
     output: &'w mut Output,
     freed: &'w mut Vec<Extent>,
     edits: Peekable<I>,
-    /// Keys that all go: in order, none meeting another. Those that lie behind the pass are taken away in front.
+    /// Deleted ranges, ascending and disjoint. Ranges behind the merge position are dropped from the front.
     cuts: &'a [Cut<'a>],
     last_key: Option<&'a [u8]>,
     assembler: Assembler<'a>,
@@ -70,7 +70,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         Merge { shared, output, freed, edits, cuts, last_key: None, assembler: Assembler::default(), entries: 0 }
     }
 
-    /// The tree without the cuts and with the changes made.
+    /// The tree without the cuts and with the changes.
     pub(super) fn apply(mut self, root: Root) -> Result<Root, Error> {
         let is_cut = root.page != PageNo::NONE && !self.cuts.is_empty();
         if self.edits.peek().is_some() || is_cut { self.pass(root) } else { Ok(root) }
@@ -98,7 +98,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         Ok(Root { entries: if root.page == PageNo::NONE { 0 } else { entries }, ..root })
     }
 
-    /// Closes a level below the root's; the top is left to [`Assembler::finish`], which may lower the tree.
+    /// Closes a level below the root's; the top level is left to [`Assembler::finish`], which may reduce the tree's height.
     fn close_unless_last(&mut self, level: u8, root_level: u8) -> Result<(), Error> {
         let is_top = (level + 1..=root_level + 1).all(|above| self.assembler.run(above).is_empty());
         if is_top { Ok(()) } else { self.assembler.close(level, self.output) }
@@ -138,7 +138,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         if level == 0 { self.rewrite_leaf(place, low, upper) } else { self.rewrite_branch(place, level, low, upper) }
     }
 
-    /// A node of which nothing is left: what the changes put between its fences takes its place.
+    /// Drops a node that is inside a cut; the changes between its fences replace it.
     fn replace(&mut self, place: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
         let gone = free_subtree(self.shared, place, level, self.freed)?;
         self.entries = self.entries.saturating_sub(gone);
@@ -165,7 +165,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
             copied = rank;
             if found {
                 copied += 1;
-                // A damaged count is not worth a panic: verify tells it.
+                // A wrong count is not worth a panic: verify reports it.
                 self.entries = self.entries.saturating_sub(1);
                 free_values(self.shared, place, &leaf, rank..copied, self.freed)?;
             } else if rank == leaf.count() && upper.is_none() && value.is_some() {
@@ -188,7 +188,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         .collect()
     }
 
-    /// Takes over some entries of an old leaf, without those that are cut out.
+    /// Keeps some entries of an old leaf, without those that are cut out.
     fn keep(
         &mut self,
         place: PageNo,
@@ -246,7 +246,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         Ok(())
     }
 
-    /// A child of a branch that is rewritten: rewritten too, or taken over as it is.
+    /// Handles a child of a rewritten branch: rewrites it, or keeps it as it is.
     fn visit_child(&mut self, child: PageNo, level: u8, low: &[u8], upper: Option<&[u8]>) -> Result<(), Error> {
         if self.cuts_from(low).first().is_some_and(|cut| cut.holds(low, upper)) {
             return self.replace(child, level, low, upper);
@@ -267,7 +267,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         self.assembler.relieve(level + 1, self.output)
     }
 
-    /// Whether an untouched leaf behind a run goes into it. Branches are too few to be worth it.
+    /// Whether an unchanged leaf after a run is added to it. Branches are too few to be worth it.
     fn takes_in(&mut self, child: PageNo, level: u8) -> Result<bool, Error> {
         if level > 0 || !self.assembler.run(0).should_take(0, None) {
             return Ok(false);
@@ -276,7 +276,7 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
         Ok(self.assembler.run(0).should_take(0, Some(sibling)))
     }
 
-    /// A run that ends with its branch and is too small takes in the sibling before, where that is an old page.
+    /// An underfull run at the end of its branch takes in the previous sibling, if that is an old page.
     fn join_previous(&mut self, level: u8) -> Result<(), Error> {
         if !self.assembler.run(level).is_underfull(level) {
             return Ok(());
@@ -299,10 +299,10 @@ impl<'a, 'w, I: Iterator<Item = Edit<'a>>> Merge<'a, 'w, I> {
     }
 }
 
-/// Lists a node and all below it as freed, and counts its entries. The level bounds the recursion.
+/// Lists a node and its subtree as freed, and returns the number of its entries. The level bounds the recursion.
 pub(super) fn free_subtree(shared: &Shared, place: PageNo, level: u8, freed: &mut Vec<Extent>) -> Result<u64, Error> {
     let node = shared.checked_node(place, level)?;
-    // Pages of one build lie behind one another: a large tree that goes as a whole is few extents.
+    // Pages of one build are adjacent: a large tree that is freed as a whole is few extents.
     match freed.last_mut() {
         Some(last) if last.start.0.checked_add(last.count) == Some(place.0) => last.count += 1,
         _ => freed.push(Extent::one(place)),
@@ -331,7 +331,7 @@ fn free_values(
 ) -> Result<(), Error> {
     for index in range {
         if let Stored::Overflow(value) = leaf.stored(index).map_err(|damage| shared.damage(place, damage))? {
-            // The leaf is sound, and that is enough: a value whose own pages are damaged can be replaced, and deleted.
+            // The leaf is sound, and that suffices: a value with damaged overflow pages can be replaced and deleted.
             shared.check_inside(place, value.extent())?;
             freed.push(value.extent());
         }
@@ -339,7 +339,7 @@ fn free_values(
     Ok(())
 }
 
-/// The bounds of what a tree takes.
+/// Checks the limits of keys and values.
 pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<(), Error> {
     if key.len() > KEY_BYTES_MAX {
         return Err(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });

@@ -1,4 +1,4 @@
-//! Meta page: where everything begins.
+//! Meta page: the root of one state of the file.
 //!
 //! ```text
 //!  0        24      32       36      40        48          80                88             92              96
@@ -13,8 +13,8 @@
 //!  +------------+-----------------+----- … -----+---------+------+
 //! ```
 //!
-//! Two of them, pages 0 and 1. A checkpoint overwrites the one that is not in use, after everything it reaches is synced, so a
-//! torn meta page loses nothing: the other one is whole. The header's sequence tells which is newer.
+//! There are two, pages 0 and 1. A checkpoint overwrites the one not in use, after everything that it reaches is
+//! synced. So a torn meta page loses nothing: the other one is intact. The header's sequence says which is newer.
 
 use super::page::{self, Damage, HEADER_BYTES, Header, Kind, META_PAGES, PAGE_BYTES, Page, PageNo, get_u32};
 use super::root::Root;
@@ -25,7 +25,7 @@ use crate::log::{InTree, LogPosition};
 const MAGIC: [u8; 8] = *b"SAPSTREE";
 /// Version of the layout of all pages of the file.
 pub(super) const FORMAT_VERSION: u32 = 2;
-/// The oldest that is read: without `reaches`.
+/// The oldest version that can be read: without `reaches`.
 const FORMAT_VERSION_OLDEST: u32 = 1;
 
 const MAGIC_AT: usize = HEADER_BYTES;
@@ -42,28 +42,28 @@ const DIRECTORIES_AT: usize = DIRECTORY_COUNT_AT + 4;
 const REACHES_AT: usize = DIRECTORIES_AT + 4 * DIRECTORIES_MAX;
 const _: () = assert!(DIRECTORIES_AT == 104 && REACHES_AT == 624 && REACHES_AT + 8 <= PAGE_BYTES);
 
-/// No file gets there by counting checkpoints.
+/// No file reaches this by counting checkpoints.
 const SEQUENCE_MAX: u64 = u64::MAX / 2;
 
 /// One state of the whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// Of which it was read, or will be written: a page that is only written once more stays what it is, byte by byte.
+    /// The format in which it was read or will be written: a rewritten page stays the same byte by byte.
     pub(super) format: u32,
-    /// Number of the checkpoint: rises with each.
+    /// Number of the checkpoint; rises with each.
     pub sequence: u64,
-    /// The last commit that the trees contain.
+    /// The last version whose changes the trees contain completely.
     pub version: Version,
-    /// The last commit of which they may contain a part: that of a checkpoint which is between two of its pieces. Without the log
-    /// up to there they are no state of the data.
+    /// The last version of which they may contain a part, while a checkpoint is between two of its pieces. Without the
+    /// log up to there the trees are not a consistent state of the data.
     pub reaches: Version,
     /// Where replay starts.
     pub log_start: LogPosition,
     /// Pages of the file.
     pub page_count: u32,
-    /// The tree of the trees' roots.
+    /// Root of the catalog.
     pub(super) catalog: Root,
-    /// The pages that say where the space map lies.
+    /// The directory pages of the space map.
     pub(super) directories: Vec<PageNo>,
 }
 
@@ -82,7 +82,7 @@ impl Meta {
         }
     }
 
-    /// What the log need not tell.
+    /// The part of the log that the trees contain.
     pub(crate) fn in_tree(&self) -> InTree {
         InTree { start: self.log_start, version: self.version.0, reaches: self.reaches.0 }
     }
@@ -116,7 +116,7 @@ impl Meta {
         page
     }
 
-    /// What a meta page says, if it is whole.
+    /// Decodes a meta page, if it is intact.
     pub(super) fn decode(page: &Page, place: PageNo) -> Result<Meta, MetaFault> {
         if page[MAGIC_AT..FORMAT_AT] != MAGIC {
             return Err(MetaFault::Damage(Damage("no magic number")));

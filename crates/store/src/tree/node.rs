@@ -1,26 +1,26 @@
-//! A node of a B+tree as it lies in a page: reading, searching, encoding.
+//! A node of a B+tree in its page: reading, searching, encoding.
 //!
-//! Behind the page header, in this order and without gaps:
+//! After the page header, in this order and without gaps:
 //!
 //! ```text
 //!  leaf    | prefix, padded to 8 | heads u64 x n | slots (u16 offset, u16 key) x (n+1)       | cells … | zero |
 //!  branch  | prefix, padded to 8 | heads u64 x n | children u32 x (n+1) | slots x (n+1) (*)  | cells … | zero |
 //! ```
 //!
-//! - `prefix` is common to all keys of the node and left out of them; it is empty where every key has at most 8 bytes.
-//! - A head is the first 8 bytes of what remains of the key (its suffix), padded with zeros, as one integer whose order is
-//!   the order of the bytes. Heads lie together, so that a search touches one or two cache lines, and a key of at most
-//!   8 bytes needs nothing else.
-//! - A slot is the offset of the entry's cell in the page and the suffix's length (bit 15: the value is in overflow).
-//!   Cells lie in key order; a cell ends where the next begins, so a value's length is stored nowhere. Slot n closes the last.
+//! - `prefix` is common to all keys of the node and not stored in them; it is empty if every key has at most 8 bytes.
+//! - A head is the first 8 bytes of the rest of the key (its suffix), padded with zeros, as one integer whose order is the
+//!   order of the bytes. Heads are adjacent, so a search touches one or two cache lines, and a key of at most 8 bytes needs
+//!   nothing else.
+//! - A slot holds the offset of the entry's cell in the page and the suffix's length (bit 15: the value is in overflow).
+//!   Cells lie in key order. A cell ends where the next begins, so a value's length is not stored. Slot n closes the last cell.
 //! - A cell is the suffix without its first 8 bytes (the tail), then in a leaf the value, or the place of its overflow
 //!   extent (page u32, length u32).
 //! - A branch has n separators and n+1 children: child i holds the keys k with separator(i-1) <= k < separator(i).
-//!   (*) Slots and cells are there only with the flag `TAILS`. Without it each separator is its head alone: at most
-//!   8 bytes, the last not zero. Then for every key k: k >= separator exactly where head(k) >= head(separator).
+//!   (*) Slots and cells exist only with the flag `TAILS`. Without it each separator is its head alone: at most
+//!   8 bytes, the last not zero. Then for every key k: k >= separator exactly if head(k) >= head(separator).
 //!
-//! Invariants: keys ascend strictly; `level` is 0 in a leaf and one above its children's in a branch, so no descent is
-//! longer than the root's level, whatever a damaged page says. Reading trusts no byte: each offset is checked.
+//! Invariants: keys ascend strictly. `level` is 0 in a leaf and one above its children's in a branch, so no descent is
+//! longer than the root's level, even over damaged pages. Reading trusts no byte: each offset is checked.
 
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
@@ -39,14 +39,14 @@ const OVERFLOW_BIT: u16 = 0x8000;
 const SUFFIX_MASK: u16 = 0x07ff;
 const _: () = assert!(KEY_BYTES_MAX <= SUFFIX_MASK as usize);
 pub(super) const HEAD_BYTES: usize = 8;
-/// Cells of a leaf that a scan has fetched ahead.
+/// Maximum number of cells that a scan prefetches.
 const PREFETCH_CELLS_MAX: usize = 20;
 const SLOT_BYTES: usize = 4;
 const CHILD_BYTES: usize = 4;
-/// Bytes of the place of an overflow extent in a leaf's cell.
+/// Bytes of an overflow reference in a leaf's cell.
 pub(super) const OVERFLOW_REF_BYTES: usize = 8;
 
-/// The place of a value outside its leaf.
+/// Reference to a value outside its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OverflowRef {
     pub(super) start: PageNo,
@@ -73,7 +73,7 @@ impl OverflowRef {
     }
 }
 
-/// A leaf entry's value as the leaf holds it.
+/// A leaf entry's value as the leaf stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored<'p> {
     Inline(&'p [u8]),
@@ -86,8 +86,8 @@ pub(crate) fn head(suffix: &[u8]) -> u64 {
     if let Some(bytes) = suffix.first_chunk::<HEAD_BYTES>() {
         return u64::from_be_bytes(*bytes);
     }
-    // A copy of so few bytes of no fixed number would be a call of memcpy, which costs more than the search of a node:
-    // two loads that overlap give 4 to 7 bytes, three give 1 to 3.
+    // Copying a variable number of bytes would be a call of memcpy, which costs more than the search of a node: two
+    // overlapping loads yield 4 to 7 bytes, three loads 1 to 3.
     let padding = 8 * (HEAD_BYTES - suffix.len()) as u32;
     match (suffix.first_chunk::<4>(), suffix.last_chunk::<4>()) {
         (Some(first), Some(last)) => {
@@ -102,8 +102,8 @@ pub(crate) fn head(suffix: &[u8]) -> u64 {
     }
 }
 
-/// Whether two short texts of one length are equal: a prefix is mostly 8 to 16 bytes, for which two loads of each beat
-/// a call of memcmp.
+/// Whether two short strings of one length are equal. A prefix mostly has 8 to 16 bytes, for which two loads of each
+/// are faster than a call of memcmp.
 #[inline]
 fn is_equal(one: &[u8], other: &[u8]) -> bool {
     if one.len() > 2 * HEAD_BYTES {
@@ -115,16 +115,16 @@ fn is_equal(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// What follows the head.
+/// The bytes after the head.
 #[inline]
 fn tail(suffix: &[u8]) -> &[u8] {
     suffix.get(HEAD_BYTES..).unwrap_or_default()
 }
 
-/// How many heads are below `head` (`or_equal`: or equal to it).
+/// Number of heads below `head` (`or_equal`: or equal to it).
 #[inline]
 fn count_below(heads: &[[u8; HEAD_BYTES]], head: u64, or_equal: bool) -> usize {
-    // Without branches: which half holds the key is a coin toss, a wrong guess costs more than both loads.
+    // Branch-free: which half holds the key is unpredictable, and a misprediction costs more than both loads.
     let limit = head.wrapping_add(u64::from(or_equal));
     if or_equal && head == u64::MAX {
         return heads.len();
@@ -156,7 +156,7 @@ pub(super) struct Node<'p> {
 }
 
 impl<'p> Node<'p> {
-    /// The node in a page that is expected to be this page at this level.
+    /// Parses a page that is expected to have this number and level.
     #[inline]
     pub(super) fn parse(page: &'p Page, place: PageNo, level: u8) -> Result<Node<'p>, Damage> {
         let kind = if level == 0 { Kind::Leaf } else { Kind::Branch };
@@ -193,7 +193,7 @@ impl<'p> Node<'p> {
         })
     }
 
-    /// Keys (in a branch: separators).
+    /// Number of keys (in a branch: separators).
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.heads.len()
@@ -207,7 +207,7 @@ impl<'p> Node<'p> {
         }
     }
 
-    /// How many keys are below `key`, and whether the next one is `key` itself.
+    /// Number of keys below `key`, and whether the next one is `key` itself.
     #[inline]
     pub(super) fn rank(&self, key: &[u8]) -> Result<(usize, bool), Damage> {
         let suffix = match self.suffix(key) {
@@ -219,7 +219,7 @@ impl<'p> Node<'p> {
         if self.heads.get(rank).is_none_or(|bytes| u64::from_le_bytes(*bytes) != head) {
             return Ok((rank, false));
         }
-        // A head that is the whole key, and no other key's: nothing else need be looked at.
+        // The head is the whole key, and no other key has it: nothing else must be compared.
         let is_alone = self.heads.get(rank + 1).is_none_or(|bytes| u64::from_le_bytes(*bytes) != head);
         if is_alone && suffix.len() <= HEAD_BYTES && self.suffix_len(rank) == suffix.len() {
             return Ok((rank, true));
@@ -227,7 +227,7 @@ impl<'p> Node<'p> {
         self.rank_by_tails(suffix, head, rank)
     }
 
-    /// The child whose range holds `key`.
+    /// The index of the child whose range holds `key`.
     #[inline]
     pub(super) fn child_for(&self, key: &[u8]) -> Result<usize, Damage> {
         if self.slots.is_empty() {
@@ -240,7 +240,7 @@ impl<'p> Node<'p> {
         Ok(rank + usize::from(found))
     }
 
-    /// The key without the prefix, or its rank where it does not have the prefix.
+    /// The key without the prefix, or its rank if it does not have the prefix.
     #[inline]
     fn suffix<'k>(&self, key: &'k [u8]) -> Result<&'k [u8], usize> {
         if self.prefix.is_empty() {
@@ -253,8 +253,7 @@ impl<'p> Node<'p> {
         }
     }
 
-    /// Among the keys from `rank` on whose head is `head`: order of tails, then of lengths (a head's padding zeros may
-    /// be bytes of the key).
+    /// Searches the keys from `rank` on with this head: by tail, then by length (a head's padding zeros may be bytes of the key).
     fn rank_by_tails(&self, suffix: &[u8], head: u64, rank: usize) -> Result<(usize, bool), Damage> {
         let same = match self.heads.get(rank + 1) {
             Some(bytes) if u64::from_le_bytes(*bytes) == head => count_below(&self.heads[rank..], head, true),
@@ -316,14 +315,14 @@ impl<'p> Node<'p> {
         if overflow { OverflowRef::decode(value).map(Stored::Overflow) } else { Ok(Stored::Inline(value)) }
     }
 
-    /// Where in the page a slice of the page begins.
+    /// Offset in the page of a slice of the page.
     #[inline]
     pub(super) fn offset_of(&self, slice: &[u8]) -> Option<u64> {
         let inside = (slice.as_ptr() as usize).checked_sub(self.page.as_ptr() as usize)?;
         (inside + slice.len() <= self.page.len()).then_some(inside as u64)
     }
 
-    /// Has the cells of a leaf fetched, where they are few and long: where they are many, the processor's own prefetcher follows.
+    /// Prefetches the cells of a leaf if they are few and long. If they are many, the hardware prefetcher follows.
     #[inline]
     pub(super) fn prefetch_cells(&self) {
         if self.slots.len() <= PREFETCH_CELLS_MAX {
@@ -341,7 +340,7 @@ impl<'p> Node<'p> {
         Ok(PageNo(u32::from_le_bytes(*bytes)))
     }
 
-    /// Bytes of the common prefix.
+    /// The common prefix.
     pub(super) fn prefix(&self) -> &'p [u8] {
         self.prefix
     }
@@ -362,8 +361,8 @@ impl<'p> Node<'p> {
         Ok(())
     }
 
-    /// Appends what key `index` has behind the prefix, and gives the entry's value: the slots are read once, and pieces
-    /// of up to eight bytes are moved as words, for a copy of a length that only the run knows is a call.
+    /// Appends the suffix of key `index`, and returns the entry's value. The slots are read once, and up to eight bytes
+    /// are copied as words, because a copy of a length known only at run time is a function call.
     #[inline]
     pub(super) fn push_entry(&self, index: usize, key: &mut Vec<u8>) -> Result<Stored<'p>, Damage> {
         let (Some(head_bytes), Some([slot, next])) = (self.heads.get(index), self.slots.get(index..index + 2)) else {
@@ -392,7 +391,7 @@ impl<'p> Node<'p> {
         Ok(Stored::Inline(value))
     }
 
-    /// Makes `key` the whole key `index`.
+    /// Writes the whole key `index` into `key`.
     pub(super) fn key_into(&self, index: usize, key: &mut Vec<u8>) -> Result<(), Damage> {
         key.clear();
         key.extend_from_slice(self.prefix);
@@ -400,7 +399,7 @@ impl<'p> Node<'p> {
     }
 }
 
-/// What an entry of a new node holds.
+/// The content of an entry of a new node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Payload<'a> {
     Value(&'a [u8]),
@@ -419,31 +418,31 @@ impl Payload<'_> {
     }
 }
 
-/// Whether a separator's suffix is told by its head alone.
+/// Whether the head alone determines a separator's suffix.
 #[inline]
 fn is_head_only(suffix: &[u8]) -> bool {
     suffix.len() <= HEAD_BYTES && suffix.last() != Some(&0)
 }
 
-/// Length of what two keys have in common at their start.
+/// Length of the common prefix of two keys.
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// The bytes that a node of some keys takes, kept up while keys are added in order.
+/// Bytes that a node with some keys takes, updated as keys are added in order.
 #[derive(Clone, Copy, Default)]
 pub(super) struct NodeSize {
     count: usize,
     prefix_len: usize,
-    /// Tails and payloads.
+    /// Bytes of tails and payloads.
     cell_bytes: usize,
     longest: usize,
-    /// A branch whose separators are not all told by their heads.
+    /// True for a leaf, and for a branch with a separator that its head alone does not determine.
     needs_slots: bool,
 }
 
 impl NodeSize {
-    /// The size of a node of these keys, which ascend. For a branch: of its separators, the first child's key left out.
+    /// The size of a node with these ascending keys. For a branch: with these separators, without the first child's key.
     pub(super) fn of<'k>(keys: impl Iterator<Item = (&'k [u8], usize)> + Clone, level: u8) -> NodeSize {
         let longest = keys.clone().map(|(key, _)| key.len()).max().unwrap_or(0);
         let mut ends = keys.clone().map(|(key, _)| key);
@@ -460,7 +459,7 @@ impl NodeSize {
         size
     }
 
-    /// The size with one more key, where that follows without looking at the other keys again.
+    /// The size with one more key, if it can be computed without reading the other keys again.
     #[inline]
     pub(super) fn with(&self, first: &[u8], key: &[u8], payload: usize) -> Option<NodeSize> {
         if self.longest > HEAD_BYTES {
@@ -479,7 +478,7 @@ impl NodeSize {
         })
     }
 
-    /// Bytes of the page in use.
+    /// Used bytes of the page.
     pub(super) fn bytes(&self, level: u8) -> usize {
         let arrays = self.count * HEAD_BYTES + (self.count + 1) * SLOT_BYTES;
         let fixed = HEADER_BYTES + self.prefix_len.next_multiple_of(8) + arrays;
@@ -490,7 +489,7 @@ impl NodeSize {
         }
     }
 
-    /// Whether such a node fits a page.
+    /// Whether such a node fits into a page.
     pub(super) fn fits(&self, level: u8) -> bool {
         self.bytes(level) <= PAGE_BYTES
     }

@@ -1,4 +1,4 @@
-//! Opening a tree file: its meta pages, the choice between them, and the space that the chosen one leaves.
+//! Opening a tree file: its meta pages, the choice between them, and the free space of the chosen state.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,10 +17,10 @@ use crate::fail_stop::FailStop;
 use crate::log::LogPosition;
 use crate::{Error, Version};
 
-/// A file under construction has this after its name.
+/// Appended to the name of a file under construction.
 const NEW_SUFFIX: &str = ".new";
 
-/// A file whose meta pages are read, and none chosen yet.
+/// A file whose meta pages are read, and none is chosen yet.
 pub struct Opening {
     opened: Opened,
     access: Access,
@@ -29,7 +29,7 @@ pub struct Opening {
 }
 
 impl TreeFile {
-    /// Makes an empty file. It has its name only when it is whole.
+    /// Creates an empty file. It gets its name only when it is complete.
     pub fn create(disk: &dyn Disk, name: &str, version: Version, log_start: LogPosition) -> Result<(), Error> {
         let new_name = format!("{name}{NEW_SUFFIX}");
         let context = |error| Error::io(format!("create {name}"), error);
@@ -37,7 +37,7 @@ impl TreeFile {
         file.set_len(0).map_err(context)?;
         let meta = Meta::empty(version, log_start);
         for place in (0..META_PAGES).map(PageNo) {
-            // The first one too has a twin, so that one bad page does not make a new file unreadable.
+            // Even the first one has a twin, so that one bad page does not make a new file unreadable.
             let meta = Meta { sequence: meta.sequence + u64::from(place.0), ..meta.clone() };
             file.write_all_at(&meta.encode(place), place.offset()).map_err(context)?;
         }
@@ -52,7 +52,7 @@ impl TreeFile {
         TreeFile::open_for(Access::Buffered, disk, name, map_bytes)
     }
 
-    /// The same for one who only looks ([`Access::ReadOnly`]): nothing is written, nor made durable.
+    /// The same for an examination ([`Access::ReadOnly`]): nothing is written or made durable.
     pub(crate) fn open_for(access: Access, disk: &dyn Disk, name: &str, map_bytes: u64) -> Result<Opening, Error> {
         let context = |error| Error::io(format!("open {name}"), error);
         let file = disk.open(name, false, access).map_err(context)?;
@@ -76,7 +76,7 @@ impl TreeFile {
         }
         metas.sort_by_key(|(_, meta)| std::cmp::Reverse(meta.sequence));
         match (metas.is_empty(), format, faults.pop()) {
-            // Also beside a whole one, which is older than it or from before a change of the format.
+            // Also beside an intact meta page, which is older or has an older format.
             (_, Some(error), _) | (true, None, Some(error)) => Err(error),
             (_, _, fault) => {
                 faults.extend(fault);
@@ -89,12 +89,12 @@ impl TreeFile {
 }
 
 impl Opening {
-    /// The meta pages that are whole, the newest first: at least one.
+    /// The intact meta pages, newest first: at least one.
     pub fn metas(&self) -> impl Iterator<Item = &Meta> {
         self.metas.iter().map(|(_, meta)| meta)
     }
 
-    /// What [`TreeFile::create`] was told, if nothing has been written to the file since.
+    /// The arguments of [`TreeFile::create`], if nothing has been written to the file since.
     pub(crate) fn made_for(&self) -> Option<(Version, LogPosition)> {
         let newest = self.metas().next()?;
         let made = Meta::empty(newest.version, newest.log_start);
@@ -107,39 +107,39 @@ impl Opening {
         self.opened.map.len()
     }
 
-    /// From now on a page that is touched is read alone.
+    /// Disables read-ahead: a fault reads one page.
     pub(crate) fn read_alone(&mut self) -> Result<(), Error> {
         self.opened.is_read_alone = true;
         self.opened.map.advise_random().map_err(|error| Error::io(format!("map {}", self.opened.name), error))
     }
 
-    /// A file that is written once, as a copy: it grows by small steps, so that it ends with few free pages.
+    /// For a file that is written once, as a copy: it grows in small steps, so that it ends with few free pages.
     pub(super) fn kept_small(mut self) -> Opening {
         self.opened.is_kept_small = true;
         self
     }
 
-    /// What was wrong with the meta page that is not whole.
+    /// The fault of the damaged meta page.
     pub fn fault(&self) -> Option<&Error> {
         self.faults.first()
     }
 
-    /// Goes on from the meta page at this place in [`Opening::metas`].
+    /// Continues from the meta page at this index in [`Opening::metas`].
     pub fn choose(self, index: usize) -> Result<TreeFile, Error> {
         self.choose_for(index, Arc::default())
     }
 
-    /// The same for a file that takes no changes any more once its store has stopped, and whose failed syncs stop the store.
+    /// The same for a file that accepts no changes once its store has stopped, and whose failed syncs stop the store.
     pub(crate) fn choose_for(self, index: usize, fail_stop: Arc<FailStop>) -> Result<TreeFile, Error> {
         let Opening { opened, access, metas, .. } = self;
         let newest = metas.first().map_or(0, |(_, meta)| meta.sequence);
         let (slot, meta) =
             metas.get(index).cloned().ok_or_else(|| Error::corrupt(&opened.name, 0, "no such meta page"))?;
         if access != Access::ReadOnly {
-            // A process that was killed, or whose sync failed, leaves pages that the kernel has and the disk may not have.
-            // All that this meta page reaches was synced before it was written; it itself may not be. Log segments that it
-            // makes needless are used again soon, so it is made durable now: written once more, since after a failed sync
-            // the kernel takes its page for clean.
+            // A process that was killed, or whose sync failed, leaves pages in the page cache that may not be on the
+            // disk. Everything that this meta page reaches was synced before it was written; the meta page itself may
+            // not be. Log segments that it makes unnecessary are reused soon, so it is made durable now. It is
+            // rewritten, since after a failed sync the kernel considers its page clean.
             let file = &opened.file;
             let written = file.write_all_at(&meta.encode(slot), slot.offset()).and_then(|()| file.sync_data());
             written.map_err(|error| Error::io(format!("sync {}", opened.name), error))?;
@@ -149,7 +149,7 @@ impl Opening {
         let (places, live) = Places::load(&shared, &meta.directories)?;
         let (mut taken, mut waiting) = (live.clone(), Default::default());
         for (_, other) in metas.iter().filter(|(place, _)| *place != slot) {
-            // Until the next checkpoint overwrites it the other meta page can be recovered too, if its map is readable.
+            // Until the next checkpoint overwrites it, the other meta page can be recovered too, if its map is readable.
             if let Ok((_, other_live)) = Places::load(&shared, &other.directories) {
                 waiting = protect(&mut taken, &other_live, page_count, newest);
             }
@@ -166,7 +166,7 @@ impl Opening {
     }
 }
 
-/// Keeps the pages that only the other meta page reaches from being taken, until a checkpoint after `newest`.
+/// Keeps the pages that only the other meta page reaches from being reused before a checkpoint after `newest`.
 fn protect(taken: &mut Bitmap, other: &Bitmap, page_count: u32, newest: u64) -> std::collections::VecDeque<Waiting> {
     let mut only_other = Bitmap::default();
     for index in 0..other.words() {

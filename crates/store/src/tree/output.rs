@@ -1,13 +1,13 @@
-//! Where new pages go: allocation, and buffered writes in chunks with pacing.
+//! Output of new pages: allocation, and buffered writes in chunks with pacing.
 //!
-//! Pages that lie behind one another leave in one write of at most a chunk. After each write of a checkpoint the caller's
-//! [`Pace`] may wait until it is on the way to the disk: one that leaves hundreds of megabytes to one fdatasync holds up
-//! every sync of the log in between. How much at once is the pace's to say; it hears of each write, because most are of a
-//! single page, wherever one was free, and the disk serves a sync after all of those before it.
+//! Adjacent pages are written together, at most a chunk at once. After each write of a checkpoint the caller's [`Pace`] may
+//! wait until the write has left for the disk: a checkpoint that leaves hundreds of megabytes to one fdatasync delays every
+//! sync of the log in between. The pace decides how much is written out at once. It is called for each write, because most
+//! writes are of a single page, wherever one was free, and the disk serves a sync after all earlier writes.
 //!
-//! Bulk builds write chunks of [`BULK_CHUNK_BYTES`] that begin at multiples of it: for such a write the kernel takes one
-//! large page of its cache, where the file system can, and maps it as one. A million documents then need a hundred
-//! entries of the processor's table of pages, where they needed fifty thousand that it has no room for.
+//! Bulk builds write chunks of [`BULK_CHUNK_BYTES`] at multiples of that size. For such a write the kernel allocates
+//! one huge page of its cache, if the file system supports it, and maps it as one. A million documents then need a
+//! hundred TLB entries instead of fifty thousand, for which the TLB has no room.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use super::page::{self, Extent, HEADER_BYTES, Header, Kind, PAGE_BYTES, Page, Pa
 use super::shared::{Growth, Shared};
 use crate::Error;
 
-/// Bytes of one write of a checkpoint: a page. A sync of the log waits for what the disk was given before, and larger writes
-/// made the slowest of them slower (`engine/pace.rs`).
+/// Bytes of one write of a checkpoint: a page. A sync of the log waits for earlier writes, and larger writes increased
+/// its highest latencies (`engine/pace.rs`).
 const CHECKPOINT_CHUNK_BYTES: usize = PAGE_BYTES;
-/// Pages that a checkpoint takes from the file at once lie in one stretch of so many bytes.
+/// Bytes of the stretch of the file from which a checkpoint takes pages at once.
 const RESERVE_BYTES: usize = 256 * 1024;
 /// Bytes between two calls of a bulk build's [`Pace`].
 const BULK_PACE_BYTES: usize = 256 * 1024;
-/// Bytes of one write of a bulk build: a large page of the processor (x86-64, and arm64 with pages of 4 KB).
+/// Bytes of one write of a bulk build: a huge page of the processor (x86-64, and arm64 with pages of 4 KB).
 const BULK_CHUNK_BYTES: usize = 2 << 20;
 
 /// See the module's text.
@@ -32,13 +32,13 @@ pub(super) struct Output {
     shared: Arc<Shared>,
     sequence: u64,
     growth: Growth,
-    /// Bytes of one write at most. Writes end at multiples of it.
+    /// Maximum bytes of one write. Writes end at multiples of it.
     chunk_bytes: usize,
-    /// Bytes of the stretch that pages are taken from at once.
+    /// Bytes of the stretch from which pages are taken at once.
     reserve_bytes: usize,
-    /// Pages taken from the file so far, by a checkpoint: see `Space::merging`.
+    /// Pages that a checkpoint has taken from the file so far: see `Space::merging`.
     taken: u32,
-    /// Taken from the file, not used yet.
+    /// Taken from the file, not yet used.
     reserve: Extent,
     allocated: Vec<Extent>,
     buffer: Vec<u8>,
@@ -78,24 +78,24 @@ impl Output {
         &self.allocated
     }
 
-    /// Takes over pages that another output wrote.
+    /// Takes over pages that another output has written.
     pub(super) fn adopt(&mut self, pages: Vec<Extent>) {
         self.allocated.extend(pages);
     }
 
-    /// The pages used, which are now somebody else's; what was only reserved goes back.
+    /// Returns the used pages, which now belong to the caller, and frees those that were only reserved.
     pub(super) fn release(&mut self) -> Vec<Extent> {
         self.shared.give_back(&[std::mem::replace(&mut self.reserve, Extent { start: PageNo::NONE, count: 0 })]);
         self.shared.settle(std::mem::take(&mut self.taken));
         std::mem::take(&mut self.allocated)
     }
 
-    /// Pages that the checkpoint has taken from the file, but for what is only reserved.
+    /// Pages that the checkpoint has taken from the file, without those only reserved.
     pub(super) fn taken(&self) -> u32 {
         self.taken.saturating_sub(self.reserve.count)
     }
 
-    /// A page for the caller to fill by [`Output::put`].
+    /// A page for the caller to fill with [`Output::put`].
     pub(super) fn allocate(&mut self) -> Result<PageNo, Error> {
         if self.reserve.count == 0 {
             self.reserve = self.shared.take_some((self.reserve_bytes / PAGE_BYTES) as u32, self.growth)?;
@@ -130,7 +130,7 @@ impl Output {
         extent
     }
 
-    /// Writes a page at a place that was allocated, with its checksum.
+    /// Writes an allocated page, with its checksum.
     pub(super) fn put(&mut self, place: PageNo, fill: impl FnOnce(&mut Page)) -> Result<(), Error> {
         let page = self.next_page(place)?;
         fill(page);
@@ -151,7 +151,7 @@ impl Output {
         Ok(place)
     }
 
-    /// Writes a value into an extent of its own: a header, then the bytes without a gap, so that it is read as one slice.
+    /// Writes a value into an extent of its own: a header, then the bytes without a gap, so that it can be read as one slice.
     pub(super) fn write_overflow(&mut self, value: &[u8]) -> Result<OverflowRef, Error> {
         let extent = self.allocate_run(page::overflow_pages(value.len()))?;
         let (start, rest) = value.split_at(value.len().min(PAGE_BYTES - HEADER_BYTES));
@@ -193,7 +193,7 @@ impl Output {
         page.ok_or_else(|| self.shared.damage(place, page::Damage("no room in the write buffer")))
     }
 
-    /// Hands all buffered pages to the operating system, or to the thread that does.
+    /// Writes all buffered pages, or passes them to the writing thread.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -202,7 +202,7 @@ impl Output {
         self.writer.write(&mut self.buffer, start)
     }
 
-    /// The same, and waits until the operating system has all. Nothing can be written any more.
+    /// The same, and waits until all are written. Nothing can be written afterwards.
     pub(super) fn settle(&mut self) -> Result<(), Error> {
         self.flush()?;
         self.writer.finish()
@@ -210,7 +210,7 @@ impl Output {
 }
 
 impl Drop for Output {
-    /// What was not released was written for nothing.
+    /// Frees pages that were not released.
     fn drop(&mut self) {
         self.writer.abandon();
         let pages = self.release();

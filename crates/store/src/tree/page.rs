@@ -8,9 +8,9 @@
 //!  +--------+--------+------+-------+-------+-------------+-------+----------+------ … ------+
 //! ```
 //!
-//! Integers are little-endian. `crc32c` covers bytes 4 to the end (of an overflow extent: to the end of its last page);
-//! `number` is the page's own place, so a misdirected write is caught; `sequence` is that of the checkpoint that wrote it.
-//! A page is written once as a whole and never changed in place.
+//! Integers are little-endian. `crc32c` covers bytes 4 to the end (of an overflow extent: to the end of its last page).
+//! `number` is the page's own place, which reveals misdirected writes. `sequence` is that of the checkpoint that wrote
+//! it. A page is written once as a whole and never changed in place.
 
 /// Bytes of a page. 8 and 16 KB were no faster to read and cost more to write.
 pub const PAGE_BYTES: usize = 4096;
@@ -25,9 +25,9 @@ pub const VALUE_BYTES_MAX: usize = 64 << 20;
 pub(super) const LEVEL_MAX: u8 = 31;
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 24;
-/// Bytes behind the header.
+/// Bytes after the header.
 pub(super) const BODY_BYTES: usize = PAGE_BYTES - HEADER_BYTES;
-/// The first pages of the file hold the two meta pages.
+/// Number of meta pages, the first pages of the file.
 pub(super) const META_PAGES: u32 = 2;
 
 const CRC_AT: usize = 0;
@@ -39,13 +39,13 @@ const PREFIX_AT: usize = COUNT_AT + 2;
 const FLAGS_AT: usize = PREFIX_AT + 2;
 const SEQUENCE_AT: usize = FLAGS_AT + 2;
 const _: () = assert!(SEQUENCE_AT + 8 == HEADER_BYTES);
-/// In an overflow extent's header the value's length stands in place of prefix length and flags.
+/// In an overflow extent's header the value's length replaces prefix length and flags.
 const OVERFLOW_LEN_AT: usize = PREFIX_AT;
 
 /// The bytes of one page.
 pub(super) type Page = [u8; PAGE_BYTES];
 
-/// A page's place in the file, in pages. 0 and 1 are the meta pages, so 0 also says "none".
+/// A page's place in the file, in pages. 0 and 1 are the meta pages, so 0 also means "none".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageNo(pub u32);
 
@@ -59,7 +59,7 @@ impl PageNo {
     }
 }
 
-/// Pages that lie behind one another.
+/// Adjacent pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) start: PageNo,
@@ -71,7 +71,7 @@ impl Extent {
         Extent { start: page, count: 1 }
     }
 
-    /// The number of the page behind it.
+    /// The number of the page after it.
     pub(super) fn end(self) -> u32 {
         self.start.0.saturating_add(self.count)
     }
@@ -85,11 +85,11 @@ impl Extent {
     }
 }
 
-/// Which invariant a page breaks. The caller adds file and offset.
+/// The invariant that a page breaks. The caller adds file and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Damage(pub(super) &'static str);
 
-/// What a page holds.
+/// The content of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -101,7 +101,7 @@ pub(super) enum Kind {
     Meta = 6,
 }
 
-/// What the header says.
+/// The fields of a page header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) kind: Kind,
@@ -131,17 +131,17 @@ impl Header {
     }
 }
 
-/// The length field of an overflow extent's header.
+/// Writes the length field of an overflow extent's header.
 pub(super) fn put_overflow_len(page: &mut Page, len: u32) {
     put_u32(page, OVERFLOW_LEN_AT, len);
 }
 
-/// The length that an overflow extent's header gives.
+/// The value length in an overflow extent's header.
 pub(super) fn overflow_len(page: &Page) -> u32 {
     get_u32(page, OVERFLOW_LEN_AT)
 }
 
-/// Pages that a value of this length takes in overflow.
+/// Number of overflow pages for a value of this length.
 pub(crate) fn overflow_pages(len: usize) -> u32 {
     (HEADER_BYTES + len).div_ceil(PAGE_BYTES) as u32
 }
@@ -181,7 +181,7 @@ pub(super) fn sequence(page: &Page) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| page[SEQUENCE_AT + i]))
 }
 
-/// Writes the checksum: the last step before a page leaves for the disk.
+/// Writes the checksum: the last step before a page is written.
 pub(super) fn seal(page: &mut Page) {
     let crc = crc32c::crc32c(&page[NUMBER_AT..]);
     put_u32(page, CRC_AT, crc);

@@ -1,10 +1,10 @@
-//! A reader that stays: which freed pages it keeps from being used again.
+//! Long-lived readers: which freed pages they keep from being reused.
 //!
-//! Freed pages wait until no view older than their freeing is held. Alone, that rule would make one reader that never ends
-//! keep everything that any later checkpoint frees, also pages that were written long after its state: the file would grow
-//! by all that is written, without end. So while an older view holds up the row, its space map is asked, which lies
-//! in the file, untouched for as long as the view is held: what no held view reaches is free at once. Then the file
-//! grows by what differs between the reader's state and the newest one, and by no more however long it stays.
+//! Freed pages wait until no view older than their freeing is held. With that rule alone one reader that never ends
+//! would retain everything that later checkpoints free, even pages written long after its state, and the file would
+//! grow without bound. So while an older view blocks the queue, its space map is read, which stays in the file as long
+//! as the view is held: a page that no held view reaches is free at once. Then the file grows by the difference between
+//! the reader's state and the newest one, however long the reader stays.
 
 use super::file::{Current, TreeFile};
 use super::page::Extent;
@@ -13,7 +13,7 @@ use super::space::{Bitmap, Space, Waiting, join};
 use super::space_map::Places;
 
 impl TreeFile {
-    /// Pages that wait for readers of older states only.
+    /// Number of pages that wait only for readers of older states.
     pub(crate) fn pinned_pages(&self) -> u64 {
         let (oldest, newest) = (self.oldest_view(), self.view().meta().sequence);
         let space = self.shared.space();
@@ -28,15 +28,15 @@ impl TreeFile {
     }
 }
 
-/// Frees what waits for a held view that does not reach it. `newest` is the sequence of the newest durable meta page: what
-/// it freed is left alone, for the other meta page reaches it.
+/// Frees pages that wait for a held view that does not reach them. `newest` is the sequence of the newest durable meta
+/// page; the pages that it freed are not touched, because the other meta page reaches them.
 pub(super) fn release_unreached(shared: &Shared, current: &Current, newest: u64) {
     if shared.space().waiting.front().is_none_or(|waiting| waiting.sequence >= newest) {
         return;
     }
     let mut reached = Bitmap::default();
     for directories in current.views.before(newest) {
-        // A map that cannot be read says nothing: then all of it waits on.
+        // A map that cannot be read proves nothing: everything keeps waiting.
         let Ok((_, live)) = Places::load(shared, directories) else { return };
         for index in 0..live.words() {
             reached.set_word(index, reached.word(index) | live.word(index));
@@ -45,7 +45,7 @@ pub(super) fn release_unreached(shared: &Shared, current: &Current, newest: u64)
     split(&mut shared.space(), &reached, newest);
 }
 
-/// Of what was freed before `newest` the reached pages wait on, together.
+/// Of the pages freed before `newest`, the reached ones keep waiting, in one entry.
 fn split(space: &mut Space, reached: &Bitmap, newest: u64) {
     let (mut kept, mut free) = (Vec::new(), Vec::new());
     let mut sequence = 0;

@@ -1,6 +1,6 @@
-//! What a tree's upper pages tell of its size: where it can be cut into even parts, and about how much lies in a range.
+//! Estimates from a tree's upper pages: keys that divide it into even parts, and the number of entries in a range.
 //!
-//! Branches do not count their entries, so leaves are taken to be equally full. Both questions read a few pages.
+//! Branches do not count their entries, so leaves are assumed to be equally full. Both queries read few pages.
 
 use std::ops::Bound;
 
@@ -10,26 +10,26 @@ use super::view::TreeView;
 use crate::key::KeyRange;
 use crate::{Error, TreeId};
 
-/// Most pages that are read to cut a tree.
+/// Maximum number of pages read to divide a tree.
 const CUT_PAGES_MAX: usize = 512;
 
-/// Where a key stands in a tree.
+/// The position of a key in a tree.
 struct Standing {
-    /// The share of the tree's entries that lie before it.
+    /// The share of the tree's entries before it.
     share: f64,
     leaf: PageNo,
-    /// Entries of the leaf that lie before it.
+    /// Entries of the leaf before it.
     rank: usize,
 }
 
-/// A page, and the key at which it begins, if that lies inside the range.
+/// A page, and the key at which it begins, if that is inside the range.
 struct Child {
     start: Option<Vec<u8>>,
     place: PageNo,
 }
 
 impl TreeView {
-    /// Keys in order that cut a range into up to `count` parts of about as many leaves.
+    /// Keys, in order, that divide a range into up to `count` parts with about as many leaves each.
     pub(crate) fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, Error> {
         let root = self.root(tree);
         let mut pages = vec![Child { start: None, place: root.page }];
@@ -54,13 +54,13 @@ impl TreeView {
         Ok((1..=wanted).map(|number| keys[number * keys.len() / (wanted + 1)].clone()).collect())
     }
 
-    /// About how many entries lie in a range.
+    /// Estimated number of entries in a range.
     pub(crate) fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<u64, Error> {
         let entries = self.entries(tree);
         if entries == 0 {
             return Ok(0);
         }
-        // Between two bounds an entry more or less is nothing.
+        // One entry more or less does not matter between two bounds.
         let at = |bound: Bound<&[u8]>| match bound {
             Bound::Unbounded => Ok(None),
             Bound::Included(key) | Bound::Excluded(key) => self.standing(tree, key).map(Some),
@@ -92,7 +92,7 @@ impl TreeView {
     }
 }
 
-/// The children of a branch that may hold something of the range. `start` is where the branch itself begins.
+/// The children of a branch that may hold keys of the range. `start` is where the branch itself begins.
 fn children(
     branch: &Node<'_>,
     mut start: Option<Vec<u8>>,

@@ -1,8 +1,8 @@
-//! Asks the processor for memory that will be read soon.
+//! Prefetches memory that will be read soon.
 
 #![allow(unsafe_code)] // The instruction has no safe wrapper.
 
-/// Fetches the cache line in which `values` begin. Touches nothing: a page that is not in memory is not brought in.
+/// Prefetches the cache line in which `values` begin. A page that is not in memory is not read from the disk.
 #[inline]
 pub(crate) fn prefetch<T>(values: &[T]) {
     #[cfg(target_arch = "x86_64")]
@@ -15,15 +15,15 @@ pub(crate) fn prefetch<T>(values: &[T]) {
 }
 
 const LINE_BYTES: usize = 64;
-/// Lines of a value that are asked for; of a longer one the processor's own prefetcher brings the rest.
+/// Prefetched lines of a value; the hardware prefetcher fetches the rest of a longer one.
 const LINES_MAX: usize = 8;
 
-/// Fetches all lines of a short value at once, where reading it from the front would wait for one after the other.
+/// Prefetches all lines of a short value at once, where a sequential read would wait for one after the other.
 #[inline]
 pub(crate) fn prefetch_all(bytes: &[u8]) {
     for line in bytes.chunks(LINE_BYTES).take(LINES_MAX) {
         prefetch(line);
     }
-    // The last byte's line: a value begins anywhere in its first.
+    // The last byte's line: a value may begin anywhere in its first line.
     prefetch(bytes.get(bytes.len().saturating_sub(1)..).unwrap_or_default());
 }

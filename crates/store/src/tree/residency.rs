@@ -1,5 +1,5 @@
-//! Whether a lookup would have to wait for the disk: the way down to a leaf, each page asked for before it is touched, but
-//! for the upper branches. A scan's cursor asks by itself.
+//! Whether a lookup would have to wait for the disk: it descends to a leaf and checks that each page is in memory
+//! before it reads it, except for the upper branches. A scan's cursor checks by itself.
 
 use super::direct::{Lack, Pages, Part};
 use super::node::{OverflowRef, Stored};
@@ -8,11 +8,11 @@ use super::shared::Shared;
 use super::view::TreeView;
 use crate::{Error, TreeId};
 
-/// From this level on, leaves being level 0, branches are taken to be in memory.
+/// From this level on (leaves are level 0) branches are assumed to be in memory.
 const LEVEL_NEVER_ASKED: u8 = 2;
 
 impl Shared {
-    /// Whether a value of its own pages, or the start of a long one, is in memory.
+    /// Whether the overflow pages of a value, or the first ones of a long value, are in memory.
     pub(super) fn is_overflow_resident(&self, value: &OverflowRef) -> bool {
         let bytes = page::overflow_pages(value.len as usize) as usize * PAGE_BYTES - HEADER_BYTES;
         self.is_resident(value.start, bytes)
@@ -20,7 +20,7 @@ impl Shared {
 }
 
 impl TreeView {
-    /// The first of the pages that [`TreeView::get`] of this key would wait for.
+    /// The first page that [`TreeView::get`] of this key would wait for.
     pub(crate) fn lack(&self, tree: TreeId, key: &[u8]) -> Result<Lack, Error> {
         let shared: &Shared = self.shared();
         let root = self.root(tree);
@@ -29,8 +29,8 @@ impl TreeView {
             return Ok(Lack::Nothing);
         }
         for level in (1..=root.level).rev() {
-            // A page above these leads to tens of thousands of leaves: hardly a read goes by without it, so it is the last
-            // that the kernel drops, and asking for it would be most of the asking.
+            // A page at this level or above leads to tens of thousands of leaves. Nearly every read uses it, so the
+            // kernel evicts it last, and checking it would be most of the cost.
             if level < LEVEL_NEVER_ASKED && !shared.is_resident(place, PAGE_BYTES) {
                 return Ok(Lack::Branch);
             }

@@ -1,8 +1,8 @@
-//! Where a tree begins.
+//! The root of a tree.
 
 use super::page::PageNo;
 
-/// The top of a tree.
+/// Root page, level and entry count of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Root {
     /// `PageNo::NONE` in an empty tree.

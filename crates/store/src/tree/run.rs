@@ -1,28 +1,28 @@
-//! A run: entries of one level, in key order, that wait to be cut into pages.
+//! A run: entries of one level, in key order, that are not yet cut into pages.
 //!
-//! Leaves and branches alike: a leaf entry is a key with its value, a branch entry a child with the lowest key that may lie
-//! in it. A run knows its lower fence, which becomes the separator of its first page. Values of old pages and of edits
-//! are borrowed until they are encoded; only keys (and what a bulk build is given) are copied into the run.
+//! It is the same for leaves and branches: a leaf entry is a key with its value, a branch entry a child with the lowest key
+//! that it may hold. A run knows its lower fence, which becomes the separator of its first page. Values of old pages and of
+//! edits are borrowed until they are encoded; only keys, and the values of a bulk build, are copied into the run.
 
 use std::ops::Range;
 
 use super::node::{HEAD_BYTES, NodeSize, OverflowRef, Payload, common_prefix};
 use super::page::{PAGE_BYTES, PageNo};
 
-/// Fewer bytes than this in the only page of a run, and a neighbour is taken in.
+/// If the only page of a run has fewer bytes than this, a neighbour is taken in.
 const UNDERFULL_BYTES: usize = PAGE_BYTES / 3;
-/// Less room than this in the last page of a run is not worth reading a neighbour for.
+/// If the last page of a run has less room than this, reading a neighbour is not worth it.
 const SPARE_BYTES_MIN: usize = PAGE_BYTES / 4;
-/// Pages of a run that, with a neighbour, become one more: what does not fit one page is shared by three, not by two.
+/// Pages of a run that become one more with a neighbour: what does not fit into one page is divided into three, not two.
 const SHARED_PAGES: usize = 2;
 /// A run heavier than this (in uncompressed bytes) is cut before its end is known.
 const EARLY_WEIGHT: usize = 32 * PAGE_BYTES;
-/// Full pages that stay behind when a run is cut early, so that its end can still be balanced or joined.
+/// Full pages kept when a run is cut early, so that its end can still be balanced or joined.
 const PAGES_KEPT: usize = 2;
 /// Bytes of a page for each entry beside key and value.
 const ENTRY_BYTES: usize = 12;
 
-/// What an entry holds until it is encoded.
+/// The value or child of an entry until it is encoded.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Held<'a> {
     Borrowed(&'a [u8]),
@@ -32,7 +32,7 @@ pub(super) enum Held<'a> {
         len: u32,
     },
     Overflow(OverflowRef),
-    /// `fresh`: written by this checkpoint, so not to be read back.
+    /// `fresh`: written by this checkpoint, so it must not be read back.
     Child {
         page: PageNo,
         fresh: bool,
@@ -78,7 +78,7 @@ impl<'a> Run<'a> {
         self.add(key_start, held);
     }
 
-    /// Adds an entry whose key `write` appends, which may refuse.
+    /// Adds an entry whose key is appended by `write`, which may fail.
     pub(super) fn push_with<E>(
         &mut self,
         held: Held<'a>,
@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The only child of a branch run, if it is one.
+    /// The only child of a branch run, if it has exactly one.
     pub(super) fn only_child(&self) -> Option<PageNo> {
         match self.entries.as_slice() {
             [Entry { held: Held::Child { page, .. }, .. }] => Some(*page),
@@ -130,7 +130,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Takes the last child away where it can be read: its fence and its page.
+    /// Removes the last child if it is an old page; returns its fence and its page.
     pub(super) fn pop_old_child(&mut self) -> Option<(Vec<u8>, PageNo)> {
         let entry = self.entries.last()?;
         let Held::Child { page, fresh: false } = entry.held else { return None };
@@ -140,7 +140,7 @@ impl<'a> Run<'a> {
         Some((key, page))
     }
 
-    /// Puts all of `other`'s entries behind this run's.
+    /// Appends all entries of `other`.
     pub(super) fn append(&mut self, other: &Run<'a>) {
         for index in 0..other.len() {
             match other.entries[index].held {
@@ -158,16 +158,16 @@ impl<'a> Run<'a> {
         range.map(|index| (self.key(index), self.payload(index)))
     }
 
-    /// Whether all of it would leave a page mostly empty.
+    /// Whether the whole run would leave a page mostly empty.
     pub(super) fn is_underfull(&self, level: u8) -> bool {
         !self.is_empty()
             && self.weight <= EARLY_WEIGHT
             && self.size(0..self.len(), level).bytes(level) < UNDERFULL_BYTES
     }
 
-    /// Whether a sibling with `len` bytes of entries should join the run, which ends without it: where it fits into the room
-    /// that its last page has, a page is saved and none written more; and a page that has just become two half empty ones
-    /// becomes three with its sibling, which are fuller. `None` asks before it is known how large the sibling is.
+    /// Whether a sibling with `len` bytes of entries should join the run, which would end before it. If it fits into the
+    /// free room of the last page, a page is saved and no additional one is written. If a page has just become two
+    /// half-empty ones, these become three fuller ones with the sibling. `None` asks before the sibling's size is known.
     pub(super) fn should_take(&self, level: u8, len: Option<usize>) -> bool {
         if self.is_empty() || self.weight > EARLY_WEIGHT {
             return false;
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
         NodeSize::of(keyed.map(|index| (self.key(index), self.payload(index).cell_bytes())), level)
     }
 
-    /// Where pages end when each is filled as far as it goes, or until `is_enough` says so.
+    /// The ends of pages that are filled completely, or until `is_enough`.
     fn cut(&self, level: u8, mut is_enough: impl FnMut(usize, usize) -> bool) -> Vec<usize> {
         let skip = usize::from(level > 0);
         let mut ends = Vec::new();
@@ -212,8 +212,8 @@ impl<'a> Run<'a> {
         ends
     }
 
-    /// Where the pages of a whole run end: as few pages as can be, filled evenly; or, where keys are only added at the
-    /// end of the tree (`append`), each full, for nothing will ever come between them.
+    /// The ends of the pages of a whole run: as few pages as possible, filled evenly. If keys are only added at the end
+    /// of the tree (`append`), each page is full, since nothing will be inserted between them.
     pub(super) fn plan_all(&self, level: u8, append: bool) -> Vec<usize> {
         if self.is_empty() {
             return Vec::new();
@@ -228,7 +228,7 @@ impl<'a> Run<'a> {
             let tail = self.key(index).len().saturating_sub(prefix + HEAD_BYTES);
             ENTRY_BYTES + tail + self.payload(index).cell_bytes()
         };
-        // Twice the weight, in front of the middle of each entry.
+        // Twice the weight before the middle of each entry.
         let mut middles = Vec::with_capacity(self.len());
         let mut total = 0;
         for index in 0..self.len() {
@@ -239,14 +239,14 @@ impl<'a> Run<'a> {
         self.cut(level, |done, index| middles[index] * pages >= 2 * total * (done + 1))
     }
 
-    /// Where the pages end that can be written before the run's end is known.
+    /// The ends of the pages that can be written before the run's end is known.
     pub(super) fn plan_early(&self, level: u8) -> Vec<usize> {
         let mut ends = self.cut(level, |_, _| false);
         ends.truncate(ends.len().saturating_sub(PAGES_KEPT));
         ends
     }
 
-    /// Forgets the first `count` entries, which are written.
+    /// Drops the first `count` entries, which are written.
     pub(super) fn drop_front(&mut self, count: usize) {
         let mut rest = Run { low: self.low.take(), ..Run::default() };
         if count < self.len() {
@@ -259,7 +259,7 @@ impl<'a> Run<'a> {
             rest.append(&tail);
             self.bytes = tail.bytes;
         }
-        // The larger buffers are used again.
+        // The larger buffers are reused.
         self.bytes.clear();
         self.entries.clear();
         self.weight = 0;

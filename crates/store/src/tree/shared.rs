@@ -1,4 +1,4 @@
-//! What views, writers and builders of one tree file share: the file, its map, and who may take which page.
+//! State shared by views, writers and builders of one tree file: the file, its map, and the allocation of pages.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -16,9 +16,9 @@ use crate::Error;
 use crate::disk::{DiskFile, Map};
 use crate::fail_stop::FailStop;
 
-/// Pages by which the file grows at least (256 KB) and at most, for a checkpoint 4 MB, for a bulk build 16 MB; between them
-/// by a 32nd of itself, a bulk build by an 8th: holes cost nothing, and each change of the length waits until the write
-/// that is under way has ended. Zeros are written at once, unpaced, and half of them lie idle on average: 4 MB.
+/// Growth step of the file in pages: at least 256 KB, at most 4 MB for a checkpoint and 16 MB for a bulk build; in between a
+/// 32nd of the file, for a bulk build an 8th. Bulk builds grow by holes, which cost nothing, while each change of the length
+/// waits for the write in progress. Checkpoints write zeros at once, unpaced, half of which are unused on average; hence 4 MB.
 const GROWTH_PAGES_MIN: u32 = 64;
 pub(super) const GROWTH_PAGES_MAX: u32 = 1024;
 const GROWTH_PAGES_MAX_SPARSE: u32 = 4096;
@@ -29,14 +29,14 @@ const CACHE_LINE: usize = 64;
 /// How the file grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// By zeros written: a later write there changes no metadata of the file system.
+    /// By writing zeros: a later write there changes no metadata of the file system.
     Zeroed,
-    /// By its length: for bulk builds, which write all of it at once in order.
+    /// By setting the length: for bulk builds, which write everything at once in order.
     Sparse,
 }
 
 impl Growth {
-    /// How many of the free pages are there for it: a bulk build leaves what is promised to checkpoints.
+    /// Number of free pages it may take: a bulk build leaves those promised to checkpoints.
     fn may_take(self, space: &Space) -> u32 {
         match self {
             Growth::Zeroed => u32::MAX,
@@ -44,8 +44,8 @@ impl Growth {
         }
     }
 
-    /// By how much the file must grow to have `wanted` free pages at its end that it may take. Of what is promised a part may
-    /// not be free yet (the next checkpoint frees it): then a bulk build has to make up for it.
+    /// Number of pages by which the file must grow so that `wanted` pages at its end are free and allowed. Part of the
+    /// promised pages may not be free yet, since the next checkpoint frees them; a bulk build has to make up for these.
     fn missing(self, space: &Space, wanted: u32) -> u32 {
         let at_end = wanted.saturating_sub(space.free_at_end());
         match self {
@@ -55,34 +55,34 @@ impl Growth {
     }
 }
 
-/// A file and its map, and how it is to be used.
+/// An opened file with its map and mode.
 pub(super) struct Opened {
     pub(super) name: String,
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) map: Map,
-    /// It grows by small steps, so that it ends with few free pages.
+    /// It grows in small steps, so that it ends with few free pages.
     pub(super) is_kept_small: bool,
-    /// A page that is touched is read alone, because the data is larger than memory.
+    /// Read-ahead is disabled, because the data is larger than memory.
     pub(super) is_read_alone: bool,
 }
 
-/// What views, writers and builders of one file share.
+/// State shared by views, writers and builders of one file.
 pub(super) struct Shared {
     name: String,
-    /// Once it has stopped, what the disk holds is unknown until the file is opened again: no page may be given out.
+    /// Once it has stopped, the content of the disk is unknown until the file is reopened: no page may be allocated.
     file: SyncOwner,
     map: Map,
     checked: Checked,
     space: Mutex<Space>,
-    /// Pages that the newest state reaches.
+    /// Number of pages that the newest state reaches.
     pub(super) live_pages: AtomicU32,
     /// See [`Opened::is_kept_small`].
     is_kept_small: bool,
     /// See [`Opened::is_read_alone`].
     is_read_alone: bool,
-    /// Pages that finished checkpoints have taken since it was opened.
+    /// Number of pages that finished checkpoints have taken since it was opened.
     pub(super) merged_pages: AtomicU64,
-    /// Pages that reads past the page cache did not get.
+    /// Pages that reads past the page cache failed to read.
     pub(super) refused: Refused,
 }
 
@@ -116,14 +116,14 @@ impl Shared {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes what was written behind the map's end readable.
+    /// Makes bytes written after the map's end readable.
     pub(super) fn cover(&self) -> Result<(), Error> {
         self.map.cover().map_err(|error| self.io("map", error))?;
         Ok(())
     }
 
-    /// What is wrong with a page, as an error; it is counted, and refused from now on. One that the disk did not give is
-    /// counted by the map, and holds zeros.
+    /// Makes an error of a page's fault; the page is counted, and refused to readers from now on. A page that the disk
+    /// failed to read is counted by the map, and reads as zeros.
     #[cold]
     pub(super) fn damage(&self, place: PageNo, damage: Damage) -> Error {
         if self.is_lost(place) {
@@ -145,7 +145,7 @@ impl Shared {
         self.lost() > 0 && is_inside && self.map.bytes(place.offset(), PAGE_BYTES).is_none()
     }
 
-    /// Damaged pages that the newest state reaches: how many, and the first with what is wrong with it.
+    /// Number of damaged pages that the newest state reaches, and the first one with its fault.
     pub(super) fn damaged(&self) -> (u64, Option<Error>) {
         if !self.checked.has_damaged() {
             return (0, None);
@@ -160,8 +160,8 @@ impl Shared {
         Error::io(format!("{what}: {}", self.name), error)
     }
 
-    /// A failed sync, whatever its reason: also where the disk was full (delayed allocation, a quota) nobody knows what
-    /// reached it, so it must not pass for [`Error::Full`].
+    /// The error of a failed sync, whatever the reason: even if the disk was full (delayed allocation, a quota) it is
+    /// unknown what was written, so it must not become [`Error::Full`].
     #[cold]
     pub(super) fn io_failure(&self, what: &str, source: io::Error) -> Error {
         Error::Io { context: format!("{what}: {}", self.name), source }
@@ -181,7 +181,7 @@ impl Shared {
         self.map.bytes(offset, len)
     }
 
-    /// Pages that the disk did not give, so far: see `disk/lost.rs`.
+    /// Number of pages that the disk has failed to read so far: see `disk/lost.rs`.
     #[inline]
     pub(super) fn lost(&self) -> u64 {
         self.map.lost()
@@ -192,8 +192,8 @@ impl Shared {
         self.map.is_resident(place.offset(), len)
     }
 
-    /// Has the children of a branch read all at once: in an old file each lies elsewhere, and one after the other they would
-    /// take as long as the disk's answer to each.
+    /// Starts reading the children of a branch all at once: in an old file they are scattered, and one by one each
+    /// would take the disk's full latency.
     pub(super) fn read_ahead(&self, children: impl Iterator<Item = PageNo>) {
         let pages = space::join(children.map(Extent::one).collect());
         for extent in pages {
@@ -201,17 +201,17 @@ impl Shared {
         }
     }
 
-    /// Whether a page that is touched is read alone: the data is larger than memory.
+    /// Whether read-ahead is disabled because the data is larger than memory.
     pub(super) fn is_read_alone(&self) -> bool {
         self.is_read_alone
     }
 
-    /// Whether it is to have as little free space as may be, and buffers to be small.
+    /// Whether the file should have little free space, and buffers should be small.
     pub(super) fn is_kept_small(&self) -> bool {
         self.is_kept_small
     }
 
-    /// What was read since `before` was taken may be zeros.
+    /// Returns an error if pages were lost since `before`: reads since then may have returned zeros.
     #[inline]
     pub(super) fn check_lost(&self, before: u64) -> Result<(), Error> {
         if self.lost() == before { Ok(()) } else { Err(self.lost_error()) }
@@ -223,7 +223,7 @@ impl Shared {
         Error::Io { context: format!("a page could not be read: {}", self.name), source }
     }
 
-    /// Has the start of a page fetched that will be read next: header, heads and slots of a leaf of documents.
+    /// Prefetches the start of a page that will be read next: header, heads and slots of a leaf of documents.
     #[inline]
     pub(super) fn prefetch(&self, place: PageNo) {
         if let Some(bytes) = self.map.bytes(place.offset(), PAGE_BYTES) {
@@ -234,7 +234,7 @@ impl Shared {
         }
     }
 
-    /// A node, whose checksum is computed if this is the first read of its page.
+    /// A node; its checksum is computed at the first read of its page.
     #[inline]
     pub(super) fn node(&self, place: PageNo, level: u8) -> Result<Node<'_>, Error> {
         let page = self.page(place).and_then(|page| {
@@ -246,20 +246,20 @@ impl Shared {
         page.map_err(|damage| self.damage(place, damage))
     }
 
-    /// A node of which nothing is used but where it has its cells, for fetching them: its checksum is not computed.
+    /// A node of which only the offsets of the cells are used, for prefetching: its checksum is not computed.
     #[inline]
     pub(super) fn node_to_fetch(&self, place: PageNo) -> Option<Node<'_>> {
         self.page(place).and_then(|page| Node::parse(page, place, 0)).ok()
     }
 
-    /// A node whose checksum is computed at each read: for what is copied, or examined.
+    /// A node whose checksum is computed at each read, for copying and examination.
     pub(super) fn checked_node(&self, place: PageNo, level: u8) -> Result<Node<'_>, Error> {
         let checked =
             self.page(place).and_then(|page| self.check(page, place).and_then(|()| Node::parse(page, place, level)));
         checked.map_err(|damage| self.damage(place, damage))
     }
 
-    /// Computes the checksum of a page, or of a whole overflow extent, and remembers that it is right.
+    /// Computes the checksum of a page, or of a whole overflow extent, and records that it is sound.
     #[cold]
     fn check(&self, extent: &[u8], place: PageNo) -> Result<(), Damage> {
         page::check(extent, place)?;
@@ -267,18 +267,18 @@ impl Shared {
         Ok(())
     }
 
-    /// A page, or an overflow extent from its first page on, has got its checksum and is about to be written.
+    /// Records that a page, or an overflow extent from its first page on, has its checksum and is about to be written.
     pub(super) fn note_sealed(&self, place: PageNo) {
         self.checked.note_sound(place);
     }
 
-    /// Computes the checksum of a page unless it was found right before; for bytes whose place is known.
+    /// Computes the checksum of a page unless it was found sound before; for reads at a known offset.
     #[inline]
     pub(super) fn check_once(&self, place: PageNo) -> Result<(), Error> {
         if self.checked.is_sound(place) { Ok(()) } else { self.checked_node(place, 0).map(drop) }
     }
 
-    /// A page of the space map whose checksum is right.
+    /// A page of the space map, with its checksum verified.
     pub(super) fn checked_page(&self, place: PageNo, kind: Kind) -> Result<&Page, Error> {
         let page = self.page(place).and_then(|page| self.check(page, place).map(|()| page));
         let page = page.map_err(|damage| self.damage(place, damage))?;
@@ -288,7 +288,7 @@ impl Shared {
         Ok(page)
     }
 
-    /// A value in overflow, unless it is of over `check_max` bytes and nobody has read it yet: then [`Error::NotInMemory`].
+    /// An overflow value, unless it has over `check_max` bytes and was not read yet: then [`Error::NotInMemory`].
     #[inline]
     pub(super) fn overflow_unless_long(&self, place: OverflowRef, check_max: usize) -> Result<&[u8], Error> {
         if place.len as usize > check_max && !self.checked.is_sound(place.start) {
@@ -297,7 +297,7 @@ impl Shared {
         self.overflow(place, false)
     }
 
-    /// A value in overflow, whose checksum is computed if this is its first read, or with `check`.
+    /// An overflow value; its checksum is computed at its first read, or with `check`.
     pub(super) fn overflow(&self, place: OverflowRef, check: bool) -> Result<&[u8], Error> {
         let damage = |what| self.damage(place.start, Damage(what));
         let len = place.len as usize;
@@ -306,7 +306,7 @@ impl Shared {
         }
         let extent_bytes = page::overflow_pages(len) as usize * PAGE_BYTES;
         let Some(extent) = self.map.bytes(place.start.offset(), extent_bytes) else {
-            // One of its pages, not always the first, where the disk did not give it.
+            // The disk failed to read one of its pages, not necessarily the first.
             return Err(if self.lost() > 0 { self.lost_error() } else { damage("page beyond the end of the file") });
         };
         let is_sound = !check && self.checked.is_sound(place.start);
@@ -317,7 +317,7 @@ impl Shared {
         Ok(value)
     }
 
-    /// Refuses an extent that the file does not have: a leaf that is sound names none.
+    /// Returns an error for an extent beyond the file: an undamaged leaf has no such reference.
     pub(super) fn check_inside(&self, leaf: PageNo, extent: Extent) -> Result<(), Error> {
         let end = u64::from(extent.start.0) + u64::from(extent.count);
         if extent.start.0 >= page::META_PAGES && end * PAGE_BYTES as u64 <= self.map.len() {
@@ -326,7 +326,7 @@ impl Shared {
         Err(self.damage(leaf, Damage("overflow value beyond the end of the file")))
     }
 
-    /// A run of pages up to the next multiple of `stretch`; the file grows when none is free.
+    /// A run of pages up to the next multiple of `stretch`; the file grows if no page is free.
     pub(super) fn take_some(&self, stretch: u32, growth: Growth) -> Result<Extent, Error> {
         let is_checkpoint = growth == Growth::Zeroed;
         self.take(1, growth, |space| space.take_some(stretch, growth.may_take(space), is_checkpoint))
@@ -367,7 +367,7 @@ impl Shared {
         Ok(taken)
     }
 
-    /// A checkpoint under way has ended, or given up: so many pages are not its own any more.
+    /// Ends the account of a finished or abandoned checkpoint: these pages are no longer its own.
     pub(super) fn settle(&self, pages: u32) {
         let mut space = self.space();
         space.merging = space.merging.saturating_sub(pages);
@@ -376,12 +376,12 @@ impl Shared {
         }
     }
 
-    /// Syncs what a meta page will name, or that page: see [`SyncOwner::sync_all`].
+    /// Syncs the pages that a meta page will reference, or that page: see [`SyncOwner::sync_all`].
     pub(super) fn sync_all(&self) -> io::Result<()> {
         self.file.sync_all()
     }
 
-    /// Ended by a failed sync, or a panic.
+    /// Stopped by a failed sync, or a panic.
     pub(super) fn fail_stop(&self) -> &FailStop {
         self.file.fail_stop()
     }
@@ -390,7 +390,7 @@ impl Shared {
         self.space().give_back(extents);
     }
 
-    /// Makes the file longer, so that it ends with at least `wanted` free pages; by a step where the disk has room for one.
+    /// Grows the file so that it ends with at least `wanted` free pages; by a full step if the disk has room for one.
     fn grow(&self, space: &mut Space, wanted: u32, growth: Growth) -> Result<(), Error> {
         let (fraction, most) = match growth {
             Growth::Zeroed => (GROWTH_FRACTION, GROWTH_PAGES_MAX),
@@ -400,7 +400,7 @@ impl Shared {
         let step = (space.page_count / fraction).clamp(GROWTH_PAGES_MIN, most);
         let missing = growth.missing(space, wanted);
         match self.grow_by(space, missing.max(step), growth) {
-            // What did fit is the file's now, and may be all that is missing.
+            // What did fit belongs to the file now, and may suffice.
             Err(Error::Full) if growth.missing(space, wanted) > 0 => {
                 self.grow_by(space, growth.missing(space, wanted), growth)
             }
@@ -409,7 +409,7 @@ impl Shared {
         }
     }
 
-    /// Makes the file longer by so many pages; where the disk gets full first, by what did fit.
+    /// Grows the file by this many pages; if the disk gets full first, by what did fit.
     pub(super) fn grow_by(&self, space: &mut Space, pages: u32, growth: Growth) -> Result<(), Error> {
         let old = PageNo(space.page_count).offset();
         let limit = self.map.reserve().min(PageNo(u32::MAX).offset());
@@ -421,7 +421,7 @@ impl Shared {
             Growth::Zeroed => self.file.write_zeros(old, new - old),
             Growth::Sparse => self.file.set_len(new),
         };
-        // Zeros that were written before the disk was full are pages too. Given back they would be taken by others.
+        // Zeros written before the disk was full are pages too. If they were freed, other programs would take their space.
         let len = if grown.is_ok() { new } else { self.file.len().unwrap_or(old).clamp(old, new) };
         self.cover()?;
         space.grow((len / PAGE_BYTES as u64) as u32);

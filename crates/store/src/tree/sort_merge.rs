@@ -1,7 +1,7 @@
-//! The merge of sorted parts and runs: a binary heap of sources, the one with the lowest entry on top.
+//! Merge of sorted parts and runs: a binary heap of sources with the lowest entry on top.
 //!
-//! The heap compares 8 bytes of each source's key as an integer, taken behind what the keys of all sources have in common,
-//! and looks at keys and values themselves only where those are equal.
+//! The heap compares 8 bytes of each source's key as an integer, after the common prefix of all sources' keys, and
+//! compares keys and values themselves only if those are equal.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use super::sort_part::Part;
 use super::sort_run::{Record, Run, RunReader};
 use crate::Error;
 
-/// Something sorted, standing on an entry.
+/// A sorted source, positioned on an entry.
 enum Source {
     Part { part: Part, index: usize },
     Run(RunReader),
@@ -38,11 +38,11 @@ impl Source {
     }
 }
 
-/// Sources of more memory, and files, are given up on a thread of their own: the kernel takes a tenth of a second for some
-/// hundred megabytes, for which whoever has read them need not wait.
+/// Sources with more memory than this, and files, are freed on a thread of their own: the kernel takes a tenth of a
+/// second for some hundred megabytes, for which the reader need not wait.
 const FREED_BESIDE_MIN: usize = 16 << 20;
 
-/// A source's place in the heap.
+/// A source's element in the heap.
 #[derive(Clone, Copy)]
 struct Front {
     head: u64,
@@ -56,14 +56,14 @@ pub type SortedEntry<'e> = (&'e [u8], &'e [u8]);
 pub struct SortedEntries {
     sources: Vec<Source>,
     heap: Vec<Front>,
-    /// Length of what all keys begin with.
+    /// Length of the common prefix of all keys.
     common: usize,
-    /// The top's entry has been handed out.
+    /// The top's entry was returned.
     is_read: bool,
 }
 
 impl SortedEntries {
-    /// Merges what is sorted.
+    /// Merges sorted parts and runs.
     pub(super) fn merge(parts: Vec<Part>, runs: &[Run]) -> Result<SortedEntries, Error> {
         let parts: Vec<Part> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let mut beginnings = parts.iter().map(Part::common).chain(runs.iter().map(Run::common));
@@ -102,7 +102,7 @@ impl SortedEntries {
     #[inline]
     fn front(&self, source: usize) -> Option<Front> {
         let record = self.sources[source].record()?;
-        // A damaged run's key may be shorter than what all were to begin with.
+        // A damaged run's key may be shorter than the common prefix.
         Some(Front { head: head(record.key().get(self.common..).unwrap_or_default()), source })
     }
 
@@ -112,7 +112,7 @@ impl SortedEntries {
         Ok(self.next_record()?.map(|record| (record.key(), record.value())))
     }
 
-    /// The same, as it lies in a run.
+    /// The same, in the format of a run.
     pub(super) fn next_record(&mut self) -> Result<Option<Record<'_>>, Error> {
         if let (true, Some(&Front { source, .. })) = (self.is_read, self.heap.first()) {
             self.sources[source].advance()?;
@@ -159,7 +159,7 @@ impl Drop for SortedEntries {
     fn drop(&mut self) {
         if self.bytes() >= FREED_BESIDE_MIN {
             let sources = std::mem::take(&mut self.sources);
-            // Where no thread is to be had they are dropped here. Nobody waits for it: the files have no names.
+            // If no thread can be started they are dropped here. Nobody waits for the thread: the files have no names.
             let _ = std::thread::Builder::new().name("sort-free".to_string()).spawn(move || drop(sources));
         }
     }

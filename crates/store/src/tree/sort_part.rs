@@ -1,18 +1,18 @@
-//! A part of a sorter's entries, in memory: gathered in any order, then sorted.
+//! A part of a sorter's entries, in memory: collected in any order, then sorted.
 //!
 //! ```text
 //!  bytes: record, record, …      record: | key length u16 | value length u32 | key | value |
 //!  slots: (head of the key, start of the record), one for each record
 //! ```
 //!
-//! Records lie as a run has them. The sort compares 8 bytes of each key as an integer, taken behind what all keys of the
-//! part have in common, and looks at keys and values themselves only where those are equal.
+//! Records have the format of a run. The sort compares 8 bytes of each key as an integer, after the common prefix of
+//! the part's keys, and compares keys and values themselves only if those are equal.
 
 use super::node::{common_prefix, head};
 use super::prefetch::prefetch_all;
 use super::sort_run::{Record, RecordHeader};
 
-/// Entries between the one that is read and the one that is fetched meanwhile.
+/// Prefetch distance in entries.
 const AHEAD: usize = 6;
 
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ struct Slot {
 pub(super) struct Part {
     bytes: Vec<u8>,
     slots: Vec<Slot>,
-    /// Length of what all keys begin with.
+    /// Length of the common prefix of all keys.
     common: usize,
 }
 
@@ -45,17 +45,17 @@ impl Part {
         self.slots.is_empty()
     }
 
-    /// Forgets the entries and keeps the memory.
+    /// Drops the entries and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.slots.clear();
     }
 
-    /// Adds an entry to a part that is to have about `bytes_max` bytes.
+    /// Adds an entry to a part that will have about `bytes_max` bytes.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8], bytes_max: usize) {
         match self.slots.first() {
             None => {
-                // Grown by doubling, half of all entries would be copied once more.
+                // Growth by doubling would copy half of all entries once more.
                 self.bytes.reserve_exact(bytes_max);
                 self.common = key.len();
             }
@@ -72,7 +72,7 @@ impl Part {
         self.bytes.extend_from_slice(value);
     }
 
-    /// Puts the entries in order, by key and then by value.
+    /// Sorts the entries by key and then by value.
     pub(super) fn sort(&mut self) {
         let mut slots = std::mem::take(&mut self.slots);
         for slot in &mut slots {
@@ -87,7 +87,7 @@ impl Part {
         self.slots = slots;
     }
 
-    /// A copy whose records lie in the order of the last sort, in no more memory than they need.
+    /// A copy with the records in the order of the last sort, in no more memory than they need.
     pub(super) fn in_order(&self) -> Part {
         let mut bytes = Vec::with_capacity(self.bytes.len());
         let mut slots = Vec::with_capacity(self.slots.len());
@@ -99,23 +99,23 @@ impl Part {
         Part { bytes, slots, common: self.common }
     }
 
-    /// What all keys begin with.
+    /// The common prefix of all keys.
     pub(super) fn common(&self) -> &[u8] {
         self.slots.first().map_or(&[], |first| &self.record(first.start).key()[..self.common])
     }
 
-    /// The entry at this place in the order of the last sort.
+    /// The entry at this index in the order of the last sort.
     #[inline]
     pub(super) fn get(&self, index: usize) -> Option<Record<'_>> {
         self.slots.get(index).map(|slot| self.record(slot.start))
     }
 
-    /// Has an entry fetched that will be read when those from `index` on are: they lie anywhere in the part.
+    /// Prefetches an entry that will be read soon after `index`: entries are scattered over the part.
     #[inline]
     pub(super) fn fetch_ahead(&self, index: usize) {
         if let (Some(now), Some(ahead)) = (self.slots.get(index), self.slots.get(index + AHEAD)) {
             let near = &self.bytes[ahead.start as usize..];
-            // About as long as the one that is read now.
+            // Assumed to be as long as the current one.
             let len = self.record(now.start).bytes().len().min(near.len());
             prefetch_all(&near[..len]);
         }

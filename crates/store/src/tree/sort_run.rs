@@ -4,9 +4,9 @@
 //!  block: | bytes u32 | crc32c u32 | records … |      record: | key length u16 | value length u32 | key | value |
 //! ```
 //!
-//! A block holds whole records; `bytes` counts them, the checksum covers them. Nothing is synced: a run does not outlive its
-//! process. The file loses its name as soon as it is open, so nothing is left behind however the process ends; a crash
-//! between the two leaves an empty file, which is removed at the next start.
+//! A block holds whole records; `bytes` counts them, the checksum covers them. Nothing is synced: a run does not
+//! outlive its process. The file is unlinked as soon as it is open, so nothing remains however the process ends. A
+//! crash between the two leaves an empty file, which is removed at the next start.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use super::page::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::Error;
 use crate::disk::{Access, Disk, DiskFile};
 
-/// Records of a block, before the one that passes it.
+/// Bytes of records after which a block ends.
 pub(super) const BLOCK_BYTES: usize = 64 * 1024;
 const BLOCK_HEADER: usize = 8;
 /// A block ends with the record that fills it.
 const BLOCK_BYTES_MAX: usize = BLOCK_BYTES + RecordHeader::BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
 
-/// What stands before a record's key.
+/// The header before a record's key.
 pub(super) struct RecordHeader {
     key_len: u16,
     value_len: u32,
@@ -30,7 +30,7 @@ pub(super) struct RecordHeader {
 impl RecordHeader {
     pub(super) const BYTES: usize = 6;
 
-    /// Key and value are within their limits.
+    /// Key and value must be within their limits.
     pub(super) fn new(key: &[u8], value: &[u8]) -> RecordHeader {
         RecordHeader { key_len: key.len() as u16, value_len: value.len() as u32 }
     }
@@ -49,7 +49,7 @@ pub(super) struct Record<'b> {
 }
 
 impl<'b> Record<'b> {
-    /// The record that these bytes begin with, if it is whole.
+    /// The record at the start of these bytes, if it is complete.
     #[inline]
     pub(super) fn first_of(bytes: &'b [u8]) -> Option<Record<'b>> {
         let [a, b, c, d, e, f] = *bytes.first_chunk::<{ RecordHeader::BYTES }>()?;
@@ -68,7 +68,7 @@ impl<'b> Record<'b> {
         &self.bytes[self.value_start..]
     }
 
-    /// All of it, as it lies in a run.
+    /// The whole record, in the format of a run.
     #[inline]
     pub(super) fn bytes(self) -> &'b [u8] {
         self.bytes
@@ -83,7 +83,7 @@ pub(super) struct RunNames {
     made: u64,
 }
 
-/// Ending of the names of temporary files.
+/// Suffix of the names of temporary files.
 pub(super) const SUFFIX: &str = ".sort";
 
 impl RunNames {
@@ -98,9 +98,9 @@ impl RunNames {
     }
 }
 
-/// A file without a name: its space is free again when it is dropped.
+/// An unlinked file: its space is freed when it is dropped.
 struct RunFile {
-    /// For messages.
+    /// For error messages.
     name: String,
     file: Arc<dyn DiskFile>,
 }
@@ -110,7 +110,7 @@ pub(super) struct RunWriter {
     run: RunFile,
     block: Vec<u8>,
     at: u64,
-    /// What all keys begin with; `None` before the first.
+    /// The common prefix of all keys; `None` before the first.
     common: Option<Vec<u8>>,
 }
 
@@ -124,7 +124,7 @@ impl RunWriter {
         Ok(RunWriter { run, block: vec![0; BLOCK_HEADER], at: 0, common: None })
     }
 
-    /// Adds an entry, which is not below the one before.
+    /// Adds an entry, which must not be below the previous one.
     pub(super) fn push_entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let start = self.block.len();
         self.block.extend_from_slice(&RecordHeader::new(key, value).encode());
@@ -133,7 +133,7 @@ impl RunWriter {
         self.added(start)
     }
 
-    /// Adds a record, which is not below the one before.
+    /// Adds a record, which must not be below the previous one.
     pub(super) fn push(&mut self, record: Record<'_>) -> Result<(), Error> {
         let start = self.block.len();
         self.block.extend_from_slice(record.bytes());
@@ -164,14 +164,14 @@ impl RunWriter {
         Ok(())
     }
 
-    /// The run, to be read.
+    /// Ends the run and makes it readable.
     pub(super) fn finish(mut self) -> Result<Run, Error> {
         self.flush()?;
         Ok(Run { file: Arc::new(self.run), end: self.at, common: self.common.unwrap_or_default() })
     }
 }
 
-/// A run that is written. It holds no memory until it is read.
+/// A finished run. It holds no memory until it is read.
 pub(super) struct Run {
     file: Arc<RunFile>,
     end: u64,
@@ -179,12 +179,12 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// What all keys begin with.
+    /// The common prefix of all keys.
     pub(super) fn common(&self) -> &[u8] {
         &self.common
     }
 
-    /// Reads it from its start, on its first record unless it is empty.
+    /// Reads it from its start, positioned on the first record unless it is empty.
     pub(super) fn read(&self) -> Result<RunReader, Error> {
         let mut reader =
             RunReader { file: Arc::clone(&self.file), end: self.end, at: 0, block: Vec::new(), record: 0..0 };
@@ -193,13 +193,13 @@ impl Run {
     }
 }
 
-/// A run being read; it stands on a record until it is at its end. The last reader, and the run itself, keep the file.
+/// A run being read, positioned on a record until its end. The file lives as long as the run or a reader.
 pub(super) struct RunReader {
     file: Arc<RunFile>,
     end: u64,
     at: u64,
     block: Vec<u8>,
-    /// Where the record lies in the block; empty at the end.
+    /// Range of the record in the block; empty at the end.
     record: std::ops::Range<usize>,
 }
 
@@ -215,7 +215,7 @@ impl RunReader {
         self.end as usize
     }
 
-    /// To the next record, if there is one.
+    /// Moves to the next record, if there is one.
     pub(super) fn advance(&mut self) -> Result<(), Error> {
         let mut start = self.record.end;
         if start == self.block.len() {

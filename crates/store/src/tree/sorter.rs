@@ -1,22 +1,21 @@
 //! External sort with bounded memory, for bulk builds from unsorted entries.
 //!
-//! Entries gather in a part of the memory. A full part is sorted by a thread beside the caller's while the next one fills.
-//! Half of the memory, or more, is for parts that stay in it until they are read; once that is full, parts are written as runs. At
-//! the end all of them are merged while they are read. What fits the memory never touches the disk.
+//! Entries are collected in a part of the memory. A second thread sorts a full part while the next one fills. At least
+//! half of the memory is for parts that stay in memory until they are read; once it is full, further parts are written
+//! as runs. At the end all are merged while they are read. Entries that fit into the memory never touch the disk.
 //!
 //! ```text
 //!  in parts:        | kept | kept | kept | kept | filling | sorted and written | sorted and written | blocks |
 //!  of less memory:  | filling                                            | blocks                           |
 //! ```
 //!
-//! More memory is more parts that are kept, not longer ones: a part that is sorted beside the next one's filling costs the
-//! caller nothing, and only the last one is waited for. A part is kept as a copy in order, so that the merge, which one
-//! thread does, reads memory in rows and not here and there; and the memory that the caller fills is soon in no need of new
-//! pages.
+//! More memory means more kept parts, not longer ones: a part that is sorted while the next one fills costs the caller
+//! nothing, and only the last one is waited for. A part is kept as a sorted copy, so that the merge, which has one
+//! thread, reads memory sequentially; and the memory that the caller fills soon needs no new pages.
 //!
-//! Little memory is not parted: its parts would be sorted sooner than a thread has begun, and make short runs.
+//! Little memory is not divided into parts: they would be sorted sooner than a thread starts, and make short runs.
 //!
-//! Entries come out in order of key and then of value: the reader decides what equal keys mean.
+//! Entries are returned in order of key and then of value: the reader decides what equal keys mean.
 
 use std::io;
 use std::sync::Arc;
@@ -29,25 +28,25 @@ use super::sort_run::{BLOCK_BYTES, Run, RunNames, RunWriter, SUFFIX};
 use crate::Error;
 use crate::disk::Disk;
 
-/// Parts of the memory, at least.
+/// Minimum number of parts of the memory.
 const PARTS: usize = 8;
-/// Memory for so many parts is not for those that are kept: one fills, two are sorted or written, and one is blocks.
+/// Number of parts whose memory is not for kept parts: one fills, two are sorted or written, and one is blocks.
 const PARTS_IN_WORK: usize = PARTS / 2;
-/// Bytes of a part at most.
+/// Maximum bytes of a part.
 const PART_BYTES_MAX: usize = 16 << 20;
-/// Parts that are sorted, and written, at the same time.
+/// Number of parts that are sorted and written at the same time.
 const JOBS_MAX: usize = 2;
-/// Less memory than this makes runs too short to merge well; of more, a part would not be addressed by 32 bits.
+/// Less memory makes runs too short to merge well; with more, a part could not be addressed by 32 bits.
 const MEMORY_MIN: usize = 1 << 20;
 const MEMORY_MAX: usize = 1 << 33;
-/// Memory from which on it is parted.
+/// Memory from which on it is divided into parts.
 const PARTED_MIN: usize = 32 << 20;
-/// Runs merged at once: each needs a block in memory, for which a third of it may be used, and an open file.
+/// Runs merged at once: each needs an open file and a block in memory, for which a third of the memory may be used.
 const FAN_IN_MIN: usize = 16;
 const FAN_IN_MAX: usize = 128;
 const _: () = assert!(FAN_IN_MIN * BLOCK_BYTES <= MEMORY_MIN);
 
-/// A part on its way: what is left to merge of it, and its memory if that can be used again.
+/// A part being sorted: yields what remains to be merged, and the memory to be reused.
 type Job = JoinHandle<Result<Done, Error>>;
 
 enum Done {
@@ -59,17 +58,17 @@ enum Done {
 pub struct Sorter {
     names: RunNames,
     part_bytes: usize,
-    /// Parts that may stay in memory; none where it is not parted.
+    /// Maximum number of parts kept in memory; 0 if the memory is not divided.
     kept_max: usize,
     fan_in: usize,
     filling: Part,
     kept: Vec<Part>,
-    /// How many were given away to be kept.
+    /// Number of parts passed to a thread to be kept.
     kept_count: usize,
     runs: Vec<Run>,
     /// Oldest first.
     jobs: Vec<Job>,
-    /// Memory of parts that are written or copied.
+    /// Memory of parts that were written or copied.
     spare: Vec<Part>,
 }
 
@@ -93,7 +92,7 @@ impl Sorter {
         }
     }
 
-    /// Removes what sorters of a process that died left behind. Only while no sorter lives.
+    /// Removes the files of sorters of a process that died. Only while no sorter exists.
     pub fn remove_leftovers(disk: &dyn Disk) -> Result<(), Error> {
         let context = |error| Error::io("remove temporary files", error);
         for name in disk.list().map_err(context)?.iter().filter(|name| name.ends_with(SUFFIX)) {
@@ -102,7 +101,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Adds an entry. A failure of the disk may be told by a later call.
+    /// Adds an entry. A disk error may be returned by a later call.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         check_limits(key, value)?;
         if self.filling.used() + Part::bytes_of(key, value) > self.part_bytes && !self.filling.is_empty() {
@@ -122,7 +121,7 @@ impl Sorter {
         let (mut parts, mut runs) = (Vec::new(), Vec::new());
         for mut sorter in sorters {
             sorter.wait_for_jobs(0)?;
-            // The last part need not be written: no other fills.
+            // The last part need not be written: no further one fills.
             sorter.filling.sort();
             parts.append(&mut sorter.kept);
             parts.push(std::mem::take(&mut sorter.filling));
@@ -131,7 +130,7 @@ impl Sorter {
         SortedEntries::merge(parts, &runs)
     }
 
-    /// Has the filling part sorted, and written unless it is kept.
+    /// Passes the filling part to be sorted, and written unless it is kept.
     fn give_away(&mut self) -> Result<(), Error> {
         let is_kept = self.kept_count < self.kept_max;
         self.kept_count += usize::from(is_kept);
@@ -151,7 +150,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Waits until so few are on their way.
+    /// Waits until at most `count` jobs are running.
     fn wait_for_jobs(&mut self, count: usize) -> Result<(), Error> {
         while self.jobs.len() > count {
             let panicked = |_| Err(Error::io("sort", io::Error::other("a thread that sorts panicked")));
@@ -176,7 +175,7 @@ impl Sorter {
         self.spare.push(part);
     }
 
-    /// Every entry of the runs is written once more: seldom, for a run is longer than all blocks of a merge.
+    /// Writes every entry of the runs once more. That is rare, since a run is longer than all blocks of a merge.
     fn merge_runs(&mut self) -> Result<(), Error> {
         let mut merged = self.names.create()?;
         let mut merge = SortedEntries::merge(Vec::new(), &std::mem::take(&mut self.runs))?;
@@ -188,12 +187,12 @@ impl Sorter {
     }
 }
 
-/// Entries that come in order already, on their way into a temporary file.
+/// Writes sorted entries into a temporary file.
 pub struct SortedRunWriter {
     run: RunWriter,
 }
 
-/// Entries in order in a temporary file, to be read any number of times.
+/// Sorted entries in a temporary file, to be read any number of times.
 pub struct SortedRun {
     run: Run,
 }
@@ -204,13 +203,13 @@ impl SortedRunWriter {
         Ok(SortedRunWriter { run: RunNames::new(disk, name).create()? })
     }
 
-    /// Adds an entry, which is not below the one before.
+    /// Adds an entry, which must not be below the previous one.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         check_limits(key, value)?;
         self.run.push_entry(key, value)
     }
 
-    /// The run, to be read.
+    /// Ends the run and makes it readable.
     pub fn finish(self) -> Result<SortedRun, Error> {
         Ok(SortedRun { run: self.run.finish()? })
     }
@@ -224,10 +223,10 @@ impl SortedRun {
 }
 
 impl Drop for Sorter {
-    /// No thread that sorts outlives its sorter.
+    /// No sorting thread outlives its sorter.
     fn drop(&mut self) {
         for job in self.jobs.drain(..) {
-            // Whose entries nobody wants any more.
+            // Its entries are no longer needed.
             let _ = job.join();
         }
     }

@@ -1,18 +1,18 @@
-//! Which pages are whose: free, reachable, or in flight.
+//! Allocation of pages: free, reachable, or in flight.
 //!
-//! Two bitmaps with a bit for each page of the file (32 KB of memory for each GB):
+//! There are two bitmaps with a bit for each page of the file (32 KB of memory for each GB):
 //!
 //! - `live`: the newest meta page reaches it. This one is stored, by [`super::space_map`].
-//! - `taken`: not to be given out. Beside the live pages these are pages in flight (written by a checkpoint or a bulk build that
-//!   no meta page reaches yet) and pages that wait: freed, but reached by an older view or by the older meta page.
+//! - `taken`: must not be allocated. Beside live pages these are pages in flight (written by a checkpoint or a bulk build
+//!   and not yet reached by a meta page) and waiting pages: freed, but reached by an older view or by the older meta page.
 //!
-//! Free pages are given out in rising order from where the last search ended (next fit), as runs: the pages of one
-//! checkpoint then lie in few rising stretches, which is what writing them and pacing the writes wants.
+//! Free pages are allocated as runs, in ascending order from the end of the last search (next fit). The pages of one
+//! checkpoint are then in few ascending stretches, which suits writing and pacing.
 //!
-//! A value of several pages needs as many free pages behind one another. Where the disk has no room for the file to grow,
-//! stretches of free pages are kept for such values ([`Space::keep`]), so that single pages do not break them up. Values of at
-//! most m pages each fill at least n - m + 1 pages of a stretch of n, in whatever order they come: one that does not fit
-//! meets fewer than m pages.
+//! A value of several pages needs as many adjacent free pages. If the disk has no room for the file to grow, stretches
+//! of free pages are kept for such values ([`Space::keep`]), so that single pages do not break them up. Values of at
+//! most m pages each fill at least n - m + 1 pages of a stretch of n, in whatever order they come, because a value that
+//! does not fit finds fewer than m pages.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ impl Bitmap {
         self.words.get((page / WORD_BITS) as usize).is_some_and(|word| word >> (page % WORD_BITS) & 1 == 1)
     }
 
-    /// Puts a page in; whether it was not there before.
+    /// Adds a page; returns whether it was not in the set before.
     pub(super) fn insert(&mut self, page: u32) -> bool {
         let index = (page / WORD_BITS) as usize;
         if index >= self.words.len() {
@@ -43,7 +43,7 @@ impl Bitmap {
         is_new
     }
 
-    /// Takes a page out; whether it was there.
+    /// Removes a page; returns whether it was in the set.
     pub(super) fn remove(&mut self, page: u32) -> bool {
         let bit = 1 << (page % WORD_BITS);
         match self.words.get_mut((page / WORD_BITS) as usize) {
@@ -80,7 +80,7 @@ impl Bitmap {
         let mut index = (from / WORD_BITS) as usize;
         let mut skip = from % WORD_BITS;
         let last = end.div_ceil(WORD_BITS) as usize;
-        // Behind the last word no page is in the set: looking for one ends there.
+        // After the last word no page is in the set, so a search for one ends there.
         let last = if wanted { last.min(self.words.len()) } else { last };
         while index < last {
             let word = if wanted { self.word(index) } else { !self.word(index) };
@@ -122,7 +122,7 @@ impl Bitmap {
     }
 }
 
-/// Joins extents that touch: what waits for a reader that never ends is kept short.
+/// Joins adjacent extents, so that the list of pages waiting for a long-lived reader stays short.
 pub(super) fn join(mut extents: Vec<Extent>) -> Vec<Extent> {
     extents.sort_unstable_by_key(|extent| extent.start);
     extents.dedup_by(|next, extent| {
@@ -136,9 +136,9 @@ pub(super) fn join(mut extents: Vec<Extent>) -> Vec<Extent> {
     extents
 }
 
-/// Pages freed by one checkpoint, until nobody can reach them.
+/// Pages freed by one checkpoint, until nothing can reach them.
 pub(super) struct Waiting {
-    /// The checkpoint that freed them: views of lower sequence reach them.
+    /// The checkpoint that freed them: views with a lower sequence reach them.
     pub(super) sequence: u64,
     pub(super) pages: Vec<Extent>,
 }
@@ -150,21 +150,21 @@ pub(super) struct Space {
     /// Pages of the file.
     pub(super) page_count: u32,
     pub(super) waiting: VecDeque<Waiting>,
-    /// Pages that the checkpoint under way has taken and not given back.
+    /// Pages that the running checkpoint has taken and not returned.
     pub(super) merging: u32,
-    /// Pages kept for checkpoints, what the one under way has taken included: bulk builds leave so many.
+    /// Pages kept for checkpoints, including those that the running one has taken: bulk builds leave this many.
     pub(super) promised: u32,
-    /// Of these, pages of values of several pages.
+    /// Of these, pages for values of several pages.
     pub(super) merging_runs: u32,
-    /// Stretches kept for values of several pages, in rising order. Some of their pages may have been taken since.
+    /// Stretches kept for values of several pages, ascending. Some of their pages may have been taken since.
     kept: Vec<Extent>,
     /// The kept stretch where the last search ended.
     kept_cursor: usize,
     free_count: u32,
     cursor: u32,
-    /// Where the last search for a run ended: else each would pass over the same fragments.
+    /// Where the last search for a run ended; otherwise each search would scan the same fragments.
     run_cursor: u32,
-    /// No run of so many free pages was found, and none was freed since.
+    /// No run of this many free pages was found, and none was freed since.
     no_run_of: u32,
 }
 
@@ -197,9 +197,9 @@ impl Space {
         self.free_count
     }
 
-    /// The next run of at most `most` free pages, up to the next page whose number is a multiple of `stretch`: runs that are
-    /// taken one after the other are whole stretches of the file, which is what large pages of the kernel's cache want. Pages of
-    /// kept stretches come last, one at a time, and to a checkpoint alone.
+    /// The next run of at most `most` free pages, up to the next multiple of `stretch`: runs taken one after the other
+    /// form whole stretches of the file, which suit huge pages of the page cache. Pages of kept stretches come last,
+    /// one at a time, and only for a checkpoint.
     pub(super) fn take_some(&mut self, stretch: u32, most: u32, is_checkpoint: bool) -> Option<Extent> {
         if self.free_count == 0 || most == 0 {
             return None;
@@ -207,7 +207,7 @@ impl Space {
         let end = self.page_count;
         let found = self.find_single(self.cursor, end).or_else(|| self.find_single(META_PAGES, self.cursor.min(end)));
         let Some(start) = found else {
-            // The lowest one of a stretch: what is left of the stretch stays whole.
+            // The lowest page of a stretch, so that the rest of the stretch stays whole.
             let start = self.taken.find(META_PAGES, end, false).filter(|_| is_checkpoint)?;
             return Some(self.mark(start, start + 1));
         };
@@ -219,7 +219,7 @@ impl Space {
         Some(self.mark(start, end))
     }
 
-    /// The next run of exactly `count` free pages: of a kept stretch if it is for a checkpoint and one has room.
+    /// The next run of exactly `count` free pages; for a checkpoint from a kept stretch, if one has room.
     pub(super) fn take_run(&mut self, count: u32, is_checkpoint: bool) -> Option<Extent> {
         if count > self.free_count {
             return None;
@@ -242,7 +242,7 @@ impl Space {
         Some(self.mark(start, start + count))
     }
 
-    /// The first kept stretch that ends behind a page.
+    /// The first kept stretch that ends after a page.
     fn kept_after(&self, page: u32) -> Option<Extent> {
         self.kept.get(self.kept.partition_point(|kept| kept.end() <= page)).copied()
     }
@@ -258,7 +258,7 @@ impl Space {
         }
     }
 
-    /// A run of free pages outside of what is kept.
+    /// A run of free pages outside of kept stretches.
     fn find_run(&self, mut from: u32, count: u32) -> Option<u32> {
         while let Some(start) = self.find_single(from, self.page_count) {
             let limit = start.checked_add(count).filter(|limit| *limit <= self.page_count)?;
@@ -272,7 +272,7 @@ impl Space {
         None
     }
 
-    /// A run of free pages at the beginning of what is free of a kept stretch.
+    /// A run of free pages at the start of the free part of a kept stretch.
     fn find_kept(&mut self, count: u32) -> Option<u32> {
         for step in 0..self.kept.len() {
             let index = (self.kept_cursor + step) % self.kept.len();
@@ -292,9 +292,9 @@ impl Space {
         None
     }
 
-    /// Keeps stretches of free pages from the end of the file on, until `pages` pages of values that have `longest` pages at most
-    /// are certain to find their place there, or there are no more. Gives how many pages are, `pages` at most, and how many
-    /// are kept for that.
+    /// Keeps stretches of free pages, from the end of the file on, until `pages` pages of values of at most `longest`
+    /// pages are certain to find room there, or no stretch is left. Returns how many pages are certain, at most
+    /// `pages`, and how many are kept for them.
     pub(super) fn keep(&mut self, pages: u32, longest: u32) -> (u32, u32) {
         let waste = longest.saturating_sub(1);
         let (mut certain, mut kept_pages, mut end) = (0, 0, self.page_count);
@@ -325,7 +325,7 @@ impl Space {
         Extent { start: PageNo(start), count: end - start }
     }
 
-    /// The file has grown to `page_count` pages; the new ones are free.
+    /// Records that the file has grown to `page_count` pages; the new ones are free.
     pub(super) fn grow(&mut self, page_count: u32) {
         self.free_count += page_count.saturating_sub(self.page_count);
         self.page_count = self.page_count.max(page_count);
@@ -347,15 +347,15 @@ impl Space {
         wanted.saturating_add(self.promised).saturating_sub(self.free_count + self.merging)
     }
 
-    /// Pages that checkpoints will find without the file's growing: those that are free, those that the one under way has
-    /// taken, and those that the next one releases. A view of `oldest_view` is the oldest that anybody holds; `durable`
-    /// is the sequence of the meta page that will be durable when the next checkpoint begins.
+    /// Number of pages that checkpoints will find without growing the file: the free ones, those that the running
+    /// checkpoint has taken, and those that the next one releases. `oldest_view` is the oldest view held; `durable` is
+    /// the sequence of the meta page that will be durable when the next checkpoint begins.
     pub(super) fn available(&self, oldest_view: u64, durable: u64) -> u32 {
         let released = self.waiting(|waiting| waiting.sequence <= oldest_view && waiting.sequence < durable);
         self.free_count + self.merging + released
     }
 
-    /// Pages that wait for the next checkpoint and for nothing else: the older meta page, which it replaces, reaches them.
+    /// Number of pages that wait only for the next checkpoint, which replaces the older meta page that reaches them.
     pub(super) fn freed_by_next(&self, oldest_view: u64, durable: u64) -> u32 {
         self.waiting(|waiting| waiting.sequence <= oldest_view && waiting.sequence == durable)
     }
@@ -365,7 +365,7 @@ impl Space {
         waiting.map(|extent| extent.count).sum()
     }
 
-    /// Pages are free again.
+    /// Frees pages.
     pub(super) fn give_back(&mut self, extents: &[Extent]) {
         for page in extents.iter().flat_map(|extent| extent.pages()) {
             if self.taken.remove(page.0) {
@@ -375,8 +375,8 @@ impl Space {
         self.no_run_of = u32::MAX;
     }
 
-    /// Frees what waits for views below `oldest_view` only; `newest` is the sequence of the newest durable meta page, so that
-    /// the other one on disk is of `newest - 1` at best.
+    /// Frees the pages that wait only for views below `oldest_view`. `newest` is the sequence of the newest durable
+    /// meta page, so the other one on disk has at most `newest - 1`.
     pub(super) fn release(&mut self, oldest_view: u64, newest: u64) {
         while self.waiting.front().is_some_and(|waiting| waiting.sequence <= oldest_view && waiting.sequence < newest) {
             if let Some(waiting) = self.waiting.pop_front() {
@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(space.take_some(9, 2, true), Some(Extent { start: PageNo(108), count: 2 }));
     }
 
-    /// A file of which these pages are free, each with what its number says.
+    /// A file in which these pages are free, as (start, count).
     fn with_free(stretches: &[(u32, u32)], page_count: u32) -> Space {
         let mut space = space(page_count);
         while space.take_some(u32::MAX, u32::MAX, true).is_some() {}
@@ -423,7 +423,7 @@ mod tests {
     fn stretches_are_kept_from_the_end_on_as_far_as_they_are_needed() {
         let mut space = with_free(&[(10, 5), (20, 1), (30, 9), (50, 2), (60, 4)], 70);
         assert_eq!(space.keep(0, 0), (0, 0));
-        // Of values of three pages, four pages fill two, nine fill seven, and two none.
+        // With values of three pages, a stretch of four fills two, one of nine fills seven, and one of two fills none.
         assert_eq!(space.keep(5, 3), (5, 9));
         assert_eq!(space.kept.iter().map(|kept| (kept.start.0, kept.count)).collect::<Vec<_>>(), [(34, 5), (60, 4)]);
         assert_eq!(space.keep(100, 3), (12, 18));
@@ -469,7 +469,7 @@ mod tests {
         assert_eq!(space.take_run(3, false), None);
         assert_eq!(space.take_some(100, 100, false), Some(Extent { start: PageNo(10), count: 2 }));
         assert_eq!(space.take_some(100, 100, false), None);
-        // A checkpoint takes them where there are no others, one by one.
+        // A checkpoint takes them if there are no others, one by one.
         assert_eq!(space.take_some(100, 100, true), Some(Extent::one(PageNo(20))));
         assert_eq!(space.take_run(3, true), Some(Extent { start: PageNo(21), count: 3 }));
     }

@@ -1,4 +1,4 @@
-//! The space map as it is stored: which pages the newest meta page reaches.
+//! The stored space map: which pages the newest meta page reaches.
 //!
 //! ```text
 //!  meta page: directories u32 x n      directory page: places u32 x 1018       bits page: 32,576 bits
@@ -6,8 +6,8 @@
 //!                     +--> directory 0                   +--> bits page 0      (from its chunk's first page on)
 //! ```
 //!
-//! A chunk is what one bits page covers: 127 MB of file. Its pages are copied on write as all others are: a checkpoint writes
-//! the chunks anew in which it took or freed pages, and the directories of those. A chunk without a place is all free.
+//! A chunk is the part of the file that one bits page covers: 127 MB. Map pages are copied on write like all others: a
+//! checkpoint rewrites the chunks in which it took or freed pages, and their directories. A chunk without a page is all free.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +17,20 @@ use super::shared::Shared;
 use super::space::Bitmap;
 use crate::Error;
 
-/// Pages that one bits page covers.
+/// Pages covered by one bits page.
 pub(super) const CHUNK_PAGES: u32 = (BODY_BYTES * 8) as u32;
-/// Chunks that one directory page names.
+/// Chunks referenced by one directory page.
 pub(super) const DIRECTORY_CHUNKS: usize = BODY_BYTES / 4;
-/// Directories that cover all page numbers.
+/// Number of directories that covers all page numbers.
 pub(super) const DIRECTORIES_MAX: usize = (u32::MAX as usize / CHUNK_PAGES as usize + 1).div_ceil(DIRECTORY_CHUNKS);
 const WORDS: usize = BODY_BYTES / 8;
 const _: () = assert!(BODY_BYTES.is_multiple_of(8) && CHUNK_PAGES.is_multiple_of(64));
 
-/// Where the pages of the space map lie.
+/// The pages of the space map.
 #[derive(Clone, Default)]
 pub(super) struct Places {
     pub(super) directories: Vec<PageNo>,
-    /// Of each chunk; `PageNo::NONE` where all of it is free.
+    /// The bits page of each chunk; `PageNo::NONE` if all of it is free.
     pub(super) chunks: Vec<PageNo>,
 }
 
@@ -40,7 +40,7 @@ impl Places {
         self.directories.iter().chain(&self.chunks).copied().filter(|page| *page != PageNo::NONE)
     }
 
-    /// Reads the map that a meta page names; every page is checked.
+    /// Reads the map of a meta page; every page is checked.
     pub(super) fn load(shared: &Shared, directories: &[PageNo]) -> Result<(Places, Bitmap), Error> {
         let mut places = Places { directories: directories.to_vec(), chunks: Vec::new() };
         let mut bits = Bitmap::default();
@@ -68,7 +68,7 @@ impl Places {
     }
 }
 
-/// The map pages that a checkpoint writes anew.
+/// The map pages that a checkpoint rewrites.
 #[derive(Default)]
 struct Rewrite {
     chunks: BTreeMap<usize, PageNo>,
@@ -76,7 +76,7 @@ struct Rewrite {
 }
 
 impl Rewrite {
-    /// Takes a chunk up for writing, if it is not yet.
+    /// Marks the chunks of some extents for writing.
     fn touch(&mut self, extents: &[Extent]) {
         for extent in extents {
             let last = extent.start.0.saturating_add(extent.count.saturating_sub(1));
@@ -87,7 +87,7 @@ impl Rewrite {
         }
     }
 
-    /// Map pages without a new place.
+    /// A map page without a new place.
     fn unplaced(&mut self) -> Option<(bool, usize)> {
         let unplaced = |pages: &BTreeMap<usize, PageNo>| {
             pages.iter().find(|(_, page)| **page == PageNo::NONE).map(|(index, _)| *index)
@@ -96,8 +96,8 @@ impl Rewrite {
     }
 }
 
-/// Writes the map for `live` with the output's allocations added and `freed` taken away, and returns both. New places of map
-/// pages are allocations, old ones are freed, which may touch further chunks: repeated until none is new.
+/// Writes the map for `live` with the output's allocations added and `freed` removed; returns both. New places of map
+/// pages are allocations, and old ones are freed, which may touch further chunks: this is repeated until none is new.
 pub(super) fn store(
     output: &mut Output,
     mut live: Bitmap,

@@ -1,17 +1,16 @@
-//! The one through whom all syncs of a tree file go: pacing of checkpoints and builds, room that is made, meta pages.
+//! The owner of all syncs of a tree file: pacing of checkpoints and builds, reserving of room, meta pages.
 //!
-//! The kernel reports a failed write-back once for an open file, to whichever sync comes next, and takes the pages for clean
-//! (fsync(2), "ERRORS"): the sync of a build, or of the thread that makes room, may be told of pages that a checkpoint has
-//! written. So whatever sync is told of an error stops the store, and a checkpoint takes nothing for synced before all syncs
-//! that were under way have said how they ended:
+//! The kernel reports a failed write-back once for an open file, to whichever sync comes next, and then marks the pages clean
+//! (fsync(2), "ERRORS"). So the sync of a build, or of the room thread, may get the error of a checkpoint's pages. Therefore
+//! any failed sync stops the store, and a checkpoint considers nothing synced before all syncs in progress have ended:
 //!
 //! ```text
 //!  a build's sync_range      ────────────── EIO, stop ─┤
-//!  a checkpoint's sync_all       ─────── all well ┤ waits ┤ finds it stopped: no meta page
+//!  a checkpoint's sync_all       ─────── no error ┤ waits ┤ finds the store stopped: no meta page
 //! ```
 //!
-//! A sync that begins after a checkpoint's has ended well cannot take an error of the checkpoint's pages: those were written
-//! by then, or their error was told to somebody before.
+//! A sync that begins after a checkpoint's sync has succeeded cannot get an error of the checkpoint's pages: these were
+//! written by then, or their error was reported to another sync before.
 
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,7 +22,7 @@ use crate::fail_stop::FailStop;
 pub(super) struct SyncOwner {
     file: Arc<dyn DiskFile>,
     fail_stop: Arc<FailStop>,
-    /// Read by each sync while it is under way.
+    /// Held for reading by each sync in progress.
     under_way: RwLock<()>,
 }
 
@@ -36,15 +35,15 @@ impl SyncOwner {
         &self.fail_stop
     }
 
-    /// One sync; an error stops before anybody can take it for ended.
+    /// Runs one sync; an error stops the store before the sync counts as ended.
     fn sync(&self, sync: impl FnOnce(&dyn DiskFile) -> io::Result<()>) -> io::Result<()> {
         let _under_way = self.under_way.read().unwrap_or_else(PoisonError::into_inner);
         let _watch = self.fail_stop.watch("the tree file was synced");
         sync(&*self.file).inspect_err(|error| self.fail_stop.stop("sync of the tree", error))
     }
 
-    /// Syncs, waits for the syncs that are under way, and asks whether any has ever failed: for what builds on it. (Who makes
-    /// room does not wait: it builds nothing on it but more writes, which are refused once the store has stopped.)
+    /// Syncs, waits for the syncs in progress, and checks whether any has ever failed. For callers that build on the result. (The
+    /// room thread does not wait: only further writes depend on its sync, and they are refused once the store has stopped.)
     pub(super) fn sync_all(&self) -> io::Result<()> {
         self.sync_data()?;
         drop(self.under_way.write().unwrap_or_else(PoisonError::into_inner));

@@ -1,11 +1,11 @@
-//! Verification and statistics: one walk over everything that a view reaches.
+//! Verification and statistics: one pass over everything that a view reaches.
 //!
-//! Checked are: every page's checksum, own number, kind and level; the order of keys in each page, and that they lie within the
-//! fences of the branch above (so across pages too); values in overflow; the trees' entry counts; and that the space map
-//! says exactly what is reachable: no page twice, none reachable and free, none in use and unreachable.
+//! It checks every page's checksum, number, kind and level; the order of keys in each page, and that they are within
+//! the fences of the branch above (so across pages too); overflow values; the trees' entry counts; and that the space
+//! map is exactly what is reachable: no page twice, none reachable and free, none in use and unreachable.
 //!
-//! Damage is reported with its place and the walk goes on beside it. No page is entered twice, so the walk ends whatever
-//! the pages say.
+//! Damage is reported with its place, and the pass continues with the other pages. No page is entered twice, so it ends
+//! whatever the pages contain.
 
 use super::file::TreeFile;
 use super::node::{Node, Stored};
@@ -17,10 +17,10 @@ use super::space_map::Places;
 use super::view::{TreeInfo, TreeView};
 use crate::Error;
 
-/// Faults that a report lists; more are counted only.
+/// Maximum number of faults in a report; further ones are only counted.
 const FAULTS_LISTED_MAX: usize = 1000;
 
-/// What one tree takes.
+/// Statistics of one tree.
 #[derive(Clone, Debug)]
 pub struct TreeStat {
     /// Id, name, entries, depth.
@@ -29,31 +29,31 @@ pub struct TreeStat {
     pub leaf_pages: u64,
     /// Branches.
     pub branch_pages: u64,
-    /// Pages of values in overflow.
+    /// Overflow pages.
     pub overflow_pages: u64,
-    /// Bytes of leaves in use.
+    /// Used bytes of leaves.
     pub leaf_bytes: u64,
 }
 
 impl TreeStat {
-    /// Share of the leaves' bytes that is in use.
+    /// Used share of the leaves' bytes.
     pub fn fill(&self) -> f64 {
         self.leaf_bytes as f64 / (self.leaf_pages.max(1) * PAGE_BYTES as u64) as f64
     }
 }
 
-/// What a walk found.
+/// Result of a verification.
 #[derive(Debug, Default)]
 pub struct Report {
     /// By tree.
     pub trees: Vec<TreeStat>,
-    /// Pages that the view reaches, with meta pages, catalog and space map.
+    /// Number of pages that the view reaches, including meta pages, catalog and space map.
     pub reached_pages: u64,
     /// Pages of the catalog and of the space map.
     pub system_pages: u64,
-    /// What is wrong, each with file and offset; at most 1,000.
+    /// Faults with file and offset; at most 1,000.
     pub faults: Vec<Error>,
-    /// How much is wrong.
+    /// Number of faults.
     pub fault_count: u64,
 }
 
@@ -71,23 +71,23 @@ impl Report {
     }
 }
 
-/// Who has the pages of the file.
+/// Use of the file's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceStat {
     /// Pages of the file.
     pub pages: u64,
-    /// Reached by the newest meta page (the meta pages themselves apart).
+    /// Reached by the newest meta page, without the meta pages themselves.
     pub live: u64,
-    /// To be had.
+    /// Free.
     pub free: u64,
     /// Freed, but reached by an older view or the older meta page.
     pub waiting: u64,
-    /// Of a checkpoint or a bulk build under way.
+    /// Written by a running checkpoint or bulk build.
     pub in_flight: u64,
 }
 
 impl TreeFile {
-    /// Who has the pages now.
+    /// The current use of pages.
     pub fn space_stat(&self) -> SpaceStat {
         let space = self.shared.space();
         let waiting = space.waiting.iter().flat_map(|w| &w.pages).map(|extent| u64::from(extent.count)).sum();
@@ -98,12 +98,12 @@ impl TreeFile {
 }
 
 impl TreeView {
-    /// Checks everything the view reaches; for as long as it holds the view no page of it changes.
+    /// Checks everything that the view reaches; none of its pages changes while the view is held.
     pub fn verify(&self) -> Report {
         self.verify_reached().0
     }
 
-    /// The same, and the pages that are reached.
+    /// The same; also returns the reached pages.
     pub(super) fn verify_reached(&self) -> (Report, Bitmap) {
         let mut walk = Verify { shared: self.shared(), seen: Bitmap::default(), report: Report::default() };
         for page in 0..META_PAGES {
@@ -129,7 +129,7 @@ struct Verify<'v> {
     report: Report,
 }
 
-/// A node to look at: where, how high, and the fences its keys lie between.
+/// A node to visit: its place, its level, and the fences of its keys.
 struct Visit<'k> {
     place: PageNo,
     level: u8,
@@ -143,7 +143,7 @@ impl<'v> Verify<'v> {
         self.report.fault(error);
     }
 
-    /// Counts pages as reached; false where one was before.
+    /// Marks pages as reached; false if one was reached before.
     fn reach(&mut self, extent: Extent) -> bool {
         let mut is_new = true;
         for page in extent.pages() {
@@ -163,14 +163,14 @@ impl<'v> Verify<'v> {
             let visit = Visit { place: root.page, level: root.level, low: &[], upper: None };
             self.node(visit, &mut stat, &mut entries);
         }
-        // A page that cannot be read takes its entries along: told once.
+        // An unreadable page hides its entries; that was reported once.
         if entries != root.entries && faults == self.report.fault_count {
             self.damage(root.page, "tree holds another number of entries than the catalog says");
         }
         self.report.trees.push(stat);
     }
 
-    /// The recursion goes down one level each time, and `LEVEL_MAX` levels at most.
+    /// Each recursion goes down one level, at most `LEVEL_MAX` levels.
     fn node(&mut self, visit: Visit<'_>, stat: &mut TreeStat, entries: &mut u64) {
         if !self.reach(Extent::one(visit.place)) {
             return;
@@ -232,7 +232,7 @@ impl<'v> Verify<'v> {
         Ok(())
     }
 
-    /// The pages of the space map: damaged ones are told by [`Verify::space`].
+    /// The pages of the space map; [`Verify::space`] reports damaged ones.
     fn space_map(&mut self, directories: &[PageNo]) {
         if let Ok((places, _)) = Places::load(self.shared, directories) {
             for page in places.pages() {
@@ -247,7 +247,7 @@ impl<'v> Verify<'v> {
             Err(error) => return self.report.fault(error),
         };
         if self.report.fault_count > 0 {
-            // What lies below a damaged page is not reached: comparing would tell the same damage many times.
+            // Pages below a damaged page are not reached: a comparison would report the same damage many times.
             return;
         }
         for index in 0..live.words().max(self.seen.words()) {
@@ -267,7 +267,7 @@ impl<'v> Verify<'v> {
     }
 }
 
-/// Keys ascend strictly and lie within the fences.
+/// Checks that keys ascend strictly and are within the fences.
 fn check_keys(visit: &Visit<'_>, node: &Node<'_>) -> Result<(), Damage> {
     let (mut key, mut last) = (Vec::new(), Vec::new());
     for index in 0..node.count() {

@@ -1,8 +1,8 @@
-//! The space of a file at work, compared with what its newest view reaches: each page is exactly one of reachable, free,
-//! waiting, or in flight.
+//! Comparison of an open file's space with what its newest view reaches: each page must be exactly one of reachable,
+//! free, waiting, or in flight.
 //!
-//! What lies on disk says only which pages are reachable (`verify.rs` compares that). Which of the others may be given out is
-//! in memory, and a page that is reached and given out would be overwritten under its readers.
+//! The disk stores only which pages are reachable (`verify.rs` compares that). Which of the others may be allocated is
+//! in memory. A reachable page that was allocated would be overwritten under its readers.
 
 use super::file::TreeFile;
 use super::page::{Damage, META_PAGES, PageNo};
@@ -10,7 +10,7 @@ use super::space::{Bitmap, Space};
 use super::verify::Report;
 
 impl TreeFile {
-    /// Checks everything that the newest view reaches, and the space beside it. For as long as the view is held none of its
+    /// Checks everything that the newest view reaches, and the allocation state. While the view is held none of its
     /// pages may be free, whatever checkpoints do meanwhile.
     pub fn verify(&self) -> Report {
         let view = self.view();

@@ -12,22 +12,22 @@ use super::root::Root;
 use super::shared::Shared;
 use crate::{Error, TreeId};
 
-/// All trees as of one checkpoint. The pages it reaches are not written again before its last `Arc` is dropped: that is
-/// what makes the slices it hands out stay right.
+/// All trees as of one checkpoint. Its pages are not written again before its last `Arc` is dropped, so the slices that
+/// it returns stay valid.
 pub struct TreeView {
     shared: Arc<Shared>,
     meta: Meta,
     trees: Trees,
-    /// The last thing that goes.
+    /// Dropped last.
     _hold: Hold,
 }
 
-/// What a view knows of a tree without reading it.
+/// What a view knows of a tree without reading pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeInfo {
     /// Its id.
     pub tree: TreeId,
-    /// Its name, if it was given one.
+    /// Its name, if it has one.
     pub name: Option<String>,
     /// Its entries.
     pub entries: u64,
@@ -35,7 +35,7 @@ pub struct TreeInfo {
     pub depth: u32,
 }
 
-/// A value, and, where it lies in its leaf, its offset in the file.
+/// A value, and, if it is inside its leaf, its offset in the file.
 pub(crate) type Found<'v> = (&'v [u8], Option<u64>);
 
 impl TreeView {
@@ -43,7 +43,7 @@ impl TreeView {
         TreeView { shared, meta, trees, _hold: hold }
     }
 
-    /// The meta page it stands for.
+    /// The meta page of this state.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
@@ -56,13 +56,13 @@ impl TreeView {
         &self.trees
     }
 
-    /// Pages that the disk did not give, so far; see [`TreeView::check_lost`].
+    /// Number of pages that the disk has failed to read so far; see [`TreeView::check_lost`].
     #[inline]
     pub(crate) fn lost(&self) -> u64 {
         self.shared.lost()
     }
 
-    /// An error where pages were lost since `before`: what was read meanwhile may be zeros.
+    /// Returns an error if pages were lost since `before`: reads since then may have returned zeros.
     #[inline]
     pub(crate) fn check_lost(&self, before: u64) -> Result<(), Error> {
         self.shared.check_lost(before)
@@ -95,7 +95,7 @@ impl TreeView {
         Ok(self.find(tree, key, usize::MAX)?.map(|(value, _)| value))
     }
 
-    /// The bytes of a value whose place [`TreeView::find`] gave.
+    /// The bytes of a value at a place that [`TreeView::find`] returned.
     #[inline]
     pub(crate) fn value_at(&self, offset: u64, len: usize) -> Result<&[u8], Error> {
         let place = PageNo((offset / PAGE_BYTES as u64) as u32);
@@ -106,8 +106,8 @@ impl TreeView {
         Ok(value)
     }
 
-    /// The value of a key, and, where it lies in its leaf, its offset in the file. [`Error::NotInMemory`] where a checksum of over
-    /// `check_max` bytes would have to be computed.
+    /// The value of a key, and, if it is inside its leaf, its offset in the file. [`Error::NotInMemory`] if the
+    /// checksum of a value of over `check_max` bytes would have to be computed.
     #[inline]
     pub(crate) fn find(&self, tree: TreeId, key: &[u8], check_max: usize) -> Result<Option<Found<'_>>, Error> {
         match self.leaf_of(tree, key)? {
@@ -116,7 +116,7 @@ impl TreeView {
         }
     }
 
-    /// The leaf in which a key must be, its first lines fetched; none in an empty tree.
+    /// The leaf in which a key must be, with its first lines prefetched; `PageNo::NONE` in an empty tree.
     #[inline]
     pub(crate) fn leaf_of(&self, tree: TreeId, key: &[u8]) -> Result<PageNo, Error> {
         let Root { page: mut place, mut level, .. } = self.root(tree);
@@ -134,14 +134,14 @@ impl TreeView {
         Ok(place)
     }
 
-    /// Has the first lines of a leaf fetched.
+    /// Prefetches the first lines of a leaf.
     #[inline]
     pub(crate) fn fetch_leaf(&self, place: PageNo) {
         self.shared.prefetch(place);
     }
 
-    /// The rank in this leaf of the first entry from `from` on, looked for if it is not known; its value is fetched. None
-    /// where the leaf has no such entry.
+    /// The rank in this leaf of the first entry from `from` on, searched if it is not known; prefetches its value.
+    /// `None` if the leaf has no such entry.
     #[inline]
     pub(crate) fn begin_in(&self, place: PageNo, from: &[u8], known: Option<usize>) -> Result<Option<usize>, Error> {
         let shared = &*self.shared;
@@ -157,7 +157,7 @@ impl TreeView {
         Ok(Some(rank))
     }
 
-    /// The same as [`TreeView::find`], in the leaf that [`TreeView::leaf_of`] gave.
+    /// Like [`TreeView::find`], in the leaf that [`TreeView::leaf_of`] returned.
     #[inline]
     pub(crate) fn find_in(&self, place: PageNo, key: &[u8], check_max: usize) -> Result<Option<Found<'_>>, Error> {
         let shared = &*self.shared;

@@ -1,10 +1,10 @@
-//! The walk over leaves beneath a cursor, a reader of entries and the catalog.
+//! The traversal of leaves that cursors, readers of entries and the catalog use.
 //!
-//! The path from the root is kept as page numbers and child indexes, so a step inside a leaf touches the leaf only, and a step to
-//! the next leaf the branch above it. Nothing is allocated after the first entry.
+//! The path from the root is kept as page numbers and child indexes. So a step inside a leaf touches only the leaf, and
+//! a step to the next leaf the branch above it. Nothing is allocated after the first entry.
 //!
-//! A walk may also begin in a leaf that is known already ([`Beginning`]). Its path is looked for only when the walk leaves
-//! that leaf, which most short ranges never do.
+//! A walk may also begin in a known leaf ([`Beginning`]). Its path is searched only when the walk leaves that leaf,
+//! which most short ranges never do.
 
 use std::ops::Bound;
 
@@ -15,9 +15,9 @@ use super::shared::Shared;
 use crate::Error;
 use crate::key::Direction;
 
-/// Room for the keys of most entries, made at once; a longer key makes more.
+/// Buffer for the keys of most entries, allocated at once; longer keys enlarge it.
 const KEY_BYTES_USUAL: usize = 128;
-/// Branches on the longest path.
+/// Maximum number of branches on a path.
 const PATH_MAX: usize = LEVEL_MAX as usize;
 
 #[derive(Clone, Copy, Default)]
@@ -26,7 +26,7 @@ struct Step {
     child: u32,
 }
 
-/// Where a range begins: the leaf and the rank of its first entry. That stays so as long as the tree stays as it is.
+/// The beginning of a range: the leaf and the rank of its first entry. Valid for one state of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Beginning {
     pub(crate) leaf: PageNo,
@@ -37,15 +37,15 @@ pub(crate) struct Beginning {
 pub(super) struct Walk<'v> {
     shared: &'v Shared,
     root: Root,
-    /// Compute the checksum of each page, also of those that were found sound before.
+    /// Compute the checksum of each page, even if it was found sound before.
     checked: bool,
-    /// Refuse a page that is not in memory.
+    /// Return an error for a page that is not in memory.
     is_asking: bool,
-    /// Longest value whose checksum is computed; one that is longer and was not read before is refused.
+    /// Longest value whose checksum is computed; a longer one that was not read before is refused.
     check_max: usize,
     /// `path[l]` is the branch of level l + 1 above the leaf.
     path: [Step; PATH_MAX],
-    /// The walk began in its leaf, so `path` is not known.
+    /// The walk began in a known leaf, so `path` is not set.
     lacks_path: bool,
     leaf: Option<(PageNo, Node<'v>)>,
     index: usize,
@@ -85,18 +85,18 @@ impl<'v> Walk<'v> {
         self.is_asking = true;
     }
 
-    /// From now on the checksum of a longer value is not computed, but [`Error::NotInMemory`] given.
+    /// From now on a value of more bytes whose checksum was not computed yet is refused with [`Error::NotInMemory`].
     pub(super) fn check_at_most(&mut self, bytes: usize) {
         self.check_max = bytes;
     }
 
-    /// The entry's rank in its leaf.
+    /// The current entry's rank in its leaf.
     #[inline]
     pub(super) fn index(&self) -> usize {
         self.index
     }
 
-    /// The value of the entry that it is on.
+    /// The value of the current entry.
     #[inline]
     pub(super) fn value(&self) -> Result<&'v [u8], Error> {
         match self.stored {
@@ -123,7 +123,7 @@ impl<'v> Walk<'v> {
         if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }
     }
 
-    /// Down to the leaf where a scan from this bound begins, on no entry yet; false in an empty tree.
+    /// Descends to the leaf where a scan from this bound begins, on no entry yet; false in an empty tree.
     pub(super) fn start(&mut self, bound: Bound<&[u8]>, direction: Direction) -> Result<bool, Error> {
         let (root, level) = (self.root.page, self.root.level);
         match (bound, direction) {
@@ -135,7 +135,7 @@ impl<'v> Walk<'v> {
         }
     }
 
-    /// To the leaf where a range begins, on no entry yet.
+    /// Moves to the leaf where a range begins, on no entry yet.
     #[inline]
     pub(super) fn start_in(&mut self, beginning: Beginning) -> Result<(), Error> {
         self.leaf = None;
@@ -145,26 +145,26 @@ impl<'v> Walk<'v> {
         Ok(())
     }
 
-    /// To the entry where a range begins.
+    /// Moves to the entry where a range begins.
     #[inline]
     pub(super) fn begin_at(&mut self, beginning: Beginning) -> Result<(), Error> {
         self.start_in(beginning)?;
         self.enter(beginning.rank)
     }
 
-    /// Where a range begins whose first entry this is; nowhere on no entry.
+    /// The beginning of a range whose first entry is the current one; `None` on no entry.
     #[inline]
     pub(super) fn beginning(&self) -> Option<Beginning> {
         self.leaf.map(|(leaf, _)| Beginning { leaf, rank: self.index })
     }
 
-    /// The leaf and its place.
+    /// The current leaf and its place.
     #[inline]
     pub(super) fn leaf(&self) -> Option<(PageNo, Node<'v>)> {
         self.leaf
     }
 
-    /// To the next leaf of a scan, on no entry yet; false behind the last.
+    /// Moves to the next leaf of a scan, on no entry yet; false after the last.
     pub(super) fn turn_to_next(&mut self, direction: Direction) -> Result<bool, Error> {
         match direction {
             Direction::Forward => self.turn_forward(),
@@ -172,7 +172,7 @@ impl<'v> Walk<'v> {
         }
     }
 
-    /// To the first entry.
+    /// Moves to the first entry.
     pub(super) fn first(&mut self) -> Result<(), Error> {
         if self.descend(self.root.page, self.root.level, |_| Ok(0))? {
             self.enter(0)?;
@@ -187,13 +187,13 @@ impl<'v> Walk<'v> {
         Ok(())
     }
 
-    /// To the first entry at or above `key` (`or_equal`) or above it.
+    /// Moves to the first entry at or above `key` (`or_equal`) or above it.
     pub(super) fn seek(&mut self, key: &[u8], or_equal: bool) -> Result<(), Error> {
         let Some(rank) = self.rank(key, or_equal)? else { return Ok(()) };
         if rank < self.leaf.map_or(0, |(_, leaf)| leaf.count()) { self.enter(rank) } else { self.next_leaf() }
     }
 
-    /// To the last entry at or below `key` (`or_equal`) or below it.
+    /// Moves to the last entry at or below `key` (`or_equal`) or below it.
     pub(super) fn seek_back(&mut self, key: &[u8], or_equal: bool) -> Result<(), Error> {
         let Some(rank) = self.rank(key, !or_equal)? else { return Ok(()) };
         match rank.checked_sub(1) {
@@ -202,7 +202,7 @@ impl<'v> Walk<'v> {
         }
     }
 
-    /// Entries of the leaf where `key` belongs that are below it (or, unless `or_equal`, equal to it).
+    /// Number of entries of `key`'s leaf that are below it (or, unless `or_equal`, equal to it).
     fn rank(&mut self, key: &[u8], or_equal: bool) -> Result<Option<usize>, Error> {
         if !self.descend(self.root.page, self.root.level, |branch| branch.child_for(key))? {
             return Ok(None);
@@ -210,7 +210,7 @@ impl<'v> Walk<'v> {
         self.rank_in_leaf(key, or_equal).map(Some)
     }
 
-    /// Entries of the leaf that are below `key` (or, unless `or_equal`, equal to it).
+    /// Number of entries of the leaf that are below `key` (or, unless `or_equal`, equal to it).
     #[inline]
     pub(super) fn rank_in_leaf(&self, key: &[u8], or_equal: bool) -> Result<usize, Error> {
         let Some((place, leaf)) = self.leaf else { return Ok(0) };
@@ -218,7 +218,7 @@ impl<'v> Walk<'v> {
         Ok(rank + usize::from(found && !or_equal))
     }
 
-    /// From a node down to a leaf; false in an empty tree.
+    /// Descends from a node to a leaf; false in an empty tree.
     fn descend(
         &mut self,
         mut place: PageNo,
@@ -243,16 +243,16 @@ impl<'v> Walk<'v> {
         Ok(true)
     }
 
-    /// Has a leaf's arrays fetched together with its header, which tells where they are.
+    /// Prefetches a leaf's arrays together with its header, which says where they are.
     #[inline]
     fn prefetch(&self, leaf: PageNo) {
-        // Who asks may have to wait for the page.
+        // A walk that must not wait does not touch a page before it has checked that it is in memory.
         if !self.is_asking {
             self.shared.prefetch(leaf);
         }
     }
 
-    /// Finds the path to the leaf that the walk began in: that of any of its keys.
+    /// Finds the path to the leaf in which the walk began, by its first key.
     #[cold]
     fn find_path(&mut self) -> Result<(), Error> {
         let Some((place, leaf)) = self.leaf else { return Ok(()) };
@@ -278,7 +278,7 @@ impl<'v> Walk<'v> {
         self.load(place, leaf, index)
     }
 
-    /// The entry's suffix behind the prefix that `self.key` already begins with, and its value.
+    /// Appends the entry's suffix to the prefix in `self.key`, and loads its value.
     #[inline]
     fn load(&mut self, place: PageNo, leaf: Node<'v>, index: usize) -> Result<(), Error> {
         self.index = index;
@@ -296,7 +296,7 @@ impl<'v> Walk<'v> {
         self.enter(self.leaf.map_or(0, |(_, leaf)| leaf.count().saturating_sub(1)))
     }
 
-    /// To the next entry of the same leaf, if there is one.
+    /// Moves to the next entry of the same leaf, if there is one.
     #[inline]
     pub(super) fn next_in_leaf(&mut self) -> Result<bool, Error> {
         match self.leaf {
@@ -347,7 +347,7 @@ impl<'v> Walk<'v> {
         self.turn(|step, _| step.child > 0, |child| child - 1, Node::count)
     }
 
-    /// Up to the first branch that has a further child, over to that child, and down its near edge; false at the end.
+    /// Ascends to the first branch with a further child, moves to that child, and descends along its near edge; false at the end.
     fn turn(
         &mut self,
         has_more: impl Fn(&Step, &Node<'v>) -> bool,
@@ -370,11 +370,11 @@ impl<'v> Walk<'v> {
                 if self.checked { self.shared.checked_node(place, level) } else { self.shared.node(place, level) }?;
             if has_more(step, &branch) {
                 step.child = onward(step.child);
-                // Who asks does not look ahead: those pages may have to be waited for.
+                // A walk that must not wait does not prefetch: those pages may not be in memory.
                 if level == 1 && !self.is_asking && has_more(step, &branch) {
                     let next = onward(step.child);
-                    // The cells of the leaf after this one, whose start was fetched a leaf ago, and the start of the one
-                    // after that: their misses, of the cache and of the translation, pass while this leaf is read.
+                    // Prefetches the cells of the leaf after this one, whose start was prefetched a leaf ago, and the
+                    // start of the leaf after that: their cache and TLB misses overlap with the reading of this leaf.
                     if let Some(ahead) =
                         branch.child(next as usize).ok().and_then(|place| self.shared.node_to_fetch(place))
                     {

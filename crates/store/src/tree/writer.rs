@@ -1,11 +1,11 @@
-//! Tree writer: one checkpoint, from the view it starts from to the view it makes.
+//! Tree writer: one checkpoint, from the view that it starts from to the view that it makes.
 //!
 //! 1. Merges and attachments write new pages beside the old ones; nothing that a meta page reaches is overwritten.
 //! 2. [`TreeWriter::finish`] writes the catalog and the space map, syncs, writes the meta page, syncs.
-//! 3. Only then is the new view handed out, and what was freed begins to wait for its readers.
+//! 3. Only then is the new view returned, and the freed pages begin to wait for its readers.
 //!
-//! Dropped before the end, a writer has changed nothing: its pages are free again. After a failed sync nobody knows what is on
-//! the disk, so the file refuses further writers.
+//! A writer that is dropped before the end has changed nothing: its pages are freed. After a failed sync the content of
+//! the disk is unknown, so the file refuses further writers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ pub struct TreeWriter<'f> {
     output: Output,
     freed: Vec<Extent>,
     trees: Trees,
-    /// Lost pages of the file when it began.
+    /// Number of lost pages of the file when it began.
     lost: u64,
     /// Trees whose catalog row changes.
     touched: BTreeSet<u32>,
-    /// A call failed half way; only dropping is left.
+    /// A call failed half way; the writer can only be dropped.
     is_broken: bool,
 }
 
@@ -69,12 +69,12 @@ impl<'f> TreeWriter<'f> {
         TreeWriter { file, base, output, freed: Vec::new(), trees, lost, touched: BTreeSet::new(), is_broken: false }
     }
 
-    /// The view it started from.
+    /// The view that it started from.
     pub fn base(&self) -> &Arc<TreeView> {
         &self.base
     }
 
-    /// Gives a tree its name.
+    /// Sets the name of a tree.
     pub fn set_name(&mut self, tree: TreeId, name: &str) -> Result<(), Error> {
         if name.len() > NAME_BYTES_MAX {
             return Err(Error::Limit { what: "name of a tree", limit: NAME_BYTES_MAX as u64 });
@@ -84,7 +84,7 @@ impl<'f> TreeWriter<'f> {
         Ok(())
     }
 
-    /// Makes changes to a tree, which come in rising order of their keys. After an error only dropping is left.
+    /// Applies changes to a tree, in ascending order of keys. After an error the writer can only be dropped.
     pub fn merge<'e>(
         &mut self,
         tree: TreeId,
@@ -93,7 +93,7 @@ impl<'f> TreeWriter<'f> {
         self.merge_with(tree, &[], changes)
     }
 
-    /// The same, in one pass, on the tree without some ranges of keys, which come in rising order and do not meet.
+    /// The same, in one pass, on the tree without some ranges of keys, which are ascending and disjoint.
     pub(crate) fn merge_with<'e>(
         &mut self,
         tree: TreeId,
@@ -106,8 +106,8 @@ impl<'f> TreeWriter<'f> {
         self.touch(tree)
     }
 
-    /// Removes the keys from `from` on and below `to` (or to the end). Whole pages in between are freed without being
-    /// rewritten, though each is read: for its count and its values in overflow.
+    /// Deletes the keys from `from` on and below `to` (or to the end). Whole pages in between are freed without being
+    /// rewritten, but each is read, for its entry count and its overflow values.
     pub fn delete_range(&mut self, tree: TreeId, from: &[u8], to: Option<&[u8]>) -> Result<(), Error> {
         if to.is_some_and(|to| to <= from) {
             return Ok(());
@@ -127,7 +127,7 @@ impl<'f> TreeWriter<'f> {
         Ok(())
     }
 
-    /// Empties a tree and frees all its pages. Reads every leaf's page (for values in overflow).
+    /// Empties a tree and frees all its pages. Reads every leaf, for its overflow values.
     pub fn clear(&mut self, tree: TreeId) -> Result<(), Error> {
         self.read_own_pages(tree)?;
         let root = self.trees.root(tree.0);
@@ -141,7 +141,7 @@ impl<'f> TreeWriter<'f> {
         self.touch(tree)
     }
 
-    /// Empties a tree and forgets its name.
+    /// Empties a tree and removes its name.
     pub fn remove(&mut self, tree: TreeId) -> Result<(), Error> {
         self.clear(tree)?;
         self.trees.set_name(tree.0, None);
@@ -156,7 +156,7 @@ impl<'f> TreeWriter<'f> {
         Ok(())
     }
 
-    /// A tree that was changed before in this checkpoint is read again: from pages that must be in the file for it.
+    /// A tree that this checkpoint has already changed is read again, from pages that must be in the file for that.
     fn read_own_pages(&mut self, tree: TreeId) -> Result<(), Error> {
         if self.touched.contains(&tree.0) {
             self.output.flush()?;
@@ -165,7 +165,7 @@ impl<'f> TreeWriter<'f> {
         Ok(())
     }
 
-    /// Has the disk take what was written so far, so that [`TreeWriter::finish`] is short.
+    /// Syncs what was written so far, so that [`TreeWriter::finish`] is short.
     pub(crate) fn sync_so_far(&mut self) -> Result<(), Error> {
         self.output.flush()?;
         self.file.shared.sync_all().map_err(|error| self.file.shared.io_failure("sync", error))
@@ -186,12 +186,12 @@ impl<'f> TreeWriter<'f> {
         Ok(root)
     }
 
-    /// Makes it all durable and visible: the trees now contain the commits up to `version`, and replay starts at `log_start`.
+    /// Makes everything durable and visible: the trees now contain the versions up to `version`, and replay starts at `log_start`.
     pub fn finish(self, version: Version, log_start: LogPosition) -> Result<Arc<TreeView>, Error> {
         self.finish_reaching(version, log_start, version)
     }
 
-    /// The same where they also contain a part of the commits up to `reaches`.
+    /// The same, if they also contain a part of the versions up to `reaches`.
     pub(crate) fn finish_reaching(
         mut self,
         version: Version,
@@ -208,16 +208,16 @@ impl<'f> TreeWriter<'f> {
         };
         let (places, live) = space_map::store(&mut self.output, live, &old_places, &mut self.freed)?;
         self.output.flush()?;
-        // Checksums were right when pages were looked at; a page lost after that would have been copied as zeros.
+        // Checksums were valid when pages were read; a page lost after that would have been copied as zeros.
         self.file.shared.check_lost(self.lost)?;
         let sequence = self.output.sequence();
         let page_count = self.file.shared.space().page_count;
         let directories = places.directories.clone();
-        // Of a checkpoint that did not get to its end a part stays, until one does.
+        // A part of an unfinished checkpoint stays in the trees until a checkpoint is finished.
         let reaches = reaches.max(version).max(self.base.meta().reaches);
         let format = FORMAT_VERSION;
         let meta = Meta { format, sequence, version, reaches, log_start, page_count, catalog, directories };
-        // Before the meta page: once that is durable nothing may fail, for its pages would be given out again.
+        // Before the meta page: once that is durable nothing may fail, because its pages would be freed.
         self.file.shared.cover()?;
         self.write_meta(&meta)?;
         Ok(self.publish(meta, places, live))
@@ -240,7 +240,7 @@ impl<'f> TreeWriter<'f> {
             .and_then(|()| shared.file().write_all_at(&page, slot.offset()))
             .and_then(|()| shared.sync_all());
         written.map_err(|error| {
-            // Also where it was the write: nobody knows how much of the page is there.
+            // Even if the write failed: how much of the page was written is unknown.
             shared.fail_stop().stop("write of a meta page", &error);
             shared.io_failure("sync", error)
         })?;
@@ -252,7 +252,7 @@ impl<'f> TreeWriter<'f> {
         let sequence = meta.sequence;
         let trees = std::mem::take(&mut self.trees);
         self.file.shared.merged_pages.fetch_add(self.output.taken().into(), Ordering::AcqRel);
-        // The pages are the view's now: they stay taken.
+        // The pages belong to the view now: they stay taken.
         self.output.release();
         let mut current = self.file.current();
         let mut space = self.file.shared.space();
