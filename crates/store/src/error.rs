@@ -139,7 +139,7 @@ impl fmt::Display for Error {
                  nothing was changed"
             ),
             Error::Full => out.write_str("disk full; nothing was changed"),
-            Error::Aborted => out.write_str("the transaction refused itself"),
+            Error::Aborted => out.write_str("the transaction aborted itself"),
             Error::Refused { why } => write!(out, "the transaction is refused: {why}"),
             Error::Limit { what, limit } => write!(out, "{what} over the limit of {limit}"),
             Error::Corrupt { file, offset, what } => write!(out, "damaged data in {file} at byte {offset}: {what}"),

@@ -174,7 +174,7 @@ impl Log {
             return Err(ends_early(&replayed.tail));
         }
         let epoch = replayed.tail.epoch.checked_add(1);
-        let epoch = epoch.ok_or_else(|| Error::corrupt("log", 0, "an epoch that no log gets to"))?;
+        let epoch = epoch.ok_or_else(|| Error::corrupt("log", 0, "epoch beyond its maximum"))?;
         let at = LogPosition { epoch, ..replayed.tail };
         let mut live = BTreeMap::new();
         for number in start.segment..=at.segment {

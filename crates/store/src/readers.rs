@@ -241,7 +241,7 @@ impl<T: Send + Sync> Published<T> {
         self.retired_len.store(retired.values.len(), Ordering::Relaxed);
         drop(retired);
         for Retired(value) in &free {
-            // SAFETY: made by `Box::into_raw`, taken off the list once; nobody looks, by the module's proof.
+            // SAFETY: made by `Box::into_raw`, taken off the list once; no reader holds it, by the module's proof.
             drop(unsafe { Box::from_raw(*value) });
         }
         free.len()

@@ -22,7 +22,7 @@ pub(crate) struct Bits {
 impl Bits {
     /// Bits for the numbers below `count`.
     pub(crate) fn new(count: u64) -> io::Result<Bits> {
-        let too_many = |_| io::Error::new(io::ErrorKind::InvalidInput, "more bits than addresses");
+        let too_many = |_| io::Error::new(io::ErrorKind::InvalidInput, "too many bits for the address space");
         let words = usize::try_from(count.div_ceil(WORD_BITS).max(1)).map_err(too_many)?;
         let memory = MmapMut::map_anon(words * size_of::<u64>())?;
         // One small page covers 128 MB of a file; a huge page would take 2 MB for the first bit. Only advice.

@@ -6,7 +6,7 @@
 //!
 //! Nothing is ever durable.
 
-#![allow(unsafe_code)] // A map's slices lie in memory that is written elsewhere meanwhile.
+#![allow(unsafe_code)] // Slices of a map are in memory that file writes change.
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@
 //! their own, which is accessed only through its address. A slice of a slot is created only while no read of it is
 //! noted or in flight (`places`). The map is freed only after every read has ended, or never ([`Drop`]).
 
-#![allow(unsafe_code)] // The ring is told addresses; an eventfd, and slices of what the kernel has filled.
+#![allow(unsafe_code)] // The ring gets addresses; an eventfd, and slices of buffers that the kernel fills.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -258,7 +258,7 @@ impl Engine {
                 self.checkpoints.completed.fetch_add(1, Ordering::Relaxed);
             }
             Err(Error::Closed) => {}
-            Err(Error::Busy) => tracing::debug!("a checkpoint waits: readers hold as many memtables as there may be"),
+            Err(Error::Busy) => tracing::debug!("a checkpoint waits: readers hold the maximum number of memtables"),
             // Closing interrupts a merge through its pacing. That is no failure: the log is replayed at the next start.
             Err(Error::Io { source, .. })
                 if source.kind() == io::ErrorKind::Interrupted && self.is_closing.load(Ordering::Acquire) => {}

@@ -146,7 +146,7 @@ impl Folds {
 
     /// Folds all operands of a transaction, or none. Current values are read through `view`.
     pub(crate) fn fold(&mut self, by: Option<&dyn Fold>, view: View<'_>, changes: &Changes) -> Result<(), Error> {
-        let Some(by) = by else { return Err(Error::Refused { why: "nothing was set to fold with" }) };
+        let Some(by) = by else { return Err(Error::Refused { why: "the store has no fold function" }) };
         self.begin();
         let folded = catch_unwind(AssertUnwindSafe(|| self.fold_all(by, view, changes)));
         let folded = folded.unwrap_or(Err(Error::Aborted));

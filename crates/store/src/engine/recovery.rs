@@ -248,7 +248,7 @@ impl<'t> Replay<'t> {
             }
             if version > self.last_version + 1 {
                 // Part of the log is missing, or the newest meta page is, and this is the older state.
-                return Err(damage("a version behind one that neither the log nor the tree file holds"));
+                return Err(damage("an earlier version is missing: neither the log nor the tree file holds it"));
             }
             // If replay skips all operations, the transaction announces a build. A transaction of folds alone has no operations.
             let mut is_announcement = operations.len() > 0;

@@ -25,7 +25,7 @@
 //! - Only [`Fill`] makes references ([`KeyRef`], [`RecordRef`], [`NodeRef`], [`TreeRef`], [`BucketsRef`]). They pass
 //!   between threads only through `store(Release)` / `load(Acquire)` of the cells below, so a thread with a reference
 //!   sees the object's content. They stay inside one memtable, which has one arena.
-#![allow(unsafe_code)] // Raw memory shared by one writer and many readers cannot be said in safe Rust.
+#![allow(unsafe_code)] // Raw memory shared by one writer and many readers cannot be expressed in safe Rust.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;

@@ -20,7 +20,7 @@
 //! - The table lies in the arena and doubles. Outgrown tables stay, since readers may be inside. They hold everything
 //!   that a snapshot older than the growth can see.
 //! - Hashes are seeded for each memtable, so a client cannot choose colliding keys.
-#![allow(unsafe_code)] // A slot holds a reference as bits; turning it back is the arena's unsafe call.
+#![allow(unsafe_code)] // A slot holds a reference as bits; converting it back is the arena's unsafe call.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};

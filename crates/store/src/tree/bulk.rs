@@ -56,7 +56,7 @@ impl BulkBuilder {
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         check_limits(key, value)?;
         if self.entries > 0 && key <= self.last_key.as_slice() {
-            return Err(Error::Limit { what: "order of a bulk build's keys: equal or falling ones", limit: 0 });
+            return Err(Error::Limit { what: "equal or falling keys in a bulk build", limit: 0 });
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);

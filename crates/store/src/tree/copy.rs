@@ -167,7 +167,7 @@ impl Tell<'_, '_> {
 
 /// The error of a cancelled copy.
 pub(crate) fn given_up() -> Error {
-    let source = io::Error::new(io::ErrorKind::Interrupted, "given up before its end");
+    let source = io::Error::new(io::ErrorKind::Interrupted, "cancelled");
     Error::Io { context: "copy the store".to_string(), source }
 }
 

@@ -92,7 +92,7 @@ impl Shared {
         let Opened { name, file, map, is_kept_small, is_read_alone } = opened;
         let page_count = (map.len() / PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32;
         let space = Space::new(Bitmap::default(), Bitmap::default(), page_count, Default::default());
-        let context = |error| Error::io(format!("take memory for the marks of the pages of {name}"), error);
+        let context = |error| Error::io(format!("allocate the checksum marks of {name}"), error);
         let checked = Checked::new(map.reserve()).map_err(context)?;
         Ok(Shared {
             name,
@@ -283,7 +283,7 @@ impl Shared {
         let page = self.page(place).and_then(|page| self.check(page, place).map(|()| page));
         let page = page.map_err(|damage| self.damage(place, damage))?;
         if page::kind_byte(page) != kind as u8 {
-            return Err(self.damage(place, Damage("page of another kind than the one that names it says")));
+            return Err(self.damage(place, Damage("page has another kind than its reference says")));
         }
         Ok(page)
     }

@@ -257,7 +257,7 @@ impl<'v> Verify<'v> {
                 match (live.get(page.0), page.0 < META_PAGES) {
                     (_, true) => {}
                     (true, _) => self.damage(page, "page in use that nothing reaches"),
-                    (false, _) => self.damage(page, "page reached that the space map calls free"),
+                    (false, _) => self.damage(page, "reachable page that the space map marks as free"),
                 }
             }
         }

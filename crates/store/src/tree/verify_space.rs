@@ -24,19 +24,19 @@ impl TreeFile {
 fn check(space: &Space, reached: &Bitmap, fault: &mut dyn FnMut(PageNo, &'static str)) {
     for extent in reached.extents(u32::MAX) {
         for page in extent.pages().filter(|page| !space.taken.get(page.0)) {
-            fault(page, "page reached that is about to be given out");
+            fault(page, "reachable page that is free to be allocated");
         }
     }
     let mut waiting = Bitmap::default();
     for page in space.waiting.iter().flat_map(|waiting| &waiting.pages).flat_map(|extent| extent.pages()) {
         if !waiting.insert(page.0) {
-            fault(page, "page that waits twice to be free");
+            fault(page, "page that is listed twice as waiting");
         }
         if !space.taken.get(page.0) {
-            fault(page, "page that waits, and is about to be given out");
+            fault(page, "waiting page that is free to be allocated");
         }
         if space.live.get(page.0) || page.0 < META_PAGES {
-            fault(page, "page that waits to be free, and is in use");
+            fault(page, "waiting page that is in use");
         }
     }
     let taken = space.taken.extents(space.page_count).map(|extent| extent.count).sum::<u32>();
@@ -90,19 +90,19 @@ mod tests {
 
     #[test]
     fn a_page_in_two_places_is_told() {
-        check_breaking("about to be given out", |space| {
+        check_breaking("reachable page that is free", |space| {
             let live = first_live(space);
             space.give_back(&[live]);
         });
-        check_breaking("waits to be free, and is in use", |space| {
+        check_breaking("waiting page that is in use", |space| {
             let live = first_live(space);
             space.waiting.push_back(Waiting { sequence: 9, pages: vec![live] });
         });
-        check_breaking("waits twice", |space| {
+        check_breaking("twice as waiting", |space| {
             let pages = space.waiting.back().unwrap().pages.clone();
             space.waiting.push_back(Waiting { sequence: 9, pages });
         });
-        check_breaking("waits, and is about to be given out", |space| {
+        check_breaking("waiting page that is free", |space| {
             let pages = space.waiting.back().unwrap().pages.clone();
             space.give_back(&pages);
         });

@@ -1,4 +1,4 @@
-//! Random histories spread over tree, frozen and active memtable, looked at as of each version, against a map.
+//! Random histories over tree, frozen and active memtable, compared at each version with a map.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    // Each step is looked at in every way.
+    // Each step is read in every way.
     proptest::collection::vec(step(), 0..if cfg!(miri) { 4 } else { most })
 }
 
@@ -62,7 +62,7 @@ fn bound() -> impl Strategy<Value = Bound<[u8; 1]>> {
     ]
 }
 
-/// A generation in whose tree the first steps are, and in its memtables the others.
+/// A generation with the first steps in its tree, and the others in its memtables.
 fn generation(file: &TreeFile, parts: &[Vec<Step>; 3]) -> Generation {
     let mut version = 0;
     let mut map = Map::new();

@@ -1,4 +1,4 @@
-//! Cuts and edits in one pass, on trees of several levels, against a map; what merging leaves of sparse trees.
+//! Cuts and edits in one pass, on trees of several levels, compared with a map; and how merges pack sparse trees.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,7 +18,7 @@ const LOG_START: LogPosition = LogPosition { segment: 1, offset: 4096, previous:
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Edits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// What Miri has the time for: one round with the pages of few rows.
+/// The rounds and rows that Miri has time for.
 const SEEDS: u64 = if cfg!(miri) { 1 } else { 40 };
 const ROWS: u32 = if cfg!(miri) { 150 } else { 3000 };
 
@@ -52,7 +52,7 @@ impl Bench {
         }
     }
 
-    /// The file holds what the map does, and every page is where it belongs.
+    /// The file has the map's content, and every page is where it belongs.
     #[track_caller]
     fn check(&self, seed: u64) -> Report {
         let view = self.file.view();
@@ -70,7 +70,7 @@ impl Bench {
     }
 }
 
-/// Below 4,096. Neighbours differ late, so separators are long, branches have few children, and trees many levels.
+/// Numbers below 4,096. Neighbours differ late, so separators are long, branches have few children, and trees many levels.
 fn key(number: u32) -> Vec<u8> {
     let bit = |at: u32| [b'a' + (number >> at & 1) as u8; 12];
     (0..12).rev().flat_map(bit).collect()
@@ -133,7 +133,7 @@ fn stat(report: &Report) -> (f64, u32) {
     report.trees.iter().find(|stat| stat.info.tree == TREE).map_or((0.0, 0), |stat| (stat.fill(), stat.info.depth))
 }
 
-/// Deletes nine keys of ten in random order, so many in one checkpoint; the fill and depth of what is left.
+/// Deletes nine keys of ten in random order, `per_checkpoint` at a time; returns fill and depth of the rest.
 fn thinned(per_checkpoint: usize, value_bytes: usize) -> ((f64, u32), (f64, u32)) {
     let mut random = StdRng::seed_from_u64(3);
     let mut bench = Bench::new();
