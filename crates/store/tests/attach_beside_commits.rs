@@ -1,4 +1,4 @@
-//! Loads beside commits that fill one memtable after the other: what was acknowledged stays.
+//! Loads beside commits that fill one memtable after the other: acknowledged changes stay.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use store::{Options, Store, TreeId, Tx};
 
 const LOADS: u32 = 40;
 const ROWS: u32 = 50;
-/// So large that a memtable is full after some dozens of them.
+/// So large that some dozens fill a memtable.
 const VALUE_BYTES: usize = 4000;
 
 fn options() -> Options {

@@ -1,4 +1,4 @@
-//! Backup of a store at work, restore, compaction: whole or not at all, and nothing that was acknowledged is missing.
+//! Backup of an open store, restore, compaction: the result is complete or absent, and contains everything acknowledged.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -46,7 +46,7 @@ fn put(store: &Store, tree: TreeId, number: u32, value: &[u8]) {
     store.commit(change).unwrap();
 }
 
-/// Some thousand rows in two trees, values in overflow among them, some in the tree file and some in the log alone.
+/// Some thousand rows in two trees, some with overflow values, some in the tree file and some only in the log.
 fn filled(directory: &Path) -> (Store, [TreeId; 2]) {
     let store = open(directory);
     let trees = [store.tree("short").unwrap(), store.tree("long").unwrap()];
@@ -85,7 +85,7 @@ fn a_backup_is_a_store_with_all_that_was_acknowledged() {
     let copied = store.backup(&to, &mut go_on).unwrap();
     assert_eq!(copied.version.0, store.stats().version);
     check_same(&store, &to);
-    // Writes go on in both, each for itself, numbered from the same version on.
+    // Writes continue in both stores independently, numbered from the same version on.
     let copy = open(&to);
     put(&copy, trees[0], 1, b"of the copy");
     assert_eq!(copy.stats().version, copied.version.0 + 1);
@@ -147,7 +147,7 @@ fn a_backup_beside_writers_is_one_version_with_whole_transactions() {
             let to = target.path().join(round.to_string());
             let before = acknowledged.load(Ordering::SeqCst);
             let checkpoints = store.stats().checkpoints;
-            // Checkpoints go on beside the copy, and must not touch what it reads.
+            // Checkpoints run beside the copy, and must not overwrite the pages that it reads.
             let copied = store.backup(&to, &mut |_| {
                 store.checkpoint().unwrap();
                 ControlFlow::Continue(())
@@ -170,7 +170,7 @@ fn a_backup_beside_writers_is_one_version_with_whole_transactions() {
     });
 }
 
-/// Ends the writers, also where an assertion fails.
+/// Stops the writers even if an assertion fails.
 struct SetAtEnd<'f>(&'f AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -223,7 +223,7 @@ fn a_backup_that_is_given_up_leaves_nothing() {
     assert_eq!(store.stats().pinned_states, 0);
 }
 
-/// The disk that is copied to panics; the store that is copied is none the worse.
+/// The target disk panics; the source store must be unharmed.
 struct PanicsInWrite {
     left: AtomicU64,
 }
@@ -244,7 +244,7 @@ fn a_backup_that_panics_leaves_nothing_and_the_store_goes_on() {
         let hooks = Arc::new(PanicsInWrite { left: AtomicU64::new(writes) });
         let disk = HookedDisk::new(target.path(), &hooks);
         let copied = catch_unwind(AssertUnwindSafe(|| store.backup_on(&disk, &mut go_on)));
-        // A thread that writes beside the one that copies tells of its panic by an error.
+        // A panic of the thread that writes beside the copying one is reported as an error.
         if matches!(copied, Ok(Ok(_))) {
             break;
         }
@@ -283,7 +283,7 @@ fn a_damaged_page_of_the_source_ends_the_backup_with_its_place() {
     let (mut damaged, mut whole) = (0, 0);
     let path = source.path().join("tree");
     let pages = std::fs::metadata(&path).unwrap().len() / 4096;
-    // Every seventh page: leaves, branches, values in overflow. What is free, or older, harms no copy.
+    // Every seventh page: leaves, branches, overflow values. Damage in free or older pages does not affect a copy.
     for page in (2..pages).step_by(7) {
         let at = page * 4096 + 1000;
         flip(&path, at);
@@ -395,7 +395,7 @@ fn file_bytes(directory: &Path) -> u64 {
 #[test]
 fn compaction_after_deletes_leaves_about_the_live_data() {
     let directory = tempfile::tempdir().unwrap();
-    // Segments so small that the first ones are long given back: the new file must start from where the old one did.
+    // Segments so small that the first ones are released long before: the new file must have the old one's log start.
     let mut options = options();
     options.log_segment_bytes = 64 << 10;
     options.memtable_bytes = 256 << 10;
@@ -421,7 +421,7 @@ fn compaction_after_deletes_leaves_about_the_live_data() {
     let full = file_bytes(directory.path());
     let copied = Store::compact(directory.path(), options.clone(), &mut go_on).unwrap();
     let small = file_bytes(directory.path());
-    // 400 bytes and a key, slot and head of 16 in full leaves; meta pages, catalog, space map, and one step of growth.
+    // 400 bytes, and 16 of key, slot and head, in full leaves; meta pages, catalog, space map, and one growth step.
     assert!(small < 3000 * 440 + 300_000 && small < full / 5, "{full} bytes became {small}");
     assert_eq!((copied.is_replaced, copied.bytes_before, copied.bytes_anew), (true, full, small));
     let store = open(directory.path());
@@ -438,7 +438,7 @@ fn compaction_after_deletes_leaves_about_the_live_data() {
 
 #[test]
 fn a_compaction_makes_no_file_larger() {
-    // So few changes that the tree file stays small: those of the log would make it grow.
+    // So few changes that the tree file stays small; merging the log's changes would make it grow.
     for rounds in [0, 1, 8] {
         let directory = tempfile::tempdir().unwrap();
         let store = open(directory.path());
@@ -496,11 +496,11 @@ fn the_backup_of_a_store_holds_no_reader_back_and_no_view_afterwards() {
         ControlFlow::Continue(())
     });
     copied.unwrap();
-    // What was just replaced is freed a moment later.
+    // The memtable that was just replaced is freed a moment later.
     assert!(most <= 2, "{most} memtables are kept");
     put(&store, trees[0], 1, b"after");
     store.checkpoint().unwrap();
-    // The writer looks at the state before the last checkpoint until it has something to write.
+    // The writer holds the state before the last checkpoint until it has something to write.
     assert!(store.stats().pinned_states <= 1, "{:?}", store.stats());
 }
 

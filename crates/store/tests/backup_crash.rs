@@ -1,5 +1,5 @@
-//! Power fails at every operation of a backup, a restore and a compaction: what is left is the old store, the whole new one,
-//! or a folder that no start takes for a store.
+//! Power fails at every operation of a backup, a restore and a compaction. The result is the old store, the complete
+//! new one, or a folder that no start accepts as a store.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use store::disk::Disk;
 use store::{Direction, Error, KeyRange, Options, Store, Tx};
 
-/// Time after which no further crash is begun; STORE_CRASH_SECONDS sets another, STORE_CRASH_SEED repeats a run.
+/// Time after which no further crash is started; STORE_CRASH_SECONDS sets another, STORE_CRASH_SEED repeats a run.
 const SECONDS: u64 = 4;
 
 fn options() -> Options {
@@ -42,7 +42,7 @@ fn rows(store: &Store) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows
 }
 
-/// A small store with holes, values in overflow, and a log that goes on behind the last checkpoint.
+/// A small store with holes, overflow values, and a log that extends past the last checkpoint.
 fn filled() -> Files {
     let disk = Arc::new(SimulatedDisk::powered(&Files::new(), u64::MAX));
     let (store, _) = Store::open_on(Arc::clone(&disk) as Arc<dyn Disk>, options()).unwrap();
@@ -65,8 +65,8 @@ fn filled() -> Files {
     disk.after_power_failure(&Files::new(), &mut SmallRng::seed_from_u64(1))
 }
 
-/// Runs `work` on a disk whose power fails at one operation after the other, and gives `check` what is left, and whether
-/// it was done.
+/// Runs `work` on a disk whose power fails at one operation after the other; passes the remaining files to `check`, and
+/// whether `work` had finished.
 #[track_caller]
 fn check_crashes(start: &Files, work: impl Fn(Arc<SimulatedDisk>) -> Result<(), Error>, check: impl Fn(&Files, bool)) {
     let seed = setting("STORE_CRASH_SEED").unwrap_or_else(rand::random);
@@ -75,7 +75,7 @@ fn check_crashes(start: &Files, work: impl Fn(Arc<SimulatedDisk>) -> Result<(), 
     let whole = Arc::new(SimulatedDisk::powered(start, u64::MAX));
     work(Arc::clone(&whole)).unwrap();
     let operations = whole.operations();
-    // Spread over all of the work, then between those, for as long as there is time.
+    // First spread over the whole work, then in between, as long as there is time.
     for (crashes, left) in (0u64..).zip((0..8).flat_map(|offset| (offset..=operations + 1).step_by(8))) {
         if Instant::now() > until && crashes > operations / 8 {
             break;
@@ -121,7 +121,7 @@ fn power_that_fails_in_a_restore_leaves_a_whole_store_or_none() {
     check_crashes(&Files::new(), work, |files, is_done| check_new(files, is_done, &before));
 }
 
-/// The whole store, or nothing yet, or a folder that is refused.
+/// The complete store, or nothing yet, or a folder that is refused.
 #[track_caller]
 fn check_new(files: &Files, is_done: bool, before: &[(Vec<u8>, Vec<u8>)]) {
     if files.contains_key("tree") {

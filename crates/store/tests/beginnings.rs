@@ -1,4 +1,4 @@
-//! A range that begins where an earlier one began has the entries that a model has, wherever its leaf was remembered.
+//! A range with the same beginning as an earlier one has the model's entries, whether or not its leaf was remembered.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -10,7 +10,7 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 const KEYS: u64 = 4_000;
 
-/// Keys of all lengths that are remembered and of some that are not; many lie between two of another length.
+/// Keys of all lengths that are remembered and of some that are not; many are between two keys of another length.
 fn key(number: u64) -> Vec<u8> {
     let length = 2 + (number % 9) as usize;
     let spread = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15)).to_be_bytes();
@@ -116,12 +116,12 @@ impl Tried {
 
 #[test]
 fn a_range_has_its_entries_wherever_its_beginning_was_remembered() {
-    // Nothing is remembered, hardly anything, all.
+    // The cache holds nothing, hardly anything, everything.
     for places_bytes in [0, 256, 4 << 20] {
         let mut tried = Tried::new(places_bytes);
         let reader = tried.store.reader().expect("a reader");
         tried.check(&reader.snapshot());
-        // What lay in a remembered leaf changes, first in memory, then in the tree.
+        // The content of a remembered leaf changes, first in memory, then in the tree.
         tried.delete((0..KEYS).step_by(5));
         tried.put(KEYS..KEYS + 500);
         tried.check(&reader.snapshot());

@@ -1,4 +1,4 @@
-//! A disk that fails under a bulk build, whose pages are written by a thread beside it.
+//! A disk that fails during a bulk build whose pages are written by a second thread.
 
 use std::io;
 use std::path::Path;
@@ -10,10 +10,10 @@ use store::disk::DiskFile;
 use store::{BulkTree, Error, Options, Store};
 
 const VALUE: [u8; 1000] = [b'v'; 1000];
-/// Twenty-four megabytes of leaves: most of them are written beside the build.
+/// Twenty-four megabytes of leaves: most of them are written by the second thread.
 const ENTRIES: u64 = 24_000;
 
-/// Writes of the tree file fail once so many bytes have been written.
+/// Writes of the tree file fail after this many bytes.
 struct Left(AtomicI64);
 
 impl Hooks for Left {
@@ -36,7 +36,7 @@ fn fill(build: &mut BulkTree) -> Result<(), Error> {
     (0..ENTRIES).try_for_each(|key| build.push(&key.to_be_bytes(), &VALUE))
 }
 
-/// A build during which writes fail after so many bytes is refused at the latest when it is attached; its pages are free.
+/// A build whose writes fail after so many bytes is refused at the latest when it is attached, and its pages are freed.
 #[track_caller]
 fn check_failed(bytes: i64) {
     let directory = tempfile::tempdir().unwrap();
@@ -49,14 +49,14 @@ fn check_failed(bytes: i64) {
         Err(error) => {
             assert!(matches!(error, Error::Io { .. }), "{error:?}");
             assert!(matches!(build.push(&u64::MAX.to_be_bytes(), &[]), Ok(()) | Err(Error::Io { .. })));
-            // It may be pushed to again, and never be attached.
+            // Further pushes are allowed, but it is never attached.
             store.attach(vec![(tree, build)], &[]).map(drop)
         }
         Ok(()) => store.attach(vec![(tree, build)], &[]).map(drop),
     };
     assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
     left.0.store(i64::MAX, Ordering::Relaxed);
-    // The pages of the failed build are taken again, and no write of it comes after.
+    // The pages of the failed build are reused, and no late write of it overwrites them.
     let mut build = store.bulk().unwrap();
     fill(&mut build).unwrap();
     store.attach(vec![(tree, build)], &[]).unwrap();
@@ -96,14 +96,14 @@ fn a_build_that_is_given_up_half_way_leaves_its_pages_to_the_next_one() {
     );
 }
 
-/// The first sync behind a meta page fails, once it is asked for.
+/// The first sync after a meta page fails, once this is requested.
 #[derive(Default)]
 struct MetaSync {
     is_asked_for: AtomicBool,
     is_written: AtomicBool,
 }
 
-/// Where the meta pages end.
+/// End of the meta pages.
 const META_END: u64 = 2 * store::tree::PAGE_BYTES as u64;
 
 impl Hooks for MetaSync {

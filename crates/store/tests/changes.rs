@@ -1,4 +1,4 @@
-//! Readers of changes: every transaction once, whole, in order, for as long as it is kept; and what they are told where not.
+//! Readers of changes: every transaction once, whole, in order, as long as it is kept; and the errors when it is not.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,10 +49,10 @@ fn owned(change: Change<'_>) -> Owned {
     }
 }
 
-/// What every version changed.
+/// The changes of every version.
 type Model = BTreeMap<u64, Vec<Owned>>;
 
-/// Reads to the end; what came, by version.
+/// Reads to the end; returns the changes by version.
 fn drain(reader: &mut ChangeReader) -> Result<Model, Error> {
     let mut found = Model::new();
     while let Some(changeset) = reader.next()? {
@@ -66,7 +66,7 @@ fn drain(reader: &mut ChangeReader) -> Result<Model, Error> {
     Ok(found)
 }
 
-/// All since a version is as the model has it.
+/// All changes since a version agree with the model.
 #[track_caller]
 fn check_since(store: &Store, since: u64, model: &Model) {
     let mut reader = store.changes_since(Version(since)).unwrap();
@@ -85,7 +85,7 @@ fn check_gone(store: &Store, since: u64, oldest: u64) {
     }
 }
 
-/// What the stats say is what readers meet: the oldest version can be read from, the one before is gone.
+/// The stats agree with the readers: the oldest version can be read from, the version before is gone.
 #[track_caller]
 fn check_oldest(store: &Store, model: &Model) -> u64 {
     let oldest = store.stats().changes_oldest;
@@ -97,7 +97,7 @@ fn check_oldest(store: &Store, model: &Model) -> u64 {
     oldest
 }
 
-/// Commits these changes, and notes them under their version.
+/// Commits these changes and records them under their version.
 fn commit(store: &Store, changes: Vec<Owned>, model: &mut Model) {
     let committed = store.commit(&mut |tx| {
         for change in &changes {
@@ -116,7 +116,7 @@ fn put(tree: TreeId, number: u64, bytes: usize) -> Owned {
     Owned::Put(tree.0, number.to_be_bytes().to_vec(), vec![number as u8; bytes])
 }
 
-/// A store with a tree, and what made it.
+/// A store with a tree, and the changes that created it.
 fn start(directory: &Path, options: &Options) -> (Store, TreeId, Model) {
     let store = open(directory, options);
     let tree = store.tree("t").unwrap();
@@ -215,16 +215,16 @@ fn what_is_older_than_the_time_is_gone_and_what_is_younger_is_there() {
         }
         store.checkpoint().unwrap();
         now.fetch_add(40, Ordering::Release);
-        // What is too old goes now, and not at any moment of what follows.
+        // Expire old segments now, so that they do not expire in the middle of the following checks.
         commit(&store, vec![put(tree, 0, 10)], &mut model);
         store.checkpoint().unwrap();
         let oldest = check_oldest(&store, &model);
-        // Forty seconds old is there, eighty is gone, but for the segment in which the one follows the other.
+        // Changes 40 seconds old are kept and 80 seconds old are gone, except in the segment that contains the boundary.
         assert!(oldest <= at_minute[minute], "minute {minute}: {oldest}, {at_minute:?}");
         assert!(minute == 0 || oldest + 20 > at_minute[minute], "minute {minute}: {oldest}, {at_minute:?}");
     }
     now.fetch_add(1000, Ordering::Release);
-    // The store's own thread sees to it.
+    // The store's own thread expires them.
     let until = std::time::Instant::now() + Duration::from_secs(20);
     while store.stats().changes_kept_bytes > 0 && std::time::Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
@@ -269,7 +269,7 @@ fn a_reader_that_had_read_all_goes_on_though_its_segment_is_used_again() {
     assert_eq!(drain(&mut reader).unwrap(), model);
     let mut behind = reader.version().0;
     for round in 0..8 {
-        // Each transaction takes more than half a segment: the next one begins a new one.
+        // Each transaction takes more than half a segment, so the next one starts a new segment.
         commit(&store, vec![put(tree, round, 40_000)], &mut model);
         store.checkpoint().unwrap();
         let found = drain(&mut reader).unwrap();
@@ -620,7 +620,7 @@ fn a_full_disk_gets_kept_segments_back_before_it_refuses_anything() {
     assert_eq!(check_oldest(&store, &model), 0);
     let kept = store.stats().changes_kept_bytes;
     assert!(kept > 8 * SEGMENT_BYTES);
-    // From now on no file may grow: every new segment of the log is an old one.
+    // From now on no file may grow: every new segment of the log is a recycled one.
     faults.room.store(0, Ordering::Relaxed);
     write(200, &mut model);
     assert!(store.stats().changes_kept_bytes <= kept);

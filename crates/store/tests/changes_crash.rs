@@ -1,5 +1,5 @@
-//! Power fails while a reader follows the changes of a working store. What it has seen is never taken back: it goes on where it
-//! was. What can be read from the oldest version on is all there is, in order, and makes the very data that the store holds.
+//! Power fails while a reader follows the changes of an open store. What it has read is never taken back, and it continues
+//! where it was. The changes from the oldest version on are complete, in order, and produce exactly the store's data.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,17 +14,17 @@ use store::disk::Disk;
 use store::{Change, Direction, Durability, Error, KeyRange, Options, Store, TreeId, Version};
 
 const WRITERS: u8 = 2;
-/// Trees that are loaded in bulk, once each.
+/// Trees that are bulk-loaded, once each.
 const LOADED_MAX: u8 = 20;
-/// A history with more is given up for a new store: each crash reads all of it.
+/// A longer history is replaced by a new store, since each crash reads all of it.
 const VERSIONS_MAX: usize = 1500;
-/// Time after which no further crash is begun; STORE_CRASH_SECONDS sets another, STORE_CRASH_SEED repeats a run (as far as
-/// threads allow: which operation is the n-th differs).
+/// Time after which no further crash is started; STORE_CRASH_SECONDS sets another, STORE_CRASH_SEED repeats a run (as
+/// far as threads allow: which operation is the n-th differs).
 const SECONDS: u64 = 3;
 
-/// What a transaction changed: tree, key, and the value, or `None` of a key that was deleted; no key for a reset.
+/// A transaction's changes: tree, key, and the value, or `None` for a deleted key; no key for a reset.
 type Changes = Vec<(u32, Option<Vec<u8>>, Option<Vec<u8>>)>;
-/// All that was read, by version.
+/// Everything read, by version.
 type History = BTreeMap<u64, Changes>;
 
 fn options(segments_kept: u64, durability: Durability) -> Options {
@@ -37,7 +37,7 @@ fn options(segments_kept: u64, durability: Durability) -> Options {
     options
 }
 
-/// Reads what is new into `history`, whose last version is the reader's; what is there already must be the same.
+/// Reads new changes into `history`, whose last version is the reader's; changes that it already has must be the same.
 fn read_on(store: &Store, since: u64, history: &mut History) -> Result<(), Error> {
     let mut reader = store.changes_since(Version(since))?;
     while let Some(changeset) = reader.next()? {
@@ -77,7 +77,7 @@ fn write(store: &Store, tree: TreeId, seed: u64) {
     }
 }
 
-/// Loads a tree that is still empty; a crash at any step of it changes nothing for readers of changes.
+/// Loads an empty tree; a crash at any step of it changes nothing for readers of changes.
 fn load(store: &Store, number: u8) -> Result<(), Error> {
     let tree = store.tree(&format!("loaded {number}"))?;
     let mut build = store.bulk()?;
@@ -87,7 +87,7 @@ fn load(store: &Store, number: u8) -> Result<(), Error> {
     store.attach(vec![(tree, build)], &[]).map(|_| ())
 }
 
-/// Writers, and one who follows them, until the power fails; what was seen.
+/// Runs writers and a reader that follows them until the power fails; returns what the reader has read.
 fn work(store: &Store, since: u64, seed: u64, loaded: u8) -> History {
     let mut seen = History::new();
     let Ok(tree) = store.tree("t") else { return seen };
@@ -95,7 +95,7 @@ fn work(store: &Store, since: u64, seed: u64, loaded: u8) -> History {
         let writers: Vec<_> =
             (0..WRITERS).map(|writer| scope.spawn(move || write(store, tree, seed + u64::from(writer)))).collect();
         if loaded < LOADED_MAX {
-            // That it fails, and when, is the crash's business.
+            // Whether and when it fails depends on the crash.
             scope.spawn(move || drop(load(store, loaded)));
         }
         while !writers.iter().all(|writer| writer.is_finished()) {
@@ -108,7 +108,7 @@ fn work(store: &Store, since: u64, seed: u64, loaded: u8) -> History {
     seen
 }
 
-/// The data that the changes make, of trees that were never loaded.
+/// The data that the changes produce, of trees that were never loaded.
 fn replayed(history: &History) -> BTreeMap<(u32, Vec<u8>), Vec<u8>> {
     let mut data = BTreeMap::new();
     let is_reset = |tree: u32| history.values().flatten().any(|(reset, key, _)| *reset == tree && key.is_none());
@@ -185,7 +185,7 @@ fn power_failures_take_back_no_change_that_a_reader_has_seen() {
             .unwrap_or_else(|error| panic!("{context}: {error}"));
         kept_max = kept_max.max(store.stats().changes_kept_bytes);
         assert_eq!(store.stats().changes_oldest, 0, "{context}");
-        // What was seen is there, and the same; and it goes on behind it.
+        // The changes read before exist and are the same, and the following ones continue them.
         let newest_seen = seen.last_key_value().map_or(since, |(version, _)| *version);
         let mut all = seen;
         read_on(&store, 0, &mut all).unwrap_or_else(|error| panic!("{context}: {error}"));

@@ -1,4 +1,4 @@
-//! Pages that are not in memory: a reader that does not want to wait for the disk is told so.
+//! Pages that are not in memory: a reader that must not wait for the disk gets an error.
 
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
@@ -15,7 +15,7 @@ fn options() -> Options {
     options
 }
 
-/// Every tenth value has pages of its own.
+/// Every tenth value has overflow pages.
 fn value(number: u32) -> Vec<u8> {
     number.to_le_bytes().repeat(if number.is_multiple_of(10) { 1000 } else { 150 })
 }
@@ -33,7 +33,7 @@ fn fill(directory: &Path) {
     store.checkpoint().unwrap();
 }
 
-/// Has the kernel forget a file's pages, which nobody maps; false where they lie in no disk's cache.
+/// Evicts a file's pages, which nobody maps, from the page cache; false if they cannot be evicted.
 fn forget(path: &Path) -> bool {
     let dropped = Command::new("dd")
         .args(["if=/dev/null", "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])
@@ -50,7 +50,7 @@ fn read(reader: &Reader, tree: TreeId, number: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rows shown by a scan of all, and how it ended.
+/// Number of rows visited by a scan of everything, and how it ended.
 fn scan(reader: &Reader, tree: TreeId) -> (u32, Result<(), Error>) {
     let mut rows = 0;
     let ended = reader.snapshot().scan(tree, KeyRange::ALL, Direction::Forward, &mut |_, _| {
@@ -69,7 +69,7 @@ fn a_reader_that_asks_is_refused_what_the_disk_holds_until_another_has_read_it()
     let tree = store.tree("t").unwrap();
     let (asking, waiting) = (store.reader().unwrap(), store.reader().unwrap());
     asking.ask_before_waiting(true);
-    // The scan's first leaf is there, and those behind it are not.
+    // The scan's first leaf is in memory, the following ones are not.
     read(&waiting, tree, 0).unwrap();
     let shown = scan(&asking, tree);
     let mut refused = 0;
@@ -79,21 +79,21 @@ fn a_reader_that_asks_is_refused_what_the_disk_holds_until_another_has_read_it()
             Err(Error::NotInMemory) => {
                 refused += 1;
                 read(&waiting, tree, number).unwrap();
-                // Its branches and its leaf are there now; so are its own pages, where it has some.
+                // Its branches and its leaf are in memory now, and so are its overflow pages, if it has some.
                 read(&asking, tree, number).unwrap();
             }
             Err(other) => panic!("row {number}: {other:?}"),
         }
     }
     if !is_cold {
-        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        // Bypasses libtest, which captures the output of a passing test: `cargo xtask test` counts this line.
         let line = "\nSKIPPED: the temporary folder lies in memory, or its cache cannot be dropped\n";
         std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;
     }
     assert!(refused > 100, "{refused} reads were refused");
     assert!(matches!(shown, (1.., Err(Error::NotInMemory))), "{shown:?}");
-    // What was refused is a question of the page alone: none is left.
+    // The refusal depended only on the pages: none is left.
     (0..ROWS).for_each(|number| read(&waiting, tree, number).unwrap());
     assert!(matches!(scan(&asking, tree), (ROWS, Ok(()))));
     (0..ROWS).for_each(|number| read(&asking, tree, number).unwrap());

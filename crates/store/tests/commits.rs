@@ -1,4 +1,4 @@
-//! Transactions: atomic, isolated, computed again when they lost a race, acknowledged exactly once.
+//! Transactions: atomic, isolated, prepared again after a conflict, acknowledged exactly once.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc;
@@ -77,7 +77,7 @@ fn a_scan_that_others_add_to_is_computed_again() {
             let (store, tree) = (&bench.store, bench.tree);
             scope.spawn(move || {
                 for round in 0..100u32 {
-                    // Each row holds the number of rows before it: a lost race would give two rows the same number.
+                    // Each row holds the number of rows before it: a missed conflict would give two rows the same number.
                     let change = &mut |tx: &mut Tx<'_>| {
                         let mut rows = 0u32;
                         let visit = &mut |_: &[u8], _: &[u8]| {
@@ -200,7 +200,7 @@ fn what_is_over_a_limit_is_refused_by_name() {
     assert_eq!(bench.get(&[1; 1024]).map(|value| value.len()), Some(200_000));
 }
 
-/// Adds to a counter and tells how it ended; may panic when it is prepared the second time.
+/// Adds to a counter and sends its outcome; may panic when it is prepared the second time.
 struct Add {
     tree: TreeId,
     prepared: u32,
@@ -260,7 +260,7 @@ fn a_full_queue_gives_the_transaction_back() {
     check_refusal(|options| options.queue_max = 4);
 }
 
-/// Short as the queue is, what is prepared in it has a bound of its own.
+/// However short the queue, the bytes of its prepared transactions have a bound of their own.
 #[test]
 fn a_queue_that_holds_too_many_bytes_gives_the_transaction_back() {
     check_refusal(|options| options.queue_bytes_max = 2_000);
@@ -371,7 +371,7 @@ fn a_transaction_over_very_many_trees_is_refused_or_done_and_never_hangs() {
     }
 }
 
-/// Puts one large value and tells that it was acknowledged.
+/// Puts one large value and sends whether it was acknowledged.
 struct Large {
     tree: TreeId,
     number: u32,
@@ -389,7 +389,7 @@ impl Transaction for Large {
     }
 }
 
-/// A writer may fill both memtables before the checkpointer, which has just merged the one before, looks again.
+/// A writer may fill both memtables before the checkpointer, which has just merged the previous one, checks again.
 #[test]
 fn writers_that_fill_memtables_faster_than_they_are_merged_go_on() {
     let bench = bench_with(|options| options.memtable_bytes = 256 * 1024);

@@ -1,14 +1,14 @@
-//! Power fails, or the process is killed, at any operation of a working store: what was acknowledged is there whole, the rest
-//! whole or not at all, and `verify` is clean. Again and again on what the last crash left, also in the middle of recoveries.
+//! Power fails, or the process is killed, at any operation of an open store. Acknowledged transactions exist whole, the others
+//! whole or not at all, and `verify` is clean. This is repeated on the result of the last crash, also in the middle of recoveries.
 //!
-//! `cargo xtask campaign crash` does the same for long; STORE_CRASH_SEED begins with another seed here.
+//! `cargo xtask campaign crash` does the same for long; STORE_CRASH_SEED sets the first seed here.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::simulation::crash::{Chain, Tally};
 
-/// No further chain of lives is begun after this.
+/// No further chain of lives is started after this.
 const TIME: Duration = Duration::from_secs(10);
 
 #[test]

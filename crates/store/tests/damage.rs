@@ -1,15 +1,14 @@
-//! Damaged files of a whole store: right data, or an error with its place; what must hold is told in `simulation/damage.rs`.
-//! Here a part of all damages, begun at a random place; `cargo xtask campaign damage` does them all. STORE_DAMAGE_FIRST
-//! repeats a run.
+//! Damaged files of a whole store: correct data, or an error with its place. `simulation/damage.rs` defines what must hold. This
+//! runs a part of all damages, from a random start; `cargo xtask campaign damage` runs them all. STORE_DAMAGE_FIRST repeats a run.
 
 use crate::simulation::damage::{Outcome, Share, try_all};
 use crate::simulation::specimen::{Kind, Specimen};
 
-/// Of so many bytes one is flipped.
+/// One of this many bytes is flipped.
 const STEP: usize = 997;
 const THREADS: usize = 2;
 
-/// Damages a store that came to rest so; some of it must be refused, some told, some lose the end of the log.
+/// Damages a store of this kind; some damages must be refused, some reported, some lose the end of the log.
 #[track_caller]
 fn check(kind: Kind, loses_tails: bool) {
     let setting = std::env::var("STORE_DAMAGE_FIRST");

@@ -1,5 +1,5 @@
-//! Pages of the tree file that are damaged while the store is closed, or before they are first read: whoever needs one gets an
-//! error, and never a wrong value, a row too few, or a row that is not there.
+//! Pages of the tree file that are damaged while the store is closed, or before they are first read: a read that needs
+//! one returns an error, and never a wrong value, a row too few, or a row that does not exist.
 
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
@@ -17,10 +17,10 @@ const ROWS: u32 = 3000;
 const LEAF: u8 = 1;
 const BRANCH: u8 = 2;
 const OVERFLOW: u8 = 3;
-/// Damages of the short form.
+/// Number of damages in the short form.
 const DAMAGES: usize = 45;
 
-/// Every twentieth value has pages of its own.
+/// Every twentieth value has overflow pages.
 fn value(number: u32, round: u32) -> Vec<u8> {
     let words = if number.is_multiple_of(20) { 1500 } else { 100 };
     [number, round].map(u32::to_le_bytes).concat().repeat(words)
@@ -50,7 +50,7 @@ fn filled(directory: &Path) -> (Store, TreeId) {
     (store, tree)
 }
 
-/// The tree file, changed behind the store's back.
+/// The tree file, changed without the store's knowledge.
 struct Pages {
     file: std::fs::File,
     bytes: Vec<u8>,
@@ -63,13 +63,13 @@ impl Pages {
         Pages { file: std::fs::OpenOptions::new().write(true).open(path).unwrap(), bytes }
     }
 
-    /// The pages of a kind; of overflow extents the first one.
+    /// The pages of a kind; of overflow extents the first page.
     fn of_kind(&self, kind: u8) -> Vec<usize> {
         let is_of_kind = |page: &usize| self.bytes[page * PAGE + 8] == kind && self.number(*page) == *page;
         (2..self.bytes.len() / PAGE).filter(is_of_kind).collect()
     }
 
-    /// The leaf that holds a row, as it was written first.
+    /// The leaf that holds a row, as first written.
     fn leaf_of(&self, number: u32) -> usize {
         let is_it = |page: &usize| {
             let bytes = &self.bytes[page * PAGE..(page + 1) * PAGE];
@@ -95,7 +95,7 @@ impl Pages {
         self.write(page * PAGE, pages);
     }
 
-    /// Damages a page in one of the ways in which disks do; says how.
+    /// Damages a page in one of the ways in which disks do; returns a description.
     fn damage(&self, page: usize, others: &[usize], rng: &mut SmallRng) -> String {
         let at = page * PAGE + rng.random_range(0..PAGE);
         match rng.random_range(0..6) {
@@ -120,7 +120,7 @@ impl Pages {
     }
 }
 
-/// Reads everything in every way; gives how many reads were errors. All others must be right.
+/// Reads everything in every way; returns the number of errors. All other reads must be right.
 #[track_caller]
 fn check_reads(reader: &Reader, tree: TreeId, rows: &BTreeMap<Vec<u8>, Vec<u8>>, what: &str) -> u32 {
     let snapshot = reader.snapshot();
@@ -189,7 +189,7 @@ fn a_read_of_a_damaged_page_is_an_error_and_what_is_read_is_right() {
         let kind = &kinds[round % kinds.len()];
         let page = kind[rng.random_range(0..kind.len())];
         let what = format!("seed {seed}, {}", pages.damage(page, kind, &mut rng));
-        // Damage of the catalog or the space map keeps it from being opened.
+        // Damage of the catalog or the space map prevents opening.
         if let Ok((store, _)) = Store::open(directory.path(), Options::default()) {
             let failed = check_reads(&store.reader().unwrap(), tree, &rows, &what);
             let stats = store.stats();
@@ -206,7 +206,7 @@ fn a_read_of_a_damaged_page_is_an_error_and_what_is_read_is_right() {
     assert_eq!(check_reads(&store.reader().unwrap(), tree, &rows, "mended"), 0);
 }
 
-/// What a transaction reads is right too, or it fails. Nothing is changed.
+/// A transaction's reads are right too, or they fail. Nothing is changed.
 #[track_caller]
 fn check_changes(store: &Store, tree: TreeId, rng: &mut SmallRng, what: &str) {
     for _ in 0..200 {
@@ -237,7 +237,7 @@ fn a_page_that_a_checkpoint_finds_damaged_is_refused_to_readers_that_had_it_befo
     put(&store, tree, [changed].into_iter(), 1).unwrap();
     rows.insert(key(changed), value(changed, 1));
     assert!(matches!(store.checkpoint(), Err(Error::Corrupt { .. })));
-    // Its other rows, by their keys and by what the reader remembers of their places.
+    // Its other rows are read by key and by remembered place.
     assert!(check_reads(&reader, tree, &rows, "damaged") > 0);
     assert_eq!(store.stats().damaged_pages, 1);
 }
@@ -253,7 +253,7 @@ fn a_checkpoint_that_meets_a_damaged_page_refuses_writes_and_says_why_until_one_
     let wanted = 1111;
     let leaf = pages.leaf_of(wanted);
     pages.flip(leaf * PAGE + 2000);
-    // A change that reads nothing is taken, and stays.
+    // A change without reads is accepted, and stays.
     put(&store, tree, [wanted].into_iter(), 1).unwrap();
     let failed = store.checkpoint().unwrap_err();
     assert!(matches!(failed, Error::Corrupt { offset, .. } if offset == (leaf * PAGE) as u64), "{failed:?}");
@@ -262,7 +262,7 @@ fn a_checkpoint_that_meets_a_damaged_page_refuses_writes_and_says_why_until_one_
     assert!(stats.damage.as_ref().is_some_and(|damage| damage.contains("checksum")), "{stats:?}");
     let refused = put(&store, tree, [5].into_iter(), 1).unwrap_err();
     assert!(refused.to_string().contains("no writes are taken"), "{refused}");
-    // Nothing else suffers from it.
+    // Other reads are not affected.
     assert!(reader.snapshot().get(tree, &key(5)).unwrap().as_deref() == Some(&value(5, 0)));
     assert!(reader.snapshot().get(tree, &key(wanted)).unwrap().as_deref() == Some(&value(wanted, 1)));
     pages.mend(leaf);

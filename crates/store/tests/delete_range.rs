@@ -1,4 +1,4 @@
-//! Deleting ranges through the door: one operation, whatever the range holds.
+//! Deleting ranges through the public interface: one operation, whatever the range contains.
 
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
@@ -164,7 +164,7 @@ fn within_a_transaction_the_order_of_operations_holds() {
     check(&store.reader().unwrap(), tree, [0, 1, 2, 3, 5, 30].into_iter());
 }
 
-/// Runs a transaction that reads and then has a range deleted by another before it is committed; whether it was redone.
+/// Runs a transaction that reads, and deletes a range in another one before it commits; checks whether it was redone.
 #[track_caller]
 fn check_conflict(read: impl Fn(&mut Tx<'_>, TreeId) + Sync, deleted: (u32, u32), is_redone: bool) {
     let directory = tempfile::tempdir().unwrap();
@@ -191,7 +191,7 @@ fn a_transaction_that_read_what_a_range_deletes_is_done_again() {
     check_conflict(get(15), (10, 20), true);
     check_conflict(get(20), (10, 20), false);
     check_conflict(get(9), (10, 20), false);
-    // Also one that was not there: it could have been put.
+    // Also for a key that does not exist: it could have been put.
     check_conflict(get(500), (10, 600), true);
     let scan = |from: u32, to: u32| {
         move |tx: &mut Tx<'_>, tree| {
@@ -253,7 +253,7 @@ fn what_cannot_be_deleted_at_once_is_refused_with_its_limit() {
         None
     );
     assert_eq!(commit(&|tx| tx.delete_range(tree, range(Bound::Included(&too_long)))), Some(("key", 1024)));
-    // An empty one is none.
+    // An empty range changes nothing.
     let version = store.stats().version;
     let (low, high) = (key(1), key(2));
     assert_eq!(
@@ -314,7 +314,7 @@ fn keys_are_counted_as_a_scan_finds_them() {
     assert_eq!(check("in the memtable alone"), 3000);
     store.checkpoint().unwrap();
     assert_eq!(check("in the tree file alone"), 3000);
-    // New keys, others written again, some deleted, some deleted that are not there.
+    // New keys, rewritten ones, deleted ones, and deletions of keys that do not exist.
     fill(&store, tree, 2900..3100);
     let change = &mut |tx: &mut Tx<'_>| {
         (0..200).chain(3050..3060).chain(7000..7010).for_each(|number| tx.delete(tree, &key(number)));

@@ -1,4 +1,4 @@
-//! Derived rows: what follows from them is as if each snapshot's rows had been looked at, whatever transactions share a batch.
+//! Derived rows: their consequences are as if computed from each snapshot's rows, whatever transactions share a batch.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -8,8 +8,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::{Direction, Error, Fold, FoldView, Folded, Further, KeyRange, RowChange, Snapshot, Store, TreeId, Tx};
 
-/// Values of `values` say how often the key came. Its first byte is a group; a group's row is how many keys it has, its
-/// first and its last. `rows` counts the groups of each row, `ends` the rows of each last key, as long as there is one.
+/// `values` holds how often a key was added. Its first byte is a group; a group's row is the number of its keys, and its
+/// first and last key. `rows` counts the groups of each row, `ends` the rows of each last key, while the count is not zero.
 struct Ends {
     values: TreeId,
     rows: TreeId,
@@ -29,7 +29,7 @@ fn scan(view: &dyn FoldView, tree: TreeId, group: u8, direction: Direction, each
     view.scan(tree, range, direction, visit).unwrap();
 }
 
-/// A group's row of what it has.
+/// The row of a group with these keys.
 fn row(keys: &[Vec<u8>]) -> Vec<u8> {
     let Some((first, last)) = keys.first().zip(keys.last()) else { return Vec::new() };
     [&[keys.len() as u8][..], first, last].concat()
@@ -131,7 +131,7 @@ fn count(of: impl Iterator<Item = Vec<u8>>) -> BTreeMap<Vec<u8>, i64> {
     counts
 }
 
-/// What is derived, and what is derived of that, is as the values make it.
+/// The derived rows, and the rows derived from them, agree with the values.
 #[track_caller]
 fn check(bench: &Bench) {
     let reader = bench.store.reader().unwrap();
@@ -143,12 +143,12 @@ fn check(bench: &Bench) {
     assert_eq!(ends, count(rows.keys().map(|row| row[row.len() - 2..].to_vec())));
 }
 
-/// A transaction of a few keys that come or go.
+/// A transaction that adds or removes a few keys.
 fn change(bench: &Bench, rng: &mut SmallRng, groups: u8) {
     let keys: std::collections::BTreeSet<[u8; 2]> =
         (0..rng.random_range(1..4)).map(|_| [rng.random_range(0..groups), rng.random_range(0..12)]).collect();
     let change = &mut |tx: &mut Tx<'_>| {
-        // What is read is changed by nobody else meanwhile, or all is done again.
+        // If others change what is read, the transaction is prepared again.
         let mut is_there = Vec::new();
         for key in &keys {
             is_there.push(tx.get(bench.of[0], key).unwrap().is_some());

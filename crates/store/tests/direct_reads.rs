@@ -1,4 +1,4 @@
-//! Reads past the page cache: right values as of their snapshot, from the disk or not at all, and faults that hurt nobody else.
+//! Reads past the page cache: right values as of their snapshot, from the disk or not at all; errors affect no other reads.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,7 +24,7 @@ fn options() -> Options {
     options
 }
 
-/// In the leaf, on pages of its own, or longer than a place.
+/// In the leaf, in overflow pages, or longer than a slot's buffer.
 fn value(number: u32, edition: u32) -> Vec<u8> {
     let times = match number % 100 {
         7 => 10_000,
@@ -52,7 +52,7 @@ fn fill(directory: &Path) {
     put(&store, tree, 0..ROWS, 0);
 }
 
-/// Has the kernel forget a file's pages, which nobody maps; false where they lie in no disk's cache.
+/// Evicts a file's pages, which nobody maps, from the page cache; false if they cannot be evicted.
 fn forget(path: &Path) -> bool {
     let dropped = Command::new("dd")
         .args(["if=/dev/null", "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])
@@ -62,7 +62,7 @@ fn forget(path: &Path) -> bool {
     dropped.is_ok_and(|status| status.success()) && kind.is_ok_and(|kind| kind.stdout != b"tmpfs\n")
 }
 
-/// A store with one reader that asks and one that waits.
+/// A store with a reader that must not wait for the disk and one that may.
 struct Opened {
     reads: DirectReads,
     asking: Reader,
@@ -72,7 +72,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// None where the system has no such reads.
+    /// `None` if the system has no such reads.
     fn new(store: Store) -> Option<Opened> {
         let (tree, asking, waiting) = (store.tree("t").unwrap(), store.reader().unwrap(), store.reader().unwrap());
         asking.ask_before_waiting(true);
@@ -88,7 +88,7 @@ impl Opened {
         })
     }
 
-    /// Begins what was noted, and waits for the end of so many: what each place tells, `Err(None)` for elsewhere.
+    /// Submits the noted reads and waits until `count` have ended: the result of each place, `Err(None)` for `Elsewhere`.
     fn wait(&mut self, count: usize) -> Vec<(usize, Told)> {
         let (mut ended, began) = (Vec::new(), Instant::now());
         while ended.len() < count {
@@ -107,7 +107,7 @@ impl Opened {
         ended
     }
 
-    /// One row by itself; none where it is not read past the page cache.
+    /// Reads one row; `None` if it is not read past the page cache.
     fn read(&mut self, number: u32) -> Option<Result<Option<Vec<u8>>, Error>> {
         let Got::Later(place) = self.begin(number).unwrap() else { return None };
         let (told_of, told) = self.wait(1).remove(0);
@@ -123,7 +123,7 @@ impl Opened {
         snapshot.get(self.tree, &number.to_be_bytes()).unwrap().map(|found| found.into_owned())
     }
 
-    /// A row's way down to its leaf is in memory, its leaf and it are not.
+    /// Brings the branches above all rows into memory, but neither the rows nor their leaves.
     fn warm_branches(&self) {
         (0..ROWS).step_by(ROWS as usize / 24).for_each(|number| drop(self.read_waiting(number)));
     }
@@ -131,7 +131,7 @@ impl Opened {
 
 type Told = Result<Option<Vec<u8>>, Option<Error>>;
 
-/// Reads by this process's own means, one after the other, which do what a test wants: so tests need no ring.
+/// Plain reads, one after the other, with injected errors, so that these tests need no io_uring.
 struct PlainQueue {
     file: Arc<dyn DiskFile>,
     hooks: Arc<Reading>,
@@ -140,12 +140,12 @@ struct PlainQueue {
     buffers: Vec<Vec<u8>>,
 }
 
-/// What reads do.
+/// The injected behaviour of reads.
 #[derive(Default)]
 struct Reading {
-    /// The error of each, 0 for none.
+    /// The error of each read, 0 for none.
     errno: AtomicI32,
-    /// Pages of this kind (their ninth byte) come with a bit turned.
+    /// Pages of this kind (their ninth byte) are read with a flipped bit.
     damaged_kind: AtomicU8,
     offsets: Mutex<Vec<u64>>,
 }
@@ -166,7 +166,7 @@ impl Hooks for Reading {
 }
 
 thread_local! {
-    /// The hooks of this thread's test: a queue is made on the thread that uses it.
+    /// The hooks of this thread's test: a queue is created on the thread that uses it.
     static HOOKS: Mutex<Option<Arc<Reading>>> = const { Mutex::new(None) };
 }
 
@@ -202,7 +202,7 @@ impl ReadQueue for PlainQueue {
     }
 }
 
-/// A filled store, cold, whose reads past the page cache are plain ones.
+/// A filled store, cold, whose reads past the page cache are plain reads.
 fn opened(directory: &Path) -> Option<(Opened, Arc<Reading>)> {
     fill(directory);
     reopened(directory)
@@ -210,7 +210,7 @@ fn opened(directory: &Path) -> Option<(Opened, Arc<Reading>)> {
 
 fn reopened(directory: &Path) -> Option<(Opened, Arc<Reading>)> {
     if !forget(&directory.join("tree")) {
-        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        // Bypasses libtest, which captures the output of a passing test: `cargo xtask test` counts this line.
         let line = "\nSKIPPED: the temporary folder lies in memory, or its cache cannot be dropped\n";
         std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return None;
@@ -223,7 +223,8 @@ fn reopened(directory: &Path) -> Option<(Opened, Arc<Reading>)> {
     Some((opened, hooks))
 }
 
-/// All rows and some that are not there, in no order, as many at once as may be; how many were read past the page cache.
+/// Reads all rows and some that do not exist, unordered, with as many in flight as possible; returns how many went past
+/// the page cache.
 #[track_caller]
 fn check_all(opened: &mut Opened) -> u32 {
     let mut number_at = [None; PLACES];
@@ -263,13 +264,13 @@ fn what_is_read_past_the_page_cache_is_right_wherever_it_lies() {
     let directory = tempfile::tempdir().unwrap();
     let Some((mut plain, _)) = opened(directory.path()) else { return };
     let direct = check_all(&mut plain);
-    // Plain reads go through the page cache, and bring more of the file there.
+    // Plain reads go through the page cache, and bring more of the file into it.
     assert!(direct > 100, "{direct} rows");
     drop(plain);
     forget(&directory.path().join("tree"));
     let (store, _) = Store::open(directory.path(), options()).unwrap();
     let Some(mut real) = Opened::new(store) else {
-        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        // Bypasses libtest, which captures the output of a passing test: `cargo xtask test` counts this line.
         let line = "\nSKIPPED: this system has no io_uring, or this file system no O_DIRECT\n";
         std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()).expect("a standard output");
         return;
@@ -285,7 +286,7 @@ fn what_is_asked_for_again_soon_is_brought_into_memory() {
     if !forget(&directory.path().join("tree")) {
         return;
     }
-    // Plain reads would bring it there by themselves.
+    // Plain reads would bring the pages into memory by themselves.
     let (store, _) = Store::open(directory.path(), options()).unwrap();
     let Some(mut opened) = Opened::new(store) else { return };
     opened.warm_branches();
@@ -315,7 +316,7 @@ fn a_read_tells_what_was_there_when_it_was_asked_for_whatever_was_written_since(
         }
     }
     assert!(asked.len() > 8, "{} reads", asked.len());
-    // Their pages are replaced, and would be used again.
+    // Their pages are replaced, and could be reused.
     (1..4).for_each(|edition| put(&opened.store, opened.tree, 0..ROWS, edition));
     for (place, told) in opened.wait(asked.len()) {
         let number = asked.iter().find(|(of, _)| *of == place).unwrap().1;
@@ -371,7 +372,7 @@ fn what_the_file_system_cannot_do_is_read_elsewhere() {
 fn a_damaged_page_is_found_by_its_checksum() {
     let directory = tempfile::tempdir().unwrap();
     let Some((mut opened, hooks)) = opened(directory.path()) else { return };
-    // Leaves first, then values on pages of their own.
+    // Leaves first, then overflow values.
     for (kind, ending) in [(1, 50), (3, 3)] {
         hooks.damaged_kind.store(kind, Ordering::Relaxed);
         let mut found = 0;

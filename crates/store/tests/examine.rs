@@ -1,4 +1,4 @@
-//! A look at a store that is not open: whatever is broken in it is told, and nothing of it is changed.
+//! Examination of a closed store: every fault is reported, and nothing is changed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -95,7 +95,7 @@ fn a_killed_store_can_be_looked_at_where_nothing_can_be_written() {
         };
         store.commit(change).unwrap();
     }
-    // As a kill would leave it: no later batch says that the last ones were durable.
+    // As after a kill: no later batch proves that the last ones were durable.
     for (name, content) in files(directory.path()) {
         std::fs::write(copy.path().join(name), content).unwrap();
     }
@@ -104,7 +104,7 @@ fn a_killed_store_can_be_looked_at_where_nothing_can_be_written() {
     assert_eq!(found.version.0, version + 3);
 }
 
-/// Changes a byte and looks: what was told, if anything was.
+/// Changes a byte and examines; returns the reported fault, if any.
 fn told_of(directory: &Path, name: &str, at: u64) -> Option<String> {
     let file = File::options().read(true).write(true).open(directory.join(name)).unwrap();
     let mut old = [0];
@@ -129,7 +129,7 @@ fn every_page_that_is_broken_is_told() {
     for page in 0..pages {
         told += u64::from(told_of(directory.path(), "tree", page * BLOCK + 2000).is_some());
     }
-    // The newest state with both meta pages, and what only the state before it reaches.
+    // The newest state with both meta pages, and the pages that only the previous state reaches.
     let reached = found.newest.reached_pages;
     assert!(told >= reached, "{told} of {reached}");
     assert!(told_of(directory.path(), "tree", 100).unwrap().contains("meta pages"));
@@ -161,7 +161,7 @@ fn a_segment_that_is_gone_is_told() {
         std::fs::remove_file(directory.path().join(&name)).unwrap();
         let is_told = match Store::examine(directory.path()) {
             Err(_) => true,
-            // Without the last segments, and their witnesses, it is a shorter log: what was lost shows in the version.
+            // Without its last segments it looks like a shorter log: the loss shows in the version.
             Ok(found) => !found.is_clean() || found.version < sound.version,
         };
         told += u32::from(is_told);

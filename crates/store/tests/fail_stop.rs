@@ -1,5 +1,5 @@
-//! A thread of the store panics: it takes no writes any more and says so, everybody who waits hears of it, nothing that was
-//! not logged is seen, and a reopening finds all that was acknowledged.
+//! A thread of the store panics: the store refuses writes and says why, all waiting callers get an error, no unlogged
+//! change is visible, and everything acknowledged is found after reopening.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -16,10 +16,10 @@ use store::{
     TreeId, Tx,
 };
 
-/// What takes longer hangs.
+/// A longer wait counts as a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Operations that panic, once, after so many of them: negative is never.
+/// Operations that panic, once, after this many of them; negative: never.
 struct Panics {
     log_write: AtomicI64,
     log_sync: AtomicI64,
@@ -30,7 +30,7 @@ struct Panics {
     /// Of a backup's tree file.
     copy_write: AtomicI64,
     new_segment: AtomicI64,
-    /// Of the thread that looks after room.
+    /// Of the room thread.
     free_bytes: AtomicI64,
     is_room_short: AtomicBool,
 }
@@ -57,7 +57,7 @@ impl Hooks for Panics {
         if std::thread::current().name() == Some("store-room") {
             count_down(&self.free_bytes);
         }
-        // Short room is asked for by each few commits.
+        // With little room every few commits ask for it.
         Ok(Some(if self.is_room_short.load(Ordering::Relaxed) { 64 << 20 } else { 1 << 40 }))
     }
     fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
@@ -93,7 +93,7 @@ fn options() -> Options {
 }
 
 impl Panics {
-    /// None so far.
+    /// No panics yet.
     fn new() -> Arc<Panics> {
         let never = || AtomicI64::new(-1);
         Arc::new(Panics {
@@ -145,7 +145,7 @@ fn has(store: &Store, tree: TreeId, number: u32) -> bool {
     found.is_some_and(|found| *found == value(number))
 }
 
-/// On a thread of its own, so that what hangs fails the test.
+/// Runs on a thread of its own, so that a hang fails the test.
 #[track_caller]
 fn in_time<R: Send + 'static>(what: &str, run: impl FnOnce() -> R + Send + 'static) -> R {
     let (tell, told) = mpsc::channel();
@@ -153,7 +153,7 @@ fn in_time<R: Send + 'static>(what: &str, run: impl FnOnce() -> R + Send + 'stat
     told.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what} hangs, or panicked"))
 }
 
-/// Commits rising numbers until one is refused; which that was, and why.
+/// Commits ascending numbers until one is refused; returns the number and the error.
 fn put_until_refused(store: &Store, tree: TreeId, from: u32) -> (u32, Error) {
     let store = store.clone();
     in_time("a writer", move || {
@@ -161,7 +161,7 @@ fn put_until_refused(store: &Store, tree: TreeId, from: u32) -> (u32, Error) {
     })
 }
 
-/// The store refuses everything but reads; what was acknowledged is there, now and after it was opened again.
+/// The store refuses everything but reads. Acknowledged numbers exist, now and after reopening.
 #[track_caller]
 fn check_stopped(directory: &Path, store: Store, tree: TreeId, acknowledged: &[u32], others: &[u32]) {
     assert!(store.stats().is_poisoned);
@@ -202,7 +202,7 @@ impl Transaction for Put {
     }
 }
 
-/// Four threads submit while a panic comes; each transaction is told its outcome.
+/// Four threads submit while a panic occurs; each transaction gets its outcome.
 #[track_caller]
 fn check_submitters(arm: impl Fn(&Panics)) {
     let directory = tempfile::tempdir().unwrap();
@@ -339,7 +339,7 @@ fn a_panic_in_an_attachment_stops_writers_and_hangs_nobody() {
 /// Keys that a large transaction puts.
 const LARGE: std::ops::Range<u32> = 1_000..1_400;
 
-/// A large transaction has little to revise; others write while it is under way, and its own code may panic.
+/// A large transaction with little to revise; others write while it is active, and its own code may panic.
 struct Revising {
     store: Store,
     tree: TreeId,
@@ -349,7 +349,7 @@ struct Revising {
 impl Revise for Revising {
     fn revise(&mut self, _: &mut LargeTx, _: &[Changed], writers_wait: bool) -> Result<bool, Abort> {
         assert!(!(writers_wait && self.panics_while_writers_wait), "as a test wants it");
-        // So that there is something for the last time.
+        // So that a change is left for the last revision.
         if !writers_wait {
             put(&self.store, self.tree, 49).map_err(|_| Abort)?;
         }
@@ -361,7 +361,7 @@ impl Revise for Revising {
     }
 }
 
-/// Commits a large transaction of [`LARGE`] over 50 acknowledged puts; tells whether it panicked, and what became of it.
+/// Commits a large transaction of [`LARGE`] over 50 acknowledged puts; returns whether it panicked, and its outcome.
 fn commit_large(
     store: &Store,
     tree: TreeId,
@@ -379,7 +379,7 @@ fn commit_large(
     catch_unwind(AssertUnwindSafe(|| large.commit(&mut revising)))
 }
 
-/// Panics at each write, or sync, of the tree file that a large transaction's commit does; gives how many those are.
+/// Panics at each write, or sync, of the tree file by a large transaction's commit; returns their number.
 #[track_caller]
 fn check_large(which: impl Fn(&Panics) -> &AtomicI64) -> i64 {
     for count in 0.. {
@@ -387,7 +387,7 @@ fn check_large(which: impl Fn(&Panics) -> &AtomicI64) -> i64 {
         let (store, tree, panics) = open(directory.path());
         let outcome = commit_large(&store, tree, false, || which(&panics).store(count, Ordering::Relaxed));
         if which(&panics).swap(-1, Ordering::Relaxed) >= 0 {
-            // It has come to its end before.
+            // It finished before.
             assert!(matches!(outcome, Ok(Ok(_))), "{outcome:?}");
             assert!(LARGE.chain(0..50).all(|number| has(&store, tree, number)));
             return count;
@@ -420,7 +420,7 @@ fn a_panic_of_a_large_transactions_own_code_while_writers_wait_stops_them() {
     check_stopped(directory.path(), store, tree, &(0..50).collect::<Vec<_>>(), &others);
 }
 
-/// A copy is no part of the store: it goes on, and the next copy too.
+/// A copy is not part of the store: the store continues, and so does the next copy.
 #[track_caller]
 fn check_backup(copy_write: i64, watch: &mut dyn FnMut(Progress) -> ControlFlow<()>) {
     let [directory, to] = [(); 2].map(|()| tempfile::tempdir().unwrap());

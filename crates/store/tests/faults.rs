@@ -1,4 +1,4 @@
-//! A disk that fails: what is refused, what is still there, and that reading goes on.
+//! A failing disk: what is refused, what still exists, and that reads continue.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn has(store: &Store, tree: TreeId, number: u32) -> bool {
     }
 }
 
-/// After `fail`, one commit has an unknown outcome, all others are refused, reads go on; opened again all is there.
+/// After `fail`, one commit has an unknown outcome, all others are refused, reads continue; after reopening everything exists.
 fn check_poisoned(fail: impl Fn(&Faults) -> &AtomicBool) {
     let directory = tempfile::tempdir().unwrap();
     let (store, tree, faults) = open(directory.path());

@@ -1,4 +1,4 @@
-//! Folds: what many transactions add to the same keys is all there, with them and not before them, whatever else happens.
+//! Folds: what many transactions add to the same keys is complete, and visible with them and not before, whatever else happens.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +10,14 @@ use rand::{RngExt, SeedableRng};
 use store::{Abort, Commit, Direction, Error, Fold, Folded, Further, KeyRange, Store, Submit, Transaction};
 use store::{TreeId, Tx};
 
-/// Values are numbers. What is added to a key of `counts` goes on to `totals`, all of it to one key; a count that comes to
-/// nothing goes, one below zero is refused.
+/// Values are numbers. An addition to a key of `counts` also goes to `totals`, always to one key. A count of zero is
+/// deleted, a count below zero is refused.
 struct Counting {
     counts: TreeId,
     totals: TreeId,
 }
 
-/// An operand that makes [`Counting`] panic.
+/// An operand at which [`Counting`] panics.
 const PANIC: i64 = 1_000_000;
 
 impl Fold for Counting {
@@ -68,7 +68,7 @@ fn open(directory: tempfile::TempDir) -> Bench {
 }
 
 impl Bench {
-    /// Adds a number to a count, beside an item that stands for it.
+    /// Adds a number to a count, and puts an item that represents it.
     fn add(&self, item: u32, key: &[u8], by: i64) -> Result<(), Error> {
         let change = &mut |tx: &mut Tx<'_>| {
             tx.put(self.items, &item.to_be_bytes(), &by.to_le_bytes());
@@ -139,8 +139,8 @@ fn adders_from_many_threads_lose_no_race_and_every_snapshot_adds_up() {
     open(directory).check_sums(sum);
 }
 
-/// Movers put a count elsewhere while others add to it: nothing may go lost or double. Those that are `late` look at it only
-/// when they have lost a race over something else.
+/// Movers move a count elsewhere while others add to it: nothing may be lost or doubled. If `is_late`, they read it
+/// only after a conflict over something else.
 fn check_moving(is_late: bool) {
     let bench = bench();
     std::thread::scope(|scope| {
@@ -238,7 +238,7 @@ fn a_refused_fold_undoes_the_whole_transaction() {
     assert_eq!(bench.number(bench.counts, b"k"), None);
 }
 
-/// Adds numbers to counts, beside an item that stands for them all.
+/// Adds numbers to counts, and puts an item that represents them all.
 struct Adding {
     trees: [TreeId; 2],
     item: u32,
@@ -267,7 +267,7 @@ fn a_refused_fold_leaves_the_other_transactions_of_its_batch_alone() {
     let (outcome, outcomes) = mpsc::channel();
     let reader = bench.store.reader().unwrap();
     for item in 0..TRANSACTIONS {
-        // What it shares with others, what is its own, and for one in three more than there is.
+        // One shared count, one of its own, and for every third one more than there is.
         let mut folds = vec![(item % 5, 1), (1000 + item, 2)];
         folds.extend((item % 3 == 2).then_some((item % 5, -500_000)));
         let adding = Adding { trees: [bench.items, bench.counts], item, folds, outcome: outcome.clone() };
@@ -315,7 +315,7 @@ fn nothing_is_folded_before_it_is_said_how() {
     assert!(matches!(refused, Err(Error::Refused { .. })));
 }
 
-/// Makes a value of as many bytes as the operand says, plus those that there are.
+/// Makes a value with as many bytes as the operand says, plus the existing ones.
 struct Growing;
 
 impl Fold for Growing {
@@ -404,7 +404,7 @@ fn one_that_only_folds_is_not_taken_for_a_build_that_is_missing() {
     }
     let Bench { store, directory, .. } = bench;
     drop(store);
-    // The one of the two meta pages that is not the newest.
+    // The meta page that is not the newest.
     let path = directory.path().join("tree");
     let mut bytes = std::fs::read(&path).unwrap();
     let sequence = |page: usize| u64::from_le_bytes(bytes[page * 4096 + 16..page * 4096 + 24].try_into().unwrap());

@@ -1,7 +1,7 @@
-//! Stores of older formats are opened for ever: `fixtures/format-N` holds one as the last build of that format left it.
+//! Stores of older formats can be opened for ever: `fixtures/format-N` holds one as the last build of that format left it.
 //!
-//! A fixture's files are without their blocks of zeros: the number of blocks (u32), then each block that holds something, its
-//! number (u32) before its 4,096 bytes.
+//! A fixture's files omit their blocks of zeros: the number of blocks (u32), then each nonzero block, its number (u32)
+//! before its 4,096 bytes.
 
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use store::{Direction, Error, KeyRange, Options, Reader, Store, TreeId};
 
 const BLOCK: usize = 4096;
-/// Where a meta page says its format.
+/// Offset of the format in a meta page.
 const FORMAT_AT: usize = 32;
 
 fn tree_formats(directory: &Path) -> [u32; 2] {
@@ -51,7 +51,7 @@ fn content(reader: &Reader, tree: TreeId) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// What the fixture's builder put in: part of it in the tree file, the deletions and `b` in the log alone.
+/// The fixture's content: part of it is in the tree file, the deletions and `b` only in the log.
 fn documents() -> Vec<(String, Vec<u8>)> {
     let numbers = (0..100).filter(|number| number % 3 != 0);
     let documents = numbers.map(|number| (format!("key {number:05}"), format!("value {number}").into_bytes()));
@@ -84,9 +84,9 @@ fn a_store_of_the_first_format_is_read_whole_and_takes_what_later_formats_know()
             })
             .unwrap();
     }
-    // A meta page that is only written once more stays what it was.
+    // A meta page that is only rewritten stays the same.
     assert_eq!(tree_formats(directory.path()), [1, 1]);
-    // The older build's segment got nothing that it does not know.
+    // The older build's segment got no content that it does not know.
     assert!(segment(1) == first);
     let format = |number: u32| u32::from_le_bytes(*segment(number)[8..].first_chunk().unwrap());
     assert_eq!((format(1), format(2)), (1, 2));

@@ -1,5 +1,5 @@
-//! A full disk: writes are refused clearly and go on by themselves when there is room; whatever was acknowledged still
-//! reaches the tree, and the store can be closed and opened as often as one likes without a byte more.
+//! A full disk: writes are refused clearly and resume by themselves when there is room. Everything acknowledged still
+//! reaches the tree, and the store can be closed and opened any number of times without additional space.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,19 +17,19 @@ const ROOM_STEP: i64 = 150_000;
 const ROOMS: i64 = 16;
 /// They wait for syncs most of the time.
 const THREADS: i64 = 8;
-/// Rows there are before.
+/// Initial rows.
 const ROWS: u32 = 5000;
-/// How long the store may take to see that there is room again.
+/// Time that the store may take to notice that there is room again.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 type Model = BTreeMap<u32, Vec<u8>>;
 
 fn options() -> Options {
     let mut options = Options::default();
-    // A memtable touches more pages than are granted ahead, so that a need counted too low shows.
+    // A memtable touches more pages than are granted ahead, so that an underestimated need shows.
     options.memtable_bytes = 1 << 20;
     options.log_segment_bytes = 1 << 20;
-    // Nothing here rests on syncs of the log; thousands of commits are made.
+    // Nothing here depends on syncs of the log, and thousands of commits are made.
     options.durability = Durability::None;
     options.map_bytes = 1 << 30;
     options
@@ -43,7 +43,7 @@ fn open(directory: &Path, room: i64) -> (Store, TreeId, Arc<Faults>) {
     (store, tree, faults)
 }
 
-/// Inserts, changes that grow, deletions; now and then a value with pages of its own.
+/// Inserts, updates that grow, deletions; now and then an overflow value.
 fn change(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng) -> Result<(), Error> {
     let key = rng.random_range(0..2 * (ROWS + model.len() as u32));
     let value = match rng.random_range(0..10) {
@@ -81,7 +81,7 @@ fn check(store: &Store, tree: TreeId, model: &Model, context: &str) {
     assert!(report.is_clean(), "{context}: {:?}", report.faults);
 }
 
-/// Changes until the disk is full, and some refusals more.
+/// Writes until the disk is full, and until some more writes are refused.
 fn fill(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng, context: &str) {
     let mut refused = 0;
     for _ in 0..100_000 {
@@ -90,7 +90,7 @@ fn fill(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng, cont
             Err(Error::Full) => refused += 1,
             Err(other) => panic!("{context}: {other:?}"),
         }
-        // One value that finds no stretch of free pages is not the disk.
+        // One value that finds no stretch of free pages does not mean a full disk.
         if refused >= 5 && store.stats().is_full {
             return;
         }
@@ -98,7 +98,7 @@ fn fill(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng, cont
     panic!("{context}: never full");
 }
 
-/// Changes again and again until one is taken.
+/// Retries a write until it is accepted.
 #[track_caller]
 fn check_writes_go_on(store: &Store, tree: TreeId, model: &mut Model, rng: &mut SmallRng, context: &str) {
     let began = Instant::now();
@@ -109,7 +109,7 @@ fn check_writes_go_on(store: &Store, tree: TreeId, model: &mut Model, rng: &mut 
     }
 }
 
-/// With so much room left: fill it, and then close and open on the full disk, with a checkpoint before or without one.
+/// With this much room left: fills it, then closes and opens on the full disk, with a checkpoint before or without one.
 fn check_room(room: i64) {
     let directory = tempfile::tempdir().unwrap();
     let mut rng = SmallRng::seed_from_u64(room as u64);
@@ -165,7 +165,7 @@ fn small_changes_all_over_a_large_tree_are_taken_only_as_far_as_their_leaves_fin
     }
     store.checkpoint().unwrap();
     faults.room.store(0, Ordering::Relaxed);
-    // One in each leaf or so: a page for each of them, and next to nothing in the memtable.
+    // One in nearly each leaf: a page for each of them, and next to nothing in the memtable.
     let taken = (0..20_000).step_by(5).take_while(|key| put(*key, &[2; 600]).is_ok()).count();
     store.checkpoint().unwrap_or_else(|error| panic!("checkpoint of {taken} changes: {error}"));
     assert!(store.verify().is_clean());
@@ -202,14 +202,14 @@ fn opening_again_and_again_on_a_full_disk_takes_no_space() {
     faults.room.store(500_000, Ordering::Relaxed);
     fill(&store, tree, &mut model, &mut rng, "filling");
     drop(store);
-    // More often than a segment has room for the batches that each start and each end write.
+    // More often than a segment has room for the batches that each opening and each close write.
     for start in 0..20 {
         let (store, tree, _) = open(directory.path(), 0);
         check(&store, tree, &model, &format!("start {start}"));
     }
 }
 
-/// Puts values of so many bytes from this key on until one is refused; how many were taken.
+/// Puts values of so many bytes from this key on until one is refused; returns how many were accepted.
 fn put_until_full(store: &Store, tree: TreeId, first: u32, bytes: usize) -> u32 {
     for key in first.. {
         if !put_in_the_end(store, tree, key, bytes) {
@@ -229,7 +229,7 @@ fn put(store: &Store, tree: TreeId, key: u32, bytes: usize) -> Result<(), Error>
     store.commit(put).map(drop)
 }
 
-/// Whether a value is taken, now or after a while: a refusal tells to try again, and a checkpoint may be under way.
+/// Whether a value is accepted, now or after a while: a refusal means to try again, and a checkpoint may be running.
 fn put_in_the_end(store: &Store, tree: TreeId, key: u32, bytes: usize) -> bool {
     let began = Instant::now();
     while let Err(error) = put(store, tree, key, bytes) {
@@ -250,7 +250,7 @@ fn delete(store: &Store, tree: TreeId, key: u32) -> Result<(), Error> {
     store.commit(delete).map(drop)
 }
 
-/// A store of values with a page each, whose disk is full. Gives how many there are.
+/// A store of values with a page each, on a full disk. Returns their number.
 fn full_of_pages(directory: &Path) -> (Store, TreeId, Arc<Faults>, u32) {
     let (store, tree, faults) = open(directory, i64::MAX / 2);
     faults.room.store(12 << 20, Ordering::Relaxed);
@@ -264,7 +264,7 @@ fn what_deletions_free_of_a_full_disk_other_values_take_also_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, mut tree, mut faults, before) = full_of_pages(directory.path());
     for round in 0..3 {
-        // All but every twelfth one, so that live pages lie everywhere, at the end of the file too.
+        // All but every twelfth one, so that live pages are everywhere, at the end of the file too.
         let gone: Vec<u32> = (0..before).filter(|key| key % 12 != round).collect();
         gone.iter().for_each(|key| delete(&store, tree, *key).unwrap_or_else(|error| panic!("{round} {key}: {error}")));
         if round == 1 {
@@ -299,12 +299,12 @@ fn a_value_that_finds_no_stretch_is_refused_and_others_are_not() {
     let (store, tree, _, before) = full_of_pages(directory.path());
     (0..before).step_by(2).for_each(|key| delete(&store, tree, key).unwrap());
     let began = Instant::now();
-    // Writes go on by themselves.
+    // Writes resume by themselves.
     while store.stats().is_full || put(&store, tree, 0, 2000).is_err() {
         assert!(began.elapsed() < PATIENCE, "still full");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // What was kept for deletions lies in one stretch.
+    // The pages reserved for deletions are in one stretch.
     let mut next = before + put_until_full(&store, tree, before, 100_000);
     let mut round = 0;
     while round < 20 {
@@ -328,7 +328,7 @@ fn a_value_that_finds_no_stretch_is_refused_and_others_are_not() {
 fn a_full_disk_can_be_emptied_by_deletions_alone() {
     let directory = tempfile::tempdir().unwrap();
     let (store, tree, _, before) = full_of_pages(directory.path());
-    // Small ones take what the large ones left.
+    // Small values take what the large ones left.
     let small = put_until_full(&store, tree, before, 10);
     for key in (0..before + small).rev() {
         delete(&store, tree, key).unwrap_or_else(|error| panic!("key {key} of {}: {error}", before + small));

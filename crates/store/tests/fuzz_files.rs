@@ -1,5 +1,5 @@
-//! Mutated log segments and tree files: recovery gives a state that once was or an error with its place, and what lies
-//! behind a right checksum is not trusted either.
+//! Mutated log segments and tree files: recovery yields an earlier state or an error with its place, and content with a
+//! valid checksum is not trusted either.
 
 use std::cell::Cell;
 use std::fs;
@@ -11,11 +11,11 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tempfile::TempDir;
 
-/// A change in place: file formats of fixed places are reached by these, not by insertions.
+/// A change in place: formats with fixed offsets are reached by these, not by insertions.
 #[derive(Clone, Copy, Debug)]
 struct Patch {
     block: u16,
-    /// Small numbers are likely: headers lie at the start of a block.
+    /// Small numbers are likely: headers are at the start of a block.
     at: u16,
     value: u64,
     kind: u8,

@@ -1,10 +1,10 @@
-//! What the file holds beside the data after random inserts, at rest: pages that checkpoints freed and growth left over.
+//! Size of the file beyond the data after random inserts, at rest: pages freed by checkpoints, and unused growth.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::{Durability, Options, Store};
 
-/// Inserts so many documents in random order, with a memtable of a fifth of them; pages of the file for each that is used.
+/// Inserts this many documents in random order, with a memtable of a fifth of them; returns file pages for each used one.
 fn pages_for_each_live(key_bytes: usize, value_bytes: usize, count: usize) -> f64 {
     let directory = tempfile::tempdir().unwrap();
     let mut options = Options::default();

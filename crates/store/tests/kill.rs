@@ -1,4 +1,4 @@
-//! `kill -9` at random moments: whatever a client was told is there, whole, and nothing is there in part.
+//! `kill -9` at random moments: everything acknowledged to a client exists whole, and nothing exists in part.
 
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
@@ -11,7 +11,7 @@ use store::{Abort, Options, Store, TreeId, Tx};
 
 const WRITERS: u8 = 4;
 const ROUNDS: u32 = 12;
-/// No more rounds are begun after this.
+/// No more rounds are started after this.
 const TIME: Duration = Duration::from_secs(10);
 const DIRECTORY: &str = "STORE_KILL_TEST_DIRECTORY";
 
@@ -40,7 +40,7 @@ fn add_row(tx: &mut Tx<'_>, tree: TreeId, writer: u8) -> Result<u64, Abort> {
     Ok(next)
 }
 
-/// Not a test of its own: what the killed process does. Without the variable it is nothing.
+/// Not a test of its own but the killed process. Without the variable it does nothing.
 #[test]
 fn the_process_that_is_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
@@ -57,7 +57,7 @@ fn the_process_that_is_killed() {
                         Ok(())
                     };
                     store.commit(change).unwrap();
-                    // One write, so that a kill cuts no line in two.
+                    // One write, so that a kill does not cut a line.
                     let line = format!("acknowledged {writer} {number}\n");
                     std::io::stdout().write_all(line.as_bytes()).unwrap();
                 }
@@ -66,7 +66,7 @@ fn the_process_that_is_killed() {
     });
 }
 
-/// Runs the process for a while and kills it; the last row that each writer was told of.
+/// Runs the process for a while and kills it; returns the last row acknowledged to each writer.
 fn run_and_kill(directory: &Path, life: Duration) -> [u64; WRITERS as usize] {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["the_process_that_is_killed", "--exact", "--nocapture"])

@@ -28,7 +28,7 @@ fn options() -> Options {
     options
 }
 
-/// A row: how often writers have added to it, how often large transactions have passed, and what the adds were when the last one did.
+/// A row: how often writers have added to it, how many large transactions have passed, and the adds seen by the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Row {
     adds: u32,
@@ -77,7 +77,7 @@ fn fill(store: &Store, trees: Trees) {
     }
 }
 
-/// One more for a row.
+/// Adds one to a row.
 fn add(store: &Store, trees: Trees, key: u32) {
     let change = &mut |tx: &mut Tx<'_>| {
         let key = key.to_be_bytes();
@@ -89,11 +89,11 @@ fn add(store: &Store, trees: Trees, key: u32) {
     store.commit(change).unwrap();
 }
 
-/// What makes a pass over all rows: each has one pass more, and has seen its adds.
+/// A pass over all rows: increments each row's passes and records its adds.
 struct Pass<'s> {
     reader: &'s Reader,
     trees: Trees,
-    /// Calls, and rows that were looked at again.
+    /// Calls, and rows that were revised.
     rounds: usize,
     revised: usize,
 }
@@ -104,7 +104,7 @@ impl<'s> Pass<'s> {
     }
 
     fn one(&self, tx: &mut LargeTx, key: &[u8], row: Row) -> Result<(), Error> {
-        // What it made of the row before is taken back.
+        // Its earlier version of the row is undone.
         if let Some(Some(own)) = tx.get(self.trees.rows, key) {
             let own = Row::of(own);
             tx.delete(self.trees.by_seen, &seen_key(own.seen, key))?;
@@ -154,7 +154,7 @@ fn pass(store: &Store, trees: Trees) -> Result<usize, Error> {
     Ok(pass.revised)
 }
 
-/// All rows, whole: each with the passes given, its entry in the index, and nothing else there. Gives the adds.
+/// All rows are whole: each has the given passes and its index entry, and nothing else exists. Returns the adds.
 #[track_caller]
 fn check(store: &Store, trees: Trees, passes: u32) -> u64 {
     let reader = store.reader().unwrap();
@@ -220,7 +220,7 @@ fn what_others_write_meanwhile_is_neither_lost_nor_passed_over() {
                 }
             });
         }
-        // Whoever reads sees all of a pass or nothing of it.
+        // A reader sees all of a pass or nothing of it.
         scope.spawn(move || {
             let reader = store.reader().unwrap();
             while !is_over.load(Ordering::Acquire) {
@@ -253,7 +253,7 @@ fn what_others_write_meanwhile_is_neither_lost_nor_passed_over() {
     assert!(store.verify().is_clean());
 }
 
-/// Changes something of its own at certain calls, or refuses.
+/// Changes something of its own at certain calls, or aborts.
 struct Meddling<'s, F: FnMut(&mut LargeTx) -> Result<(), Abort>> {
     pass: Pass<'s>,
     meddle: F,
@@ -285,7 +285,7 @@ fn one_that_refuses_itself_leaves_nothing_and_the_next_one_works() {
     let mut meddling = Meddling { pass: pass_of, meddle: |_: &mut LargeTx| Err(Abort), operands: Vec::new() };
     assert!(matches!(tx.commit(&mut meddling), Err(Error::Aborted)));
     assert_eq!(check(&store, trees, 0), 1);
-    // One that is too large says so, and one whose ranges others remove gives up.
+    // One that is too large reports it, and one whose ranges others delete gives up.
     let mut tx = store.large(1 << 20, &[]).unwrap();
     let too_large = (0..ROWS).find_map(|key| tx.put(trees.rows, &key.to_be_bytes(), &[1; 1000]).err());
     assert!(matches!(too_large, Some(Error::Limit { limit: 1_048_576, .. })), "{too_large:?}");
@@ -306,7 +306,7 @@ fn one_that_refuses_itself_leaves_nothing_and_the_next_one_works() {
     assert!(store.verify().is_clean());
 }
 
-/// Adds up.
+/// Sums up.
 struct Sums;
 
 impl Fold for Sums {
@@ -407,7 +407,7 @@ fn a_scan_of_it_sees_its_own_changes_over_the_snapshot() {
     }
 }
 
-/// Power fails at each operation: of a large transaction all is there or nothing, and what was acknowledged before and after it is.
+/// Power fails at each operation: a large transaction exists whole or not at all, as does everything acknowledged before and after.
 #[test]
 fn power_that_fails_leaves_all_of_it_or_nothing() {
     let start = {
@@ -418,7 +418,7 @@ fn power_that_fails_leaves_all_of_it_or_nothing() {
         drop(store);
         disk.after_power_failure(&Files::new(), &mut SmallRng::seed_from_u64(1))
     };
-    // Adds acknowledged, passes begun and acknowledged.
+    // Acknowledged adds, started passes, and acknowledged passes.
     let work = |disk: Arc<SimulatedDisk>| {
         let (mut adds, mut begun, mut passes) = (0, 0, 0);
         let result = (|| -> Result<(), Error> {

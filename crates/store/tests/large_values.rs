@@ -1,4 +1,4 @@
-//! The largest values, from the commit to the tree and back, and who says no where the settings do not allow them.
+//! The largest values, from the commit to the tree and back, and the errors if the settings do not allow them.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn open(path: &Path) -> Store {
     Store::open(path, options(129 << 20, 65 << 20)).unwrap().0
 }
 
-/// Different in each page, so that a page in the wrong place is seen.
+/// Different in each page, so that a page in the wrong place is noticed.
 fn value(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at / 4096 * 7) as u8 ^ at as u8 ^ seed).collect()
 }
@@ -100,7 +100,7 @@ fn a_value_that_the_settings_do_not_allow_is_refused_by_the_setting() {
     check_refused(options(4 << 20, 4 << 20), LARGEST + 1, "value", LARGEST as u64);
 }
 
-/// Whoever may not compute a long checksum is refused until somebody else has read the value; all other reads are not.
+/// A reader that must not compute a long checksum is refused until another reader has read the value; other reads are not.
 #[test]
 fn a_reader_that_leaves_long_checksums_to_others_is_refused_a_long_value_until_it_was_read() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Entries handed over a leaf at a time, and values looked up together, are what a scan and single lookups give.
+//! Entries passed a leaf at a time, and values looked up together, agree with a scan and single lookups.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -8,14 +8,14 @@ const KEYS: u32 = 2_000;
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Keys of which neighbours share most; every third number is free.
+/// Keys with long shared prefixes; two of three numbers between them are free.
 fn key(number: u32) -> Vec<u8> {
     let mut key = b"a common start, ".to_vec();
     key.extend_from_slice(&(number * 3).to_be_bytes());
     key
 }
 
-/// Short values, and every 97th beyond its leaf.
+/// Short values; every 97th is in overflow.
 fn value(number: u32) -> Vec<u8> {
     format!("{number} ").repeat(if number.is_multiple_of(97) { 900 } else { 1 + number as usize % 9 }).into_bytes()
 }
@@ -48,7 +48,7 @@ fn scanned(snapshot: &Snapshot<'_>, tree: TreeId, range: KeyRange<'_>, direction
     pairs
 }
 
-/// The same by leaves, if the range can be had so.
+/// The same by leaves, if the range allows it.
 fn by_leaves(
     snapshot: &Snapshot<'_>,
     tree: TreeId,
@@ -95,7 +95,7 @@ fn a_range_has_the_same_entries_leaf_by_leaf() {
     let snapshot = reader.snapshot();
     check(&snapshot, tree, Bound::Unbounded, Bound::Unbounded);
     for step in 0..200 {
-        // Some keys are there, some lie between two, some pairs are the wrong way round.
+        // Some keys exist, some are between two, some pairs are in the wrong order.
         let [low, high] = [step * 37 % KEYS * 3 + step % 3, (step * 37 + step * step % 150) % KEYS * 3 + step % 2];
         let [low, high] = [low, high].map(|number| [b"a common start, ".as_slice(), &number.to_be_bytes()].concat());
         check(&snapshot, tree, Bound::Included(&low), Bound::Excluded(&high));
@@ -137,10 +137,10 @@ fn values_looked_up_together_are_those_looked_up_alone() {
         let reader = store.reader().expect("a reader");
         for round in 0..3 {
             let snapshot = reader.snapshot();
-            // More than are asked for at a time, some twice, some of them nowhere.
+            // More than are fetched together, some twice, some that do not exist.
             let numbers = (0..KEYS + 300).step_by(7).chain(0..150).chain([5, 5, u32::MAX]);
             let keys: Vec<[u8; 4]> = numbers.map(u32::to_be_bytes).collect();
-            // What stood there before is written over.
+            // Earlier contents are overwritten.
             let mut values = vec![Some(&b"left over"[..]); keys.len()];
             assert_eq!(snapshot.get_all(tree, &keys, &mut values).ok(), Some(true));
             for (key, value) in keys.iter().zip(values) {

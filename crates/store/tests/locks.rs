@@ -1,4 +1,4 @@
-//! Who may open a folder: one store at a time, whatever becomes of the file that is there to be locked.
+//! The lock of a folder: one store at a time, even if the lock file is deleted.
 
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
@@ -8,7 +8,7 @@ use store::{Error, Options, Store};
 fn a_store_that_is_open_is_not_opened_again_when_its_lock_file_is_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let open = || Store::open(directory.path(), Options::default()).map(|(store, _)| store);
-    // Just made, and opened later.
+    // Just created, and opened later.
     for _ in 0..2 {
         let store = open().unwrap();
         store.tree("t").unwrap();
@@ -16,7 +16,7 @@ fn a_store_that_is_open_is_not_opened_again_when_its_lock_file_is_deleted() {
         std::fs::remove_file(directory.path().join("lock")).unwrap();
         assert!(matches!(open(), Err(Error::Locked)));
         std::fs::remove_file(directory.path().join("lock")).unwrap();
-        // Nor is it examined, restored from, or compacted while it is at work.
+        // Nor can it be examined, restored from, or compacted while it is open.
         assert!(matches!(Store::examine(directory.path()), Err(Error::Locked)));
         let target = tempfile::tempdir().unwrap();
         let restored = Store::restore(directory.path(), target.path(), &mut |_| std::ops::ControlFlow::Continue(()));

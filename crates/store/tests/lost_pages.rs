@@ -1,5 +1,5 @@
-//! The tree file is cut under a store that runs: reads of what is gone are errors, all others are right, and nobody else
-//! suffers for it.
+//! The tree file is truncated under an open store: reads of missing pages are errors, all others are right, and other
+//! requests are not affected.
 
 #![allow(clippy::unwrap_used)] // Tests: a failed step is a failed test.
 
@@ -11,7 +11,7 @@ use store::{Direction, Error, KeyRange, Options, Reader, Store, TreeId, Tx};
 
 const ROWS: u32 = 3000;
 
-/// Every tenth value has pages of its own.
+/// Every tenth value has overflow pages.
 fn value(number: u32) -> Vec<u8> {
     number.to_le_bytes().repeat(if number.is_multiple_of(10) { 5000 } else { 100 })
 }
@@ -33,14 +33,14 @@ fn filled(directory: &Path) -> (Store, TreeId) {
     (store, tree)
 }
 
-/// Cuts the file to a number of hundredths of it, at a page's end.
+/// Truncates the file to a percentage of its pages.
 fn cut(directory: &Path, hundredths: u64) {
     let file = std::fs::OpenOptions::new().write(true).open(directory.join("tree")).unwrap();
     let pages = file.metadata().unwrap().len() / 4096;
     file.set_len(pages * hundredths / 100 * 4096).unwrap();
 }
 
-/// Reads a row: a copy that was checked, or the error.
+/// Reads a row: a checked copy, or the error.
 fn read(reader: &Reader, tree: TreeId, number: u32) -> Result<Option<Vec<u8>>, Error> {
     let snapshot = reader.snapshot();
     let found = snapshot.get(tree, &number.to_be_bytes())?.map(|value| value.to_vec());
@@ -48,7 +48,7 @@ fn read(reader: &Reader, tree: TreeId, number: u32) -> Result<Option<Vec<u8>>, E
     Ok(found)
 }
 
-/// Reads all rows twice: how many were errors. All others must be right.
+/// Reads all rows twice; returns the number of errors. All other reads must be right.
 #[track_caller]
 fn check_reads(reader: &Reader, tree: TreeId) -> u32 {
     let mut failed = 0;
@@ -62,7 +62,7 @@ fn check_reads(reader: &Reader, tree: TreeId) -> u32 {
     failed
 }
 
-/// A scan gives all rows, each right, or an error.
+/// A scan returns all rows, each right, or an error.
 #[track_caller]
 fn check_scan(reader: &Reader, tree: TreeId, direction: Direction) -> bool {
     let mut rows = Vec::new();
@@ -106,7 +106,7 @@ fn writes_that_touch_nothing_lost_go_on_and_a_checkpoint_copies_no_zeros() {
     put(&store, tree, ROWS + 1).unwrap();
     let reader = store.reader().unwrap();
     assert!(read(&reader, tree, ROWS + 1).unwrap() == Some(value(ROWS + 1)));
-    // All leaves are rewritten, so the lost ones are wanted.
+    // All leaves are rewritten, so the lost ones are needed.
     let rewritten = (0..ROWS).filter(|number| number.is_multiple_of(7)).all(|number| put(&store, tree, number).is_ok());
     assert!(rewritten);
     assert!(store.checkpoint().is_err());

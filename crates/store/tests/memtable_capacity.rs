@@ -1,5 +1,5 @@
-//! Whether a memtable has room is decided once: what [`MemtableWriter::fits`] has said yes to goes in whole, and a single
-//! insert is refused only where the arena is really too small for it. At every arena size, since each size ends elsewhere.
+//! The room of a memtable is decided once: steps for which [`MemtableWriter::fits`] is true are inserted completely, and a
+//! single insert is refused only if the arena is really too small. Checked at every arena size, since each one ends elsewhere.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -8,7 +8,7 @@ use store::{TreeId, Version};
 
 /// Arena sizes differ by whole cache lines.
 const LINE: usize = 64;
-/// Most arenas end inside of the third level of a tree.
+/// Most arenas end inside the third level of a tree.
 const ARENA_BYTES_MAX: usize = 40 << 10;
 
 #[derive(Clone, Debug)]
@@ -39,13 +39,13 @@ impl Step {
     }
 }
 
-/// What the keys of one run are like.
+/// The kind of keys and values of one run.
 struct Manner {
     trees: u32,
     key_len_min: usize,
     key_len_max: usize,
     value_len_max: usize,
-    /// Of a hundred keys so many come in order.
+    /// Percentage of keys that come in order.
     in_order: u32,
     ranges: bool,
     steps_max: usize,
@@ -69,13 +69,13 @@ impl Manner {
         *next += 1;
         let number = if rng.random_range(0..100) < self.in_order { *next } else { rng.random_range(0..4000) };
         let key_len = rng.random_range(self.key_len_min..=self.key_len_max);
-        // Of a short one the last bytes of the number: the first ones are zero.
+        // The last bytes of the number for a short key, since the first ones are zero.
         let mut key = number.to_be_bytes()[8_usize.saturating_sub(key_len)..].to_vec();
         key.resize(key_len, b'k');
         key
     }
 
-    /// One transaction's steps: ranges first, which do not meet in a tree.
+    /// One transaction's steps: ranges first, which are disjoint in a tree.
     fn steps(&self, rng: &mut SmallRng, next: &mut u64) -> Vec<Step> {
         let mut steps = Vec::new();
         if self.ranges && rng.random_bool(0.3) {
@@ -100,7 +100,7 @@ impl Manner {
     }
 }
 
-/// Transactions until one does not fit; each that does goes in whole.
+/// Applies transactions until one does not fit; each one that fits is inserted completely.
 #[track_caller]
 fn check_transactions(arena_bytes: usize, seed: u64) {
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -149,8 +149,8 @@ fn two_new_keys_beside_forty_go_in_whole_where_the_first_splits_the_root() {
     }
 }
 
-/// Single steps, and how many bytes were taken after each where there is more than enough room. What they take does not
-/// depend on the arena's size, so a smaller arena must take exactly the steps that end within it.
+/// Single steps, and the bytes used after each with more than enough room. The bytes of a step do not depend on the
+/// arena's size, so a smaller arena must accept exactly the steps that end within it.
 #[track_caller]
 fn check_exact(seed: u64) {
     let mut rng = SmallRng::seed_from_u64(seed);

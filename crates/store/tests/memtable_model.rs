@@ -1,4 +1,4 @@
-//! The memtable against a `BTreeMap` of versions: the same random inserts, looked at with snapshots of all ages.
+//! The memtable compared with a `BTreeMap` of versions: the same random inserts, read at snapshots of all ages.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,7 +13,7 @@ type Versions = Vec<(u64, Option<Vec<u8>>)>;
 #[derive(Default)]
 struct Model(BTreeMap<(u32, Vec<u8>), Versions>);
 
-/// What the model shows a snapshot of one tree.
+/// What the model shows to a snapshot of one tree.
 type Shown = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 impl Model {
@@ -117,7 +117,7 @@ fn check_changes(table: &Memtable, model: &Model) {
     assert_eq!(table.len(), model.0.len());
 }
 
-/// Keys that meet often, share long prefixes, and differ by trailing zeros.
+/// Keys that often coincide, share long prefixes, and differ by trailing zeros.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         3 => (0u64..400).prop_map(|number| number.to_be_bytes().to_vec()),
@@ -177,7 +177,7 @@ proptest! {
     }
 }
 
-/// Inserts in this order and looks at everything.
+/// Inserts in this order and reads everything.
 #[track_caller]
 fn check_order(keys: impl Iterator<Item = Vec<u8>>) {
     let (table, mut writer) = table(16 << 20);
@@ -287,7 +287,7 @@ fn an_empty_memtable_answers_absent_everywhere() {
     assert!(table.is_empty() && table.trees().is_empty());
 }
 
-/// First few keys with much in them, then many with little: nodes then lie where values lay.
+/// First few keys with large values, then many with small ones: nodes are then where values were.
 #[test]
 fn reused_memory_may_be_filled_in_other_proportions() {
     let (table, mut writer) = Memtable::new(256 * 1024).expect("memory");

@@ -1,4 +1,4 @@
-//! Deleted ranges of a memtable, looked at with snapshots of all ages, against a list of all that was done.
+//! Deleted ranges of a memtable, read at snapshots of all ages, compared with a list of all steps.
 
 use std::ops::Bound;
 
@@ -16,11 +16,11 @@ enum Step {
     DeleteRange(u8, Option<u8>),
 }
 
-/// What was done, each step under the version of its place, from 1 on.
+/// The steps, each at the version of its place, from 1 on.
 struct History(Vec<Step>);
 
 impl History {
-    /// The newest range that holds the key, as a snapshot of `version` sees it; 0: none.
+    /// The version of the newest range that holds the key, as a snapshot of `version` sees it; 0: none.
     fn deletion_of(&self, version: u64, key: u8) -> u64 {
         let holds =
             |step: &Step| matches!(step, Step::DeleteRange(from, to) if *from <= key && to.is_none_or(|to| key < to));
@@ -69,7 +69,7 @@ impl History {
             for to in from..=32 {
                 let range = KeyRange { from: Bound::Included(&[from]), to: Bound::Included(&[to]) };
                 let is_changed = (from..=to).any(|key| newest(key) > since);
-                // A range or a boundary may lie between the model's keys.
+                // A range or a boundary may be between the model's keys.
                 let found = table.changed_since(Version(since), TREE, range);
                 assert!(found == is_changed, "{from}..={to} since {since}");
                 assert!(!table.changed_since(Version(since), OTHER, range));
@@ -113,7 +113,7 @@ proptest! {
         history.check_changes(&table, history.0.len() as u64 / 2);
         let has_range = |step: &Step| matches!(step, Step::DeleteRange(..));
         prop_assert_eq!(table.has_ranges(), history.0.iter().any(has_range));
-        // What a checkpoint takes of it.
+        // What a checkpoint reads of it.
         let deleted = table.deleted(TREE);
         prop_assert!(deleted.is_sorted_by(|left, right| left.to.is_some_and(|to| to <= right.from)));
         for key in 0..=32 {

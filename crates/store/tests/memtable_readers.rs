@@ -10,7 +10,7 @@ use store::{TreeId, Version};
 
 const TREE: TreeId = TreeId(3);
 const READERS: u64 = 3;
-/// Versions; each of the first `KEYS` makes a key, each later one changes one again.
+/// Versions; each of the first `KEYS` creates a key, each later one changes one.
 const VERSIONS: u64 = if cfg!(miri) { 300 } else { 800_000 };
 const KEYS: u64 = VERSIONS / 2;
 const TIME_MAX: Duration = Duration::from_secs(4);
@@ -21,7 +21,7 @@ fn key_number(version: u64) -> u64 {
 }
 
 fn key(number: u64) -> Vec<u8> {
-    // Every other key has a long prefix, so that heads are equal and prefixes get sharpened under the readers.
+    // Every other key has a long prefix, so that heads are equal and prefixes are extended under the readers.
     if number.is_multiple_of(2) {
         number.to_be_bytes().to_vec()
     } else {
@@ -29,7 +29,7 @@ fn key(number: u64) -> Vec<u8> {
     }
 }
 
-/// The newest version <= `at` that wrote the key of `version`'s turn.
+/// The newest version <= `at` that wrote the key that version `first` created.
 fn newest_at(first: u64, at: u64) -> Option<u64> {
     (first <= at).then(|| first + (at - first) / KEYS * KEYS)
 }
@@ -73,7 +73,7 @@ fn scan(table: &Memtable, at: u64, from: &[u8], forward: bool) -> Vec<Vec<u8>> {
     keys
 }
 
-/// A whole scan shows each key that the snapshot has, once.
+/// A whole scan visits each key of the snapshot once.
 fn check_count(table: &Memtable, at: u64) {
     let mut cursor = table.cursor(Version(at), TREE);
     let mut forward = 0;
@@ -129,7 +129,7 @@ fn readers_see_exactly_their_snapshot_while_the_writer_goes_on() {
     check_count(&table, visible.load(Ordering::Relaxed));
 }
 
-/// Keys of each small tree: more than one node holds, so that its root is split once.
+/// Keys of each small tree: more than fit into one node, so that its root is split once.
 const SMALL_TREE: u64 = 50;
 const SMALL_TREES: u64 = if cfg!(miri) { 3 } else { 15_000 };
 
@@ -137,7 +137,7 @@ fn small_key(number: u64) -> [u8; 8] {
     (number % SMALL_TREE * 37 % SMALL_TREE).to_be_bytes()
 }
 
-/// The newest tree, whose root is about to be split, looked at from both ends.
+/// The newest tree, whose root is about to be split, read from both ends.
 fn check_newest_tree(table: &Memtable, at: u64) {
     let tree = TreeId((at / SMALL_TREE) as u32);
     let mut cursor = table.cursor(Version(at), tree);

@@ -1,9 +1,9 @@
-//! How many memtables there are at once has a bound: readers of old states slow writers, and take no more memory.
+//! The number of memtables is bounded: readers of old states slow down writers, and take no more memory.
 
 use store::{Error, Options, Store, TreeId};
 
 const MEMTABLE_BYTES: usize = 256 * 1024;
-/// Fills about a tenth of one.
+/// Fills about a tenth of a memtable.
 static VALUE: [u8; 24 * 1024] = [7; 24 * 1024];
 
 fn open(directory: &tempfile::TempDir) -> (Store, TreeId) {
@@ -39,11 +39,12 @@ fn writers_hear_of_too_many_old_states_and_go_on_when_one_is_left() {
     fill(2).unwrap();
     let first = store.reader().unwrap();
     let first = first.snapshot();
-    // One state holds two memtables at most: there is always another for the writers.
+    // One state holds at most two memtables, so there is always another for the writers.
     fill(8).unwrap();
     let (second, third) = (store.reader().unwrap(), store.reader().unwrap());
     let second = second.snapshot();
-    // This one sees others: both together hold all that there may be. The bound is met whatever the checkpointer does.
+    // The third snapshot sees other memtables; together the snapshots hold the maximum. The bound is met whatever the
+    // checkpointer does.
     let mut refused = fill(8);
     let third = refused.is_ok().then(|| third.snapshot());
     if third.is_some() {

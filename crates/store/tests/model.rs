@@ -1,5 +1,5 @@
-//! Random histories on the store and on a BTreeMap, with snapshots held open, checkpoints and reopenings in between; and
-//! the same with reader threads beside the writer.
+//! Random histories on the store and on a BTreeMap, with held snapshots, checkpoints and reopenings in between; and the
+//! same with reader threads beside the writer.
 //!
 //! Longer ones: `STORE_MODEL_CASES=1000 cargo test -p store --release --test suite model:: -- --include-ignored`.
 
@@ -23,10 +23,10 @@ const KEYS: u16 = 300;
 enum Operation {
     Put(u16, u32),
     Delete(u16),
-    /// Between two keys, ends in or out.
+    /// Between two keys, ends included or excluded.
     DeleteRange(Bound<u16>, Bound<u16>),
     DeletePrefix(u16),
-    /// Looks at what the transaction has made of the tree so far.
+    /// Reads what the transaction has changed in the tree so far.
     Look(Bound<u16>, Bound<u16>),
 }
 
@@ -236,10 +236,10 @@ fn run(steps: &[Step]) {
     }
 }
 
-/// What each version holds, by those who wrote it.
+/// The content of each version, recorded by its writer.
 type Versions = Mutex<BTreeMap<u64, Arc<Content>>>;
 
-/// Reads snapshots of all ages until told to stop: each must show what its version holds, all the time that it is held.
+/// Reads snapshots of all ages until `is_done`: each must show the content of its version as long as it is held.
 fn read_beside(store: &Store, trees: &[TreeId], versions: &Versions, is_done: &AtomicBool) {
     let readers: Vec<Reader> = (0..3).map(|_| store.reader().unwrap()).collect();
     let mut rounds = 0;
@@ -248,7 +248,7 @@ fn read_beside(store: &Store, trees: &[TreeId], versions: &Versions, is_done: &A
         let snapshots: Vec<Snapshot<'_>> = readers.iter().map(Reader::snapshot).collect();
         for snapshot in &snapshots {
             let version = snapshot.version().0;
-            // A commit is visible before its writer has told of it here.
+            // A commit is visible before its writer has recorded it here.
             let map = loop {
                 if let Some(map) = versions.lock().unwrap().get(&version).cloned() {
                     break map;
@@ -288,7 +288,7 @@ fn run_beside_readers(steps: &[Step]) {
     assert!(report.is_clean(), "{:?}", report.faults);
 }
 
-/// How many histories: a setting from outside for long runs.
+/// Number of histories: an environment variable for long runs.
 fn cases(few: u32) -> u32 {
     std::env::var("STORE_MODEL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few)
 }
@@ -311,7 +311,7 @@ proptest! {
 #[test]
 fn readers_beside_the_writer_see_whole_versions_only() {
     for seed in 0..cases(6) {
-        // Shown where it fails.
+        // Printed if the test fails.
         println!("history {seed}");
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed.to_le_bytes(); 8].concat());
         let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), rng);

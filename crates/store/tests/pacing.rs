@@ -1,4 +1,4 @@
-//! How bulk builds and checkpoints share the disk: what they ask to be written out, seen through a disk that takes notes.
+//! How bulk builds and checkpoints share the disk: the ranges that they write out, recorded by the disk.
 
 use std::io;
 use std::path::Path;
@@ -12,11 +12,11 @@ use store::{BulkTree, Options, Store, Tx};
 const VALUE: [u8; 1000] = [b'v'; 1000];
 /// Forty-eight megabytes of leaves.
 const ENTRIES: u64 = 48_000;
-/// Ranges that a build of this size asks for alone are fewer: they are of 4 MB. Beside commits there are twice as many, of
-/// which four may still wait for the thread that writes them.
+/// A build of this size that runs alone writes out fewer ranges, of 4 MB each. Beside commits there are twice as many,
+/// of which four may still wait for the writing thread.
 const FEW: usize = 14;
 
-/// Lengths of the ranges that were written out, and writes to the tree file.
+/// Lengths of the ranges written out, and the number of writes to the tree file.
 #[derive(Default)]
 struct Notes(Mutex<Vec<u64>>, AtomicUsize);
 
@@ -39,7 +39,7 @@ fn open(directory: &Path) -> (Store, Arc<Notes>) {
     (store, notes)
 }
 
-/// Builds a tree, with `between` called after every megabyte; the ranges that were written out meanwhile.
+/// Builds a tree, with `between` called after every megabyte; returns the ranges written out meanwhile.
 fn check_build(between: impl Fn(&Store)) -> Vec<u64> {
     let directory = tempfile::tempdir().unwrap();
     let (store, notes) = open(directory.path());
@@ -82,9 +82,9 @@ fn a_bulk_build_beside_commits_writes_out_as_soon_as_there_is_something() {
 
 /// Entries of the store that is checkpointed; four share a leaf.
 const UPDATED: u64 = 8_000;
-/// Of so many entries one is updated between two checkpoints: pages apart are freed, and used again two checkpoints later.
+/// One of this many entries is updated between two checkpoints: scattered pages are freed, and reused two checkpoints later.
 const STEP: u64 = 16;
-/// Until most of the pages that are used again lie apart.
+/// Rounds until most of the reused pages are scattered.
 const ROUNDS: u64 = 8;
 
 #[test]
@@ -108,7 +108,7 @@ fn a_checkpoint_beside_commits_writes_out_each_of_its_writes_by_itself() {
     }
     let (writes, ranges) = (notes.1.load(Ordering::Relaxed), notes.0.lock().unwrap().len());
     assert!(writes > 1_000, "{writes} writes: too few to say anything");
-    // Some go together where commits stand still for a while; of slices of four pages there would be a quarter as many.
+    // Some are joined if commits pause for a while; with slices of four pages there would be a quarter as many.
     assert!(ranges > writes / 3, "{ranges} ranges for {writes} writes");
 }
 

@@ -1,4 +1,4 @@
-//! Checkpoints in pieces: what is there when one ends after some of them, and what they take of the disk.
+//! Checkpoints in pieces: the state after a part of them, and the disk space that they take.
 
 use std::io;
 use std::path::Path;
@@ -14,7 +14,7 @@ use store::disk::{DiskFile, SystemDisk};
 use store::{Direction, Durability, Error, KeyRange, Options, Store, TreeId, Tx};
 
 const ROWS: u32 = 3200;
-/// Rows changed before a checkpoint: most of a memtable, of all parts of the tree.
+/// Rows changed before a checkpoint: most of a memtable, from all parts of the tree.
 const CHANGES: u32 = 400;
 /// Syncs of one piece.
 const SYNCS: i64 = 2;
@@ -29,22 +29,22 @@ fn options() -> Options {
     options
 }
 
-/// What happens to the tree file.
+/// Injected events of the tree file.
 #[derive(Default)]
 struct Plan {
-    /// Syncs that succeed; after them each fails. Negative: all do.
+    /// Syncs that succeed; later ones fail. Negative: all succeed.
     syncs: AtomicI64,
-    /// The same of writes, which find the disk full.
+    /// The same for writes, which fail with a full disk.
     writes: AtomicI64,
     seen_syncs: AtomicI64,
     /// Milliseconds that each sync takes.
     sync_time: AtomicU64,
-    /// Told of each sync, which then waits for an answer.
+    /// Receives the number of each sync, which then waits for an answer.
     stops: Mutex<Option<(SyncSender<i64>, Receiver<()>)>>,
 }
 
 impl Plan {
-    /// Counts down; whether it is over.
+    /// Counts down; returns whether it is over.
     fn fails(left: &AtomicI64) -> bool {
         left.load(Ordering::Relaxed) >= 0 && left.fetch_sub(1, Ordering::Relaxed) == 0 && {
             left.store(0, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Plan {
 
 impl Hooks for Plan {
     fn free_bytes(&self, _disk: &SystemDisk) -> io::Result<Option<u64>> {
-        // More than enough: no room is taken in advance.
+        // More than enough: no room is reserved.
         Ok(Some(1 << 40))
     }
     fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
@@ -70,7 +70,7 @@ impl Hooks for Plan {
         }
         let number = self.seen_syncs.fetch_add(1, Ordering::Relaxed);
         if let Some((tell, answer)) = &*self.stops.lock().unwrap() {
-            // Nobody listens any more: it goes on.
+            // Without a listener it continues.
             let _ = tell.send(number);
             let _ = answer.recv();
         }
@@ -181,7 +181,7 @@ fn a_checkpoint_that_meets_a_full_disk_goes_on_from_the_last_piece() {
                 assert!(writes > 50, "{writes} writes are too few for pieces");
                 return;
             }
-            // The meta page's write counts as a sync: nobody knows what reached the disk.
+            // The meta page's write counts as a sync: what reached the disk is unknown.
             Err(Error::Io { .. } | Error::Poisoned) => {
                 drop(store);
                 let (store, tree, _) = open(directory.path());
@@ -200,7 +200,7 @@ fn a_checkpoint_that_meets_a_full_disk_goes_on_from_the_last_piece() {
             }
             Err(error) => panic!("{context}: {error}"),
         }
-        // A prime, so that over the pieces all kinds of writes are met.
+        // A prime, so that over the pieces all kinds of writes are hit.
         writes += 7;
     }
 }
@@ -240,14 +240,14 @@ fn a_reader_that_comes_between_two_pieces_sees_one_state_for_as_long_as_it_stays
     check_store(&store, tree, 5, "newest");
 }
 
-/// Copies a store's files as they are now.
+/// Copies a store's files in their current state.
 fn copy_files(from: &Path, to: &Path) {
     for file in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
         std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
     }
 }
 
-/// Makes the last batch of the log one that was torn.
+/// Tears the last batch of the log.
 fn tear_last_batch(directory: &Path) {
     const BLOCK: usize = 4096;
     const SEQUENCE_AT: usize = 8;
@@ -318,7 +318,7 @@ fn a_log_that_ends_before_what_a_piece_has_taken_is_damage_and_shows_no_part_of_
             }
             Err(error) => panic!("sync {number}: {error}"),
         }
-        // With its last batch the same state is whole.
+        // With its last batch the same state is complete.
         let (store, _) = Store::open_on(Arc::new(SystemDisk::new(copy.path()).unwrap()), options()).unwrap();
         assert_eq!(shown(&store), [true, true], "sync {number}");
         store.checkpoint().unwrap();
@@ -343,8 +343,8 @@ fn random_updates_take_little_more_of_the_disk_than_the_data() {
         store.commit(change).unwrap();
     }
     store.checkpoint().unwrap();
-    // Each checkpoint rewrites nearly all of so small a tree: in one piece it would be three times as large. Where others want the
-    // cores, writers and checkpoint meet otherwise: 1.4 to 1.85 times were seen.
+    // Each checkpoint rewrites nearly all of so small a tree: in one piece the file would be three times as large. On a
+    // busy machine writers and checkpoint interleave differently: 1.4 to 1.85 times were measured.
     let pages = store.stats().tree_pages;
     assert!(pages < loaded * 2, "{pages} pages, {loaded} after the load");
 }

@@ -1,4 +1,4 @@
-//! A reader that never ends: it is seen, it keeps its state, and the file grows by what has changed since, however often.
+//! A reader that never ends: it shows in the stats, keeps its state, and the file grows only by what has changed since.
 
 use store::{Options, Store, TreeId, Tx};
 
@@ -19,7 +19,7 @@ fn open(directory: &tempfile::TempDir) -> (Store, TreeId) {
     (store, tree)
 }
 
-/// Changes a tenth of the rows, the same ones each time, all over the tree; and makes a checkpoint.
+/// Changes a tenth of the rows, the same ones each time, all over the tree; then writes a checkpoint.
 fn change(store: &Store, tree: TreeId, round: u8) {
     let change = &mut |tx: &mut Tx<'_>| {
         (0..ROWS).step_by(10).for_each(|row| tx.put(tree, &row.to_be_bytes(), &[round; VALUE_BYTES]));
@@ -47,10 +47,10 @@ fn a_reader_that_stays_costs_what_has_changed_since_and_not_each_change() {
         }
     }
     let stats = store.stats();
-    // All of the tree was replaced once (a tenth of the rows lies in all of its leaves), and no page more is held.
+    // The whole tree was replaced once (a tenth of the rows is in all of its leaves), and no other page is held.
     assert!(stats.tree_pages <= pages + live + live / 4, "{live} live and {pages} in all became {}", stats.tree_pages);
     assert!(stats.pinned_states >= 36, "{stats:?}");
-    // What the last checkpoint freed is told apart by the next one.
+    // The next checkpoint decides which pages freed by the last one are still held.
     assert!(stats.pinned_pages > live / 2 && stats.pinned_pages <= 2 * live, "{live} live, {stats:?}");
     let told = format!("oldest reader: {} states behind", stats.pinned_states);
     assert!(store.stat().to_string().contains(&told), "{}", store.stat());
@@ -80,7 +80,7 @@ fn readers_of_several_states_each_keep_their_own() {
             snapshots.push((round, readers[snapshots.len()].snapshot()));
         }
         if round == 45 {
-            // One from the middle: what only it reached is free.
+            // Drops one from the middle: pages that only it reached are free.
             let held = store.stats().pinned_pages;
             snapshots.remove(1);
             change(&store, tree, round);

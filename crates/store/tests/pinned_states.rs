@@ -1,5 +1,5 @@
-//! Snapshots that keep as many old states as there may be: whoever needs a new state is told of it within about a second and has
-//! changed nothing, `stats` and closing end meanwhile, and everything goes on once the snapshots are dropped.
+//! Snapshots that hold the maximum number of old states: an operation that needs a new state gets an error within about a
+//! second and has changed nothing; `stats` and closing return meanwhile; everything continues once the snapshots are dropped.
 #![cfg(not(feature = "loom"))] // As `published.rs`.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use store::{
     Abort, Changed, Commit, Error, LargeTx, Operand, Options, Reader, Revise, Store, Submit, Transaction, TreeId, Tx,
 };
 
-/// What takes longer hangs.
+/// A longer wait counts as a hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Fills about a tenth of a memtable.
 const VALUE_BYTES: usize = 24 << 10;
@@ -29,7 +29,7 @@ fn options() -> Options {
     options
 }
 
-/// A store, and what it has acknowledged and refused.
+/// A store with its acknowledged and refused writes.
 struct Bench {
     store: Store,
     tree: TreeId,
@@ -69,7 +69,7 @@ impl Bench {
         self.store.attach(vec![(tree, build)], &[]).map(drop)
     }
 
-    /// A large transaction, of one key.
+    /// A large transaction with one key.
     fn commit_large(&self) -> Result<(), Error> {
         let mut large = self.store.large(1 << 20, &[self.tree])?;
         large.put(self.tree, b"large", b"committed")?;
@@ -84,7 +84,7 @@ impl Bench {
         self.attach(tree).unwrap();
     }
 
-    /// Commits and freezes until no state more can be kept for the reader, who holds an old and a newer snapshot.
+    /// Commits and freezes until no further state can be kept for the reader, which holds an old and a newer snapshot.
     fn use_up_states(&mut self) {
         for _ in 0..=RETIRED_MAX {
             self.put(100).unwrap();
@@ -100,13 +100,13 @@ impl Bench {
         panic!("each checkpoint makes two states: {:?}", self.store.stats());
     }
 
-    /// Fills the memtable, until there is none to go on with.
+    /// Fills the memtable until no other one is available.
     fn use_up_memtable(&mut self) {
         let refused = (0..MANY).find_map(|_| self.put(VALUE_BYTES).err());
         assert!(matches!(refused, Some(Error::Pinned { .. })), "{refused:?}");
     }
 
-    /// A write that needs a memtable, some of which a checkpoint may refuse that has not seen yet that the snapshots are gone.
+    /// A write that needs a memtable; a checkpoint that has not yet noticed that the snapshots are dropped may refuse some.
     fn put_soon(&mut self) {
         let began = Instant::now();
         while let Err(error) = self.put(VALUE_BYTES) {
@@ -144,7 +144,7 @@ impl Bench {
     }
 }
 
-/// Nobody changes what a large transaction rests on.
+/// Nobody changes what the large transaction rests on.
 struct NothingToRevise;
 
 impl Revise for NothingToRevise {
@@ -157,7 +157,7 @@ impl Revise for NothingToRevise {
     }
 }
 
-/// A thread that asks for `stats` again and again, until it is dropped.
+/// A thread that calls `stats` again and again, until it is dropped.
 struct Asking {
     answers: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
@@ -178,7 +178,7 @@ impl Asking {
         Asking { answers, is_over, thread: Some(thread) }
     }
 
-    /// Waits for an answer that began after this was called.
+    /// Waits for a call that began after this.
     fn check(&self) {
         let wanted = self.answers.load(Ordering::Acquire) + 2;
         let began = Instant::now();
@@ -198,7 +198,7 @@ impl Drop for Asking {
     }
 }
 
-/// What hangs fails.
+/// Fails if `work` hangs.
 fn within_patience(work: fn()) {
     let (tell, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -211,7 +211,7 @@ fn within_patience(work: fn()) {
     }
 }
 
-/// `is_merge`: the last place is taken by a freeze, so that it is the merge that finds none; else by a merge.
+/// `is_merge`: a freeze takes the last place, so that the merge finds none; otherwise a merge takes it.
 fn check_all_states_pinned(is_merge: bool) {
     let directory = tempfile::tempdir().unwrap();
     let mut bench = Bench::open(directory.path());
@@ -245,7 +245,7 @@ fn check_all_states_pinned(is_merge: bool) {
     drop(asking);
     assert_eq!(bench.get_loaded(), None);
     bench.check();
-    // What the snapshots see has not changed.
+    // The snapshots show the same as before.
     let seen = |snapshot: &store::Snapshot<'_>, number: u32| {
         snapshot.get(bench.tree, &number.to_be_bytes()).unwrap().is_some()
     };
@@ -285,7 +285,7 @@ fn a_merge_that_finds_no_place_for_its_state_is_told_and_tried_again() {
     within_patience(|| check_all_states_pinned(true));
 }
 
-/// Tells its outcome.
+/// Sends its outcome.
 struct Told {
     tree: TreeId,
     number: u32,
@@ -303,7 +303,7 @@ impl Transaction for Told {
     }
 }
 
-/// Queues as many writes as would take longer than anybody waits, if each of them waited for the readers.
+/// Queues so many writes that they would exceed any patience if each of them waited for the readers.
 fn queue_many(bench: &Bench, reader: &Reader, told: &mpsc::Sender<(u32, Result<Commit, Error>)>) -> u32 {
     for number in bench.next..bench.next + 2 * MANY {
         let transaction = Box::new(Told { tree: bench.tree, number, told: told.clone() });

@@ -1,5 +1,5 @@
-//! A reader remembers where it found short keys: what it then gives must be what a fresh reader gives, whatever was
-//! written, deleted and checkpointed in between, and for snapshots that are held over it.
+//! A reader remembers where it found short keys: its results must agree with those of a fresh reader, whatever was
+//! written, deleted and checkpointed in between, also for snapshots held meanwhile.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -67,7 +67,7 @@ fn check(snapshot: &store::Snapshot<'_>, tree: TreeId, model: &Model) {
     }
 }
 
-/// Has keys fetched before they are looked up, and beginnings of ranges, more at a time than are noted, too.
+/// Prefetches keys before they are looked up, and beginnings of ranges, sometimes more than are recorded.
 fn foresee(reader: &store::Reader, tree: TreeId) {
     for number in 0..KEYS {
         reader.foresee(tree, &key(number));

@@ -1,4 +1,4 @@
-//! What a snapshot tells of a tree's size, and that other threads see what it shows.
+//! A snapshot's estimates of a tree's size, and reading it on other threads.
 
 use std::ops::{Bound, ControlFlow};
 

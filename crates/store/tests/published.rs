@@ -1,5 +1,5 @@
-//! Published values: nobody looks at a freed one, and none is kept once nobody can look.
-#![cfg(not(feature = "loom"))] // The model replaces the atomics by its own, which run inside it alone.
+//! Published values: no reader gets a freed one, and none is kept once no reader can hold it.
+#![cfg(not(feature = "loom"))] // Loom's atomics work only inside its model.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use store::readers::{Published, RETIRED_MAX};
 
 const CANARY: u64 = 0x5afe_5afe_5afe_5afe;
 
-/// Knows whether it was dropped, and counts it.
+/// Checks that it is alive, and counts drops.
 struct Payload {
     canary: u64,
     number: u64,
@@ -128,7 +128,7 @@ fn readers_never_look_at_a_freed_value_while_the_owner_replaces() {
     let mut number = 1;
     while start.elapsed() < Duration::from_millis(1500) && number < if cfg!(miri) { 60 } else { u64::MAX } {
         number += 1;
-        // A full list gives the value back; it counts as dropped.
+        // A full list returns the value; it counts as dropped.
         drop(published.replace(Payload::new(number, &drops)));
         published.reclaim();
     }
@@ -144,7 +144,7 @@ fn a_reserved_place_is_kept_for_its_value_and_comes_back_unused() {
     let slot = published.register().expect("a free slot");
     let oldest = slot.load();
     published.replace(1).expect("room");
-    // With both, the reader keeps all values from the first on.
+    // With both guards the reader keeps all values from the first on.
     let newer = slot.load();
     let place = published.reserve().expect("room");
     for number in 2..RETIRED_MAX {

@@ -1,4 +1,4 @@
-//! Ranges and prefixes, in both directions, over what lies in the tree, in the frozen and in the active memtable.
+//! Ranges and prefixes, in both directions, over tree, frozen and active memtable.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -7,7 +7,7 @@ use store::{Direction, KeyRange, Options, Store, TreeId, Tx};
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Keys that are each other's prefixes and neighbours, up to the largest that a prefix can have.
+/// Keys that are prefixes and neighbours of one another, up to the largest that a prefix can have.
 fn keys() -> Vec<Vec<u8>> {
     let mut keys = vec![Vec::new()];
     for first in [0, 1, b'a', b'b', 0xfe, 0xff] {
@@ -30,7 +30,7 @@ fn collect(scan: impl FnOnce(&mut store::Visit<'_>)) -> Entries {
     found
 }
 
-/// One range, both ways, first and last: the snapshot's answers and the transaction's.
+/// One range in both directions, with first and last entry: the results of the snapshot and of the transaction.
 #[track_caller]
 fn check(store: &Store, tree: TreeId, range: KeyRange<'_>, expected: &Entries) {
     let reader = store.reader().unwrap();
@@ -73,7 +73,7 @@ fn check_all(store: &Store, tree: TreeId, map: &BTreeMap<Vec<u8>, Vec<u8>>) {
                 Bound::Excluded(to) => key < to,
             };
             let range = KeyRange { from: from.map(Vec::as_slice), to: to.map(Vec::as_slice) };
-            // Also where the bounds are crossed: such a range is empty.
+            // Also with crossed bounds: such a range is empty.
             check(store, tree, range, &expected(&|key| is_above(key) && is_below(key)));
         }
     }
@@ -112,7 +112,7 @@ fn every_kind_of_range_is_read_both_ways_in_tree_and_memtable() {
     check_all(&store, tree, &map);
     put(&mut map, 1, 3);
     put(&mut map, 2, 4);
-    // Deletions in the memtable of what the tree has, one by one and as ranges.
+    // Deletions in the memtable of keys in the tree, one by one and as ranges.
     let gone: Vec<_> = keys().into_iter().step_by(5).collect();
     let (from, to) = (vec![b'a', 0, 0xff], vec![b'b', b'a']);
     store

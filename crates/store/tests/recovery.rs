@@ -1,4 +1,4 @@
-//! What is there after a stop of any kind, and who may open it.
+//! Content after a stop of any kind, and the refusals of opening.
 
 use std::path::Path;
 use std::time::Duration;
@@ -35,8 +35,7 @@ fn check(store: &Store, count: u32) {
     }
 }
 
-/// The files as a kill would leave them: copied while the store is open.
-/// A copy of a folder that a store has open. A segment may be renamed meanwhile, to be used again: then once more.
+/// Copies the folder of an open store, as a kill would leave it. A segment may be renamed for reuse meanwhile: then it tries again.
 fn copy(from: &Path) -> tempfile::TempDir {
     const TRIES_MAX: usize = 100;
     for _ in 0..TRIES_MAX {

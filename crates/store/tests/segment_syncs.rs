@@ -1,5 +1,5 @@
-//! A sync that fails while a segment of the log is prepared: the kernel then takes what was written for clean, and nobody
-//! knows what of it is on the disk. What is tried again has to be written again.
+//! A sync that fails while a segment of the log is prepared: the kernel then considers the written pages clean, and
+//! what is on the disk is unknown. The retry must write them again.
 
 use std::io;
 use std::path::Path;
@@ -11,10 +11,10 @@ use store::disk::{Access, Disk, DiskFile, SystemDisk};
 use store::{Options, Store, Tx};
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
-/// How long the thread that prepares segments may take for one more try.
+/// Time that the preparing thread may take for one retry.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where the one failing sync is, and what came after it.
+/// The file of the one failing sync, and what followed.
 #[derive(Default)]
 struct Attempt {
     /// The file of that sync, by the name under which it was opened.
@@ -22,7 +22,7 @@ struct Attempt {
     /// Start and end of each write to it since, up to the next sync.
     written: Vec<(u64, u64)>,
     is_synced: bool,
-    /// Its removal has failed, too: once.
+    /// Its removal has failed too: once.
     is_kept: bool,
 }
 
@@ -74,7 +74,7 @@ fn options(segment_bytes: u64) -> Options {
     options
 }
 
-/// What was written between the failed sync of a file of this ending and length, in `directory`, and the next sync of it.
+/// The writes between the failed sync of a file with this ending and length, in `directory`, and its next sync.
 fn written_again(directory: &Path, ending: &'static str, but: &'static str, len: u64) -> Vec<(u64, u64)> {
     let hooks = Arc::new(OneSyncFails { ending, len, but, attempt: Mutex::default() });
     let disk: Arc<dyn Disk> = Arc::new(HookedDisk::new(directory, &hooks));

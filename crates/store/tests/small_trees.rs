@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use store::{Options, Store, Tx};
 
-/// Nothing is waited for longer; a checkpoint for its age alone would come later.
+/// Maximum wait; a checkpoint because of its age alone would come later.
 const PATIENCE: Duration = Duration::from_secs(30);
 const KEYS: u32 = 1_000;
 

@@ -1,12 +1,12 @@
-//! All that a store does at once, for a bounded time: commits that wait and commits that do not, deleted ranges, loads,
-//! checkpoints, backups, readers that hold snapshots and drop them, readers of changes, looks at the state.
+//! All activities of a store at once, for a bounded time: waiting and asynchronous commits, deleted ranges, loads,
+//! checkpoints, backups, readers that hold and drop snapshots, readers of changes, state queries.
 //!
-//! Every answer is checked against a model, afterwards: what was committed is written down with its version, played back
-//! in the order of the versions, and each state that anybody saw must be the state of its version. So a reader that saw a
-//! page used again, half a transaction, or one too many has seen a state that never was.
+//! Every answer is checked against a model afterwards. Committed changes are recorded with their version and replayed
+//! in version order, and each state that any thread saw must be the state of its version. So a reader that saw a reused
+//! page, half a transaction, or one too many has seen a state that never existed.
 //!
-//! Made for the sanitizers too: `cargo xtask sanitize thread store --test suite stress::`. On the disk in memory they see also what
-//! a checkpoint writes into pages that somebody may still look at.
+//! Also made for the sanitizers: `cargo xtask sanitize thread store --test suite stress::`. On the in-memory disk they
+//! also see what a checkpoint writes into pages that a reader may still use.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,7 +23,7 @@ use store::{
     TreeId, Tx, Version,
 };
 
-/// How long it goes on; Miri, for which time means nothing, stops by the number of commits.
+/// Duration; under Miri, where time means nothing, the number of commits ends it.
 const TIME: Duration = Duration::from_secs(if cfg!(miri) { 3600 } else { 3 });
 const COMMITS_MAX: u64 = if cfg!(miri) { 60 } else { 40_000 };
 const TREES: u32 = if cfg!(miri) { 2 } else { 3 };
@@ -32,23 +32,23 @@ const KEYS: u32 = if cfg!(miri) { 30 } else { 900 };
 const LOADED: u32 = if cfg!(miri) { 20 } else { 700 };
 const WRITERS: u64 = if cfg!(miri) { 1 } else { 3 };
 const READERS: u64 = if cfg!(miri) { 1 } else { 3 };
-/// Snapshots that one reader's thread holds at once.
+/// Snapshots that one reader thread holds at once.
 const HELD: usize = 4;
-/// Transactions of one thread that wait for nobody.
+/// Transactions in flight of one asynchronous thread.
 const IN_FLIGHT: u64 = 64;
-/// States written down by one thread: each is compared with the model at its version.
+/// States recorded by one thread: each is compared with the model at its version.
 const SEEN_MAX: usize = if cfg!(miri) { 20 } else { 150 };
 
 type Row = (u32, Vec<u8>);
 type Content = BTreeMap<Row, Vec<u8>>;
 
-/// What a transaction did.
+/// An operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     DeleteRange(u32, Vec<u8>, Option<Vec<u8>>),
     Put(u32, Vec<u8>, Vec<u8>),
     Delete(u32, Vec<u8>),
-    /// The tree's whole content came from elsewhere.
+    /// The tree's whole content was bulk-loaded.
     Reset(u32),
 }
 
@@ -67,7 +67,7 @@ fn apply(content: &mut Content, step: &Step) {
     }
 }
 
-/// What is remembered of a state: of each tree that has rows how many, and a digest of them.
+/// Summary of a state: for each tree with rows their number, and a digest.
 type Digest = BTreeMap<u32, (u64, u64)>;
 
 fn digest<'c>(rows: impl Iterator<Item = (u32, &'c [u8], &'c [u8])>) -> Digest {
@@ -85,16 +85,16 @@ fn digest_of(content: &Content) -> Digest {
     digest(content.iter().map(|((tree, key), value)| (*tree, key.as_slice(), value.as_slice())))
 }
 
-/// What everybody did and saw.
+/// The actions and observations of all threads.
 struct History {
     started: Instant,
     is_over: AtomicBool,
     commits: AtomicU64,
     /// Steps by version.
     done: Mutex<BTreeMap<u64, Vec<Step>>>,
-    /// Rows of a load, by its version: the log tells of them only that they are there.
+    /// Rows of a load, by its version: the log says only that there was a load.
     loaded: Mutex<BTreeMap<u64, Vec<Step>>>,
-    /// Version, digest, and who saw it.
+    /// Version, digest, and the observer.
     seen: Mutex<Vec<(u64, Digest, &'static str)>>,
 }
 
@@ -131,7 +131,7 @@ impl History {
         self.seen.lock().unwrap().push((version, digest, who));
     }
 
-    /// Plays everything back, and compares each state that was seen.
+    /// Replays everything, and compares each observed state.
     fn check(self, trees_made: u64) {
         let (done, loaded) = (self.done.into_inner().unwrap(), self.loaded.into_inner().unwrap());
         let mut seen = self.seen.into_inner().unwrap();
@@ -175,7 +175,7 @@ fn steps(random: &mut SmallRng) -> Vec<Step> {
             steps.push(Step::DeleteRange(tree(random), from, to));
         }
     }
-    // Each key once, so that the log says the same.
+    // Each key once, so that the log has the same steps.
     let mut rows = BTreeMap::new();
     for _ in 0..random.random_range(1..8u32) {
         rows.insert((tree(random), key(random.random_range(0..KEYS))), random.random_range(0..5u32) > 0);
@@ -224,7 +224,7 @@ fn write(store: &Store, history: &History, seed: u64) {
     }
 }
 
-/// A transaction that tells the history by itself.
+/// A transaction that records itself in the history.
 struct Told {
     steps: Vec<Step>,
     history: Arc<History>,
@@ -243,7 +243,7 @@ impl Transaction for Told {
     }
 }
 
-/// Hands over and waits for nobody, but for too many of its own.
+/// Submits without waiting, unless too many of its own are in flight.
 fn submit(store: &Store, history: &Arc<History>, seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
     let reader = store.reader().unwrap();
@@ -266,7 +266,7 @@ fn submit(store: &Store, history: &Arc<History>, seed: u64) {
     wait_for(0);
 }
 
-/// A digest of all that a snapshot shows, looked at in one direction, with lookups in between.
+/// A digest of everything that a snapshot shows, read in one direction, with lookups in between.
 #[track_caller]
 fn look(snapshot: &Snapshot<'_>, trees: u32, direction: Direction, random: &mut SmallRng) -> Digest {
     let mut rows: Vec<(u32, Vec<u8>, Vec<u8>)> = Vec::new();
@@ -289,7 +289,7 @@ fn look(snapshot: &Snapshot<'_>, trees: u32, direction: Direction, random: &mut 
     digest(rows.iter().map(|(tree, key, value)| (*tree, key.as_slice(), value.as_slice())))
 }
 
-/// Takes snapshots, holds some, and looks at each at least twice: what it shows must never change.
+/// Takes snapshots, holds some, and reads each at least twice: its content must never change.
 fn read(store: &Store, history: &History, trees: u32, seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
     let readers: Vec<_> = (0..HELD).map(|_| store.reader().unwrap()).collect();
@@ -320,7 +320,7 @@ fn read(store: &Store, history: &History, trees: u32, seed: u64) {
     }
 }
 
-/// Loads a tree, waits, empties it by a range, and again.
+/// Loads a tree, waits, empties it by a range, and repeats.
 fn load(store: &Store, history: &History, tree: u32, seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
     while history.goes_on() {
@@ -332,7 +332,7 @@ fn load(store: &Store, history: &History, tree: u32, seed: u64) {
                 build.push(key, value).unwrap();
             }
         }
-        // Whoever looks at the history after the load must find its rows: the version is not known before.
+        // A thread that reads the history after the load must find its rows, but the version is not known before.
         let mut loaded = history.loaded.lock().unwrap();
         let commit = store.attach(vec![(TreeId(tree), build)], &[]).unwrap();
         loaded.insert(commit.version.0, rows);
@@ -348,7 +348,7 @@ fn load(store: &Store, history: &History, tree: u32, seed: u64) {
     }
 }
 
-/// What a reader of changes was told.
+/// The changes received by a reader of changes.
 struct Followed {
     reader: ChangeReader,
     changes: BTreeMap<u64, Vec<Step>>,
@@ -374,7 +374,7 @@ impl Followed {
         }
     }
 
-    /// Each transaction once, with all that it did.
+    /// Checks that each transaction came once, with all its steps.
     fn check(mut self, done: &BTreeMap<u64, Vec<Step>>) {
         self.take_all();
         assert_eq!(self.changes.len(), done.len());
@@ -416,7 +416,7 @@ fn back_up(store: &Store, history: &History, trees: u32, seed: u64) {
     }
 }
 
-/// Asks for checkpoints and for the state of everything.
+/// Requests checkpoints, verification and statistics.
 fn look_after(store: &Store, history: &History) {
     while history.goes_on() {
         store.checkpoint().unwrap();
@@ -427,7 +427,7 @@ fn look_after(store: &Store, history: &History) {
     }
 }
 
-/// What the tree file may hold on the disk in memory.
+/// Maximum size of the tree file on the in-memory disk.
 const MAP_BYTES: usize = if cfg!(miri) { 2 << 20 } else { 64 << 20 };
 
 fn options() -> Options {
@@ -437,12 +437,12 @@ fn options() -> Options {
     options.changes_kept_bytes = 4 << 30;
     options.map_bytes = 1 << 30;
     options.read_ahead = Some(true);
-    // Kept by the kernel's pages, which are of no use here.
+    // Its memory comes from the kernel, which Miri cannot check.
     options.places_bytes = if cfg!(miri) { 0 } else { 64 << 10 };
     options
 }
 
-/// All of it at once, then once more from the disk.
+/// Runs everything at once, then checks again after reopening.
 fn check(disk: &Arc<dyn Disk>) {
     let (store, _) = Store::open_on(Arc::clone(disk), options()).unwrap();
     for tree in 1..=TREES + 1 {

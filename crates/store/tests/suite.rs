@@ -1,5 +1,5 @@
-//! The tests of `store`, one subject a file, in one program: to link one for each took most of the time.
-//! What looks at the whole process stands alone (`Cargo.toml`).
+//! The tests of `store`, one subject in each file, in one program: linking one program for each took most of the time.
+//! Tests that observe the whole process are programs of their own (`Cargo.toml`).
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod faulty_disk;

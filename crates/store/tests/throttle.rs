@@ -1,4 +1,4 @@
-//! Writers are slowed before they would be stopped: on a disk on which a checkpoint stands still as long as the test wants.
+//! Writers are slowed before they would be blocked: on a disk on which a checkpoint stalls as long as the test wants.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
@@ -9,13 +9,13 @@ use store::{Abort, Commit, Error, Options, Stats, Store, Submit, Transaction, Tr
 
 const MEMTABLE_BYTES: usize = 1 << 20;
 const VALUE: [u8; 1000] = [b'v'; 1000];
-/// The memtable that takes over is at most so full when the test gives up: it has room for more, so nobody was stopped.
+/// Maximum fill of the active memtable when the test gives up: it has room for more, so no writer was blocked.
 const FULL_BYTES: u64 = MEMTABLE_BYTES as u64 * 3 / 4;
 
-/// So that a mistake is a failure and not a standstill.
+/// So that a bug is a failure and not a hang.
 const SHUT_MAX: Duration = Duration::from_secs(20);
 
-/// Whether checkpoints wait: at their slices, for the file also grows beside them.
+/// Whether checkpoints wait: at their slices, because the file also grows outside of them.
 #[derive(Default)]
 struct Gate {
     is_shut: Mutex<bool>,
@@ -110,7 +110,7 @@ fn put(tx: &mut Tx<'_>, tree: TreeId, number: u64) -> Result<(), Abort> {
     Ok(())
 }
 
-/// One commit after the other, into a memtable whose checkpoint stands still: some batch waits while there is still room.
+/// One commit after the other, into a memtable whose checkpoint stalls: some batch waits while there is still room.
 fn check(commit: &dyn Fn(&Store, TreeId, u64)) -> Stats {
     let directory = tempfile::tempdir().unwrap();
     let gate = Arc::new(Gate::default());
@@ -133,7 +133,7 @@ fn check(commit: &dyn Fn(&Store, TreeId, u64)) -> Stats {
     let frozen = until(&mut number, &|stats| stats.frozen_bytes > 0);
     assert_eq!(frozen.slowed, 0, "nobody waits while the memtable that took over is empty");
     let slowed = until(&mut number, &|stats| stats.slowed > 0 || stats.memtable_bytes > FULL_BYTES);
-    // Whatever comes of it, no thread of the store may be left waiting.
+    // Whatever the result, no thread of the store may be left waiting.
     gate.set(false);
     assert!(slowed.slowed > 0, "nobody was slowed: {slowed:?}");
     assert!(slowed.frozen_bytes > 0, "the checkpoint was to stand still: {slowed:?}");

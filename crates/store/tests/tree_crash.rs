@@ -1,8 +1,8 @@
-//! Power fails at every write of a series of checkpoints: the file recovers to the last state that was acknowledged, or
-//! to the one that was just being written, whole.
+//! Power fails at every write of a series of checkpoints: the file recovers to the last acknowledged state, or to the
+//! one that was just being written, whole.
 //!
-//! A disk that records keeps every write and sync. For each of them a file is put together as the disk might hold it then:
-//! everything up to the last sync, and of the writes since any part, torn at 512-byte sectors.
+//! A recording disk keeps every write and sync. For each of them a file is constructed as the disk might hold it then:
+//! everything up to the last sync, and any part of the later writes, torn at 512-byte sectors.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -61,7 +61,7 @@ impl Hooks for Record {
 
 type Model = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 
-/// Checkpoints of random changes, some by bulk build, some dropped half way; the models by version.
+/// Checkpoints of random changes, some by bulk build, some dropped half way; returns the models by version.
 fn write_series(rng: &mut SmallRng, record: &Arc<Record>, checkpoints: u64) -> Vec<Model> {
     let directory = tempfile::tempdir().unwrap();
     let disk = HookedDisk::new(directory.path(), record);
@@ -123,7 +123,7 @@ fn apply(image: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     image[offset as usize..end].copy_from_slice(bytes);
 }
 
-/// The file after a crash behind these unsynced operations: each sector of each write with a probability of `share` percent.
+/// The file after a crash during these unsynced operations: each sector of each write with a probability of `share` percent.
 fn crash_image(synced: &[u8], unsynced: &[Operation], share: u32, rng: &mut SmallRng) -> Vec<u8> {
     let mut image = synced.to_vec();
     for operation in unsynced {
@@ -149,7 +149,7 @@ fn check_recovery(image: &[u8], acknowledged: u64, models: &[Model]) {
     std::fs::write(directory.path().join(NAME), image).unwrap();
     let metas = TreeFile::open(&disk, NAME, MAP_BYTES).unwrap().metas().count();
     for index in 0..metas {
-        // The older meta page must be recoverable too: the engine may find that the newest one's log start is gone.
+        // The older meta page must be recoverable too: the engine may find that the newest one's log start is missing.
         let file = TreeFile::open(&disk, NAME, MAP_BYTES).unwrap().choose(index).unwrap();
         let view = file.view();
         let version = view.meta().version.0;

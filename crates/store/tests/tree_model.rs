@@ -1,4 +1,4 @@
-//! The tree file against a `BTreeMap`: the same random changes to both, then every way of reading must agree.
+//! The tree file compared with a `BTreeMap`: the same random changes to both, then every way of reading must agree.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -45,7 +45,7 @@ impl Bed {
         self.file = Some(TreeFile::open(&self.disk, NAME, MAP_BYTES).unwrap().choose(0).unwrap());
     }
 
-    /// Within one checkpoint: keys within the range are added, then all of them go.
+    /// Within one checkpoint: keys are added to the range, then the whole range is deleted.
     fn delete_range(&mut self, from: Vec<u8>, to: Option<Vec<u8>>) -> Arc<TreeView> {
         let (from, to) = match to {
             Some(to) if to < from => (to, Some(from)),
@@ -123,7 +123,7 @@ fn check_seeks(view: &TreeView, model: &Model, probes: impl Iterator<Item = Vec<
 
 #[derive(Clone, Copy)]
 enum Keys {
-    /// 8 bytes, big-endian, of so many.
+    /// 8 bytes, big-endian, this many different ones.
     Numbers(u64),
     /// 0 to 40 bytes out of {0, 1, 'a'}: many prefixes and zeros.
     Knotty,

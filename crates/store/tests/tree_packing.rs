@@ -1,4 +1,4 @@
-//! How full leaves are after changes here and there, and what filling them costs.
+//! How full leaves are after scattered changes, and the writes that filling them costs.
 
 use std::collections::BTreeMap;
 
@@ -19,16 +19,16 @@ fn put(file: &TreeFile, keys: impl IntoIterator<Item = u64>) {
     writer.finish(Version(1), LogPosition::default()).unwrap();
 }
 
-/// Pages that the newest view reaches and the one before did not.
+/// Number of pages that the newest view reaches and the previous one did not.
 fn written(file: &TreeFile, change: impl FnOnce()) -> u64 {
     let before = file.space_stat();
     change();
     let after = file.space_stat();
-    // What waits now is what the last change freed: as much as it wrote, but for what the trees have grown by.
+    // The waiting pages are those that the last change freed: as many as it wrote, except for the growth of the trees.
     after.waiting + after.live - before.live
 }
 
-/// Inserts so many keys of no order, `step` at a time; the part of the leaves' bytes that is used then.
+/// Inserts this many random keys, `step` at a time; returns the used share of the leaves' bytes.
 fn fill_after_random_inserts(keys: u64, step: usize) -> f64 {
     let directory = tempfile::tempdir().unwrap();
     let file = open(&directory);
@@ -66,7 +66,7 @@ fn an_update_of_full_leaves_writes_no_neighbour() {
     put(&file, 0..9000);
     let before = file.view().verify().trees[0].clone();
     put(&file, [0]);
-    // Every hundredth leaf, its branches, the catalog and the space map, and those of the update before.
+    // Every hundredth leaf, its branches, the catalog and the space map, and those of the previous update.
     let pages = written(&file, || put(&file, (0..10).map(|number| 900 * number + 5)));
     assert!((10..28).contains(&pages), "{pages}");
     assert_eq!(file.view().verify().trees[0].leaf_pages, before.leaf_pages);

@@ -1,4 +1,4 @@
-//! The tree file's space: reused under steady change, kept while a view reaches it, given back by what fails.
+//! The tree file's space: reused under steady change, kept while a view reaches it, freed after failures.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ fn a_view_that_is_held_keeps_its_data_and_its_pages_until_it_is_dropped() {
     assert!(held.verify().is_clean());
     let waiting = file.space_stat().waiting;
     drop(held);
-    // What the last checkpoint freed waits for one more.
+    // The pages freed by the last checkpoint wait for one more.
     update(&file, &mut rng, 5000, 1);
     update(&file, &mut rng, 5000, 1);
     assert!(file.space_stat().waiting < waiting / 4, "{:?} after {waiting} waiting", file.space_stat());
@@ -192,7 +192,7 @@ fn pages_merge_when_entries_are_deleted_here_and_there() {
     let mut rng = SmallRng::seed_from_u64(4);
     let mut left: Vec<u64> = (0..3000).collect();
     while left.len() > 300 {
-        // So few that hardly ever two neighbouring leaves are touched, which would be packed anew in any case.
+        // So few that two changed leaves are hardly ever adjacent, which would be repacked in any case.
         let mut keys: Vec<_> =
             (0..6).map(|_| left.swap_remove(rng.random_range(0..left.len())).to_be_bytes()).collect();
         keys.sort_unstable();
@@ -206,7 +206,7 @@ fn pages_merge_when_entries_are_deleted_here_and_there() {
     assert!(stat.info.entries == 300 && stat.fill() > 0.5, "{stat:?}");
 }
 
-/// Files refuse writes and syncs after so many.
+/// Files refuse writes and syncs after this many.
 struct Steps {
     left: AtomicI64,
     kind: io::ErrorKind,
@@ -273,7 +273,7 @@ fn check_failing(kind: io::ErrorKind) {
                 assert!(is_right && has_failed, "{error:?}");
             }
         }
-        // Nothing visible changed; after a failed sync or meta page no writer starts, else the space is back.
+        // Nothing visible changed; after a failed sync or meta page no writer starts, otherwise the space is free again.
         assert_eq!(sum(&file.view(), TREE), before, "step {steps}");
         assert!(file.view().verify().is_clean());
         assert_eq!(file.space_stat().in_flight, 0, "step {steps}: {:?}, {space:?} before", file.space_stat());
