@@ -1,14 +1,14 @@
-//! Long campaigns against the store on simulated disks: `cargo xtask campaign` starts them.
+//! Long campaigns against the store on simulated disks; `cargo xtask campaign` starts them.
 //!
 //! ```text
 //! campaign crash [--count N] [--seed S] [--threads T]     crashes anywhere, until N of them
-//! campaign crash --again FOLDER                           one failure once more, from what was kept of it
+//! campaign crash --again FOLDER                           runs a stored failure again
 //! campaign faults [--count N] [--seed S] [--threads T]    each fault at each operation of N stores
 //! campaign damage [--count N] [--seed S] [--threads T]    each damage of the files of N stores, closed, killed, backed up
-//! campaign damage --again FOLDER                          one of them once more
+//! campaign damage --again FOLDER                          runs a stored damage again
 //! ```
 
-#![allow(clippy::unwrap_used)] // As in the tests whose long form this is.
+#![allow(clippy::unwrap_used)] // As in the tests that it runs for longer.
 
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
@@ -27,26 +27,26 @@ use simulation::kept;
 use simulation::specimen::{Kind, Specimen};
 use simulation::sweep::{FAULTS, SYNC_FAULTS, sweep};
 
-/// Where failures are kept.
+/// The folder for failures.
 const KEPT: &str = "target/campaign";
-/// Between two lines of progress.
+/// The interval between two lines of progress.
 const TELL_EVERY: Duration = Duration::from_secs(30);
-/// How often it is looked whether a chain hangs, and after how many looks it does: a thousand times what one takes. Looks are
-/// counted and not seconds, for a campaign may be stopped for a while.
+/// The interval at which chains are polled, and the number of polls after which a chain counts as hanging: a thousand
+/// times the usual duration. Polls are counted instead of seconds because a campaign may be stopped for a while.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS_MAX: u32 = 3000;
 /// Failures after which a campaign ends.
 const FAILURES_MAX: u64 = 10;
-/// What each campaign does where no count is given: crashes, and stores of the others.
+/// The defaults of `--count`: the number of crashes, and of stores in the other campaigns.
 const CRASHES: u64 = 10_000;
 const FAULTY_STORES: u64 = 4;
 const DAMAGED_STORES: u64 = 3;
-/// A start by its seed.
+/// Creates the start of a life from a seed.
 type StartOf = fn(u64) -> Start;
-/// Which faults, with how many operations each meets.
+/// Faults, with the number of operations that fail.
 type Faults = &'static [(Fault, u64)];
-/// From where faulty stores begin, what they meet, and of how many of their operations one is met: a busy store has more of them, in another order each
-/// time.
+/// Kinds of starts, their faults, and the step between the operations that fail. A busy store has more operations, and
+/// their order differs from run to run.
 const STARTS: &[(&str, StartOf, Faults, usize)] = &[
     ("empty", Start::empty, FAULTS, 1),
     ("killed", Start::killed, FAULTS, 1),
@@ -56,7 +56,7 @@ const STARTS: &[(&str, StartOf, Faults, usize)] = &[
 /// The order in which stores are damaged.
 const KINDS: [Kind; 3] = [Kind::Closed, Kind::Killed, Kind::Backup];
 
-/// The seed that a worker is at, and how often it was seen at it.
+/// The seed on which a worker works, and the number of polls that found it there.
 type Watched = Mutex<(u64, u32)>;
 
 struct Settings {
@@ -237,7 +237,7 @@ fn progress(tally: &Tally, began: Instant) {
     );
 }
 
-/// Tells how far it is, and ends a campaign that hangs, with the seed.
+/// Prints the progress. A campaign that hangs is ended, and its seed printed.
 fn watch(watched: &[Watched], has_ended: &AtomicBool, tally: &Tally, began: Instant) {
     let mut told = Instant::now();
     while !has_ended.load(Ordering::Relaxed) {

@@ -1,8 +1,8 @@
-//! What a reader of changes costs and gets: `cargo run --release -p store --example change_rate [COMMITS [READERS [DIR]]]`.
+//! Measures readers of changes: `cargo run --release -p store --example change_rate [COMMITS [READERS [DIR]]]`.
 //!
-//! One thread commits one document of 400 bytes at a time while the readers follow; then it reads all of it from the start.
-//! `valgrind --tool=callgrind --separate-threads=yes` shows in its first thread what a commit costs beside readers. The times
-//! are the disk's.
+//! One thread commits one document of 400 bytes at a time while the readers follow; then it reads all changes from the
+//! start. In the output of `valgrind --tool=callgrind --separate-threads=yes` the first thread shows the cost of a
+//! commit beside readers. The times depend on the disk.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn main() -> Result<(), Error> {
     let _ = std::fs::remove_dir_all(&directory);
     let mut options = Options::default();
     options.changes_kept_bytes = 1 << 30;
-    // No more than valgrind can map.
+    // Valgrind cannot map more.
     options.map_bytes = 1 << 32;
     let (store, _) = Store::open(&directory, options)?;
     let tree = store.tree("documents")?;
@@ -50,7 +50,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads up to a version; how often it had to wait.
+/// Reads up to a version; returns how often it had to wait.
 fn follow(reader: &mut ChangeReader, last: u64) -> Result<u64, Error> {
     let mut waits = 0;
     while reader.version().0 < last {

@@ -1,14 +1,14 @@
-//! How many durable commits a second: one thread beside the disk's floor, threads that each wait for theirs, 1,024 in
-//! flight by `submit`.
+//! Measures durable commits a second: one thread compared with plain overwrites of the disk, threads that each wait for
+//! their commit, and 64 and 1,024 in flight by `submit`.
 //!
-//! `cargo run --release -p store --example commit_rate -- [--dir=DIR] [--fixed=MICROSECONDS] [lone] [waiting] [flight]
-//! [folding] [sustained]`. Each commit puts one document of 400 bytes under an 8-byte key in random order. All rows go round three
-//! times in short slices, because a disk's speed may change within seconds.
+//! `cargo run --release -p store --example commit_rate -- [--dir=DIR] [--fixed=MICROSECONDS] [lone] [waiting] [flight] [folding] [sustained]`.
+//! Each commit puts one document of 400 bytes under an 8-byte key in random order. All rows are measured three times in
+//! turn in short slices, because a disk's speed may change within seconds.
 //!
-//! In the row `folding` each also adds one to one of twelve counters.
+//! In the row `folding` each commit also adds one to one of twelve counters.
 //!
-//! With `--fixed` each write of the log goes to the page cache and takes so much longer: what is left of the differences
-//! between two runs is then the program's, not the disk's. The numbers say nothing about reads.
+//! With `--fixed` each write of the log goes to the page cache and takes this much longer. The remaining differences
+//! between two runs come from the program and not from the disk. The numbers do not cover reads.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,13 +20,13 @@ use store::{Abort, Commit, Error, Fold, Folded, Further, Options, Store, Submit,
 
 const ROUNDS: usize = 3;
 const RUN: Duration = Duration::from_millis(700);
-/// The lone thread and its floor take turns this often in a row's time.
+/// The lone thread and the overwrites alternate this often within a row's time.
 const LONE_SLICES: u32 = 7;
 const THREADS: [u64; 3] = [4, 16, 64];
 const IN_FLIGHT: [u64; 2] = [64, 1024];
 const COUNTERS: u8 = 12;
 const DOCUMENT: [u8; 400] = [b'x'; 400];
-/// What the log writes for a lone commit.
+/// The number of bytes that the log writes for a commit alone.
 const FLOOR_BYTES: u64 = 4096;
 const FLOOR_FILE_BYTES: u64 = 16 << 20;
 
@@ -43,10 +43,10 @@ fn main() -> Result<(), Error> {
             rows.push(argument);
         }
     }
-    // A sleep is else 50 µs longer than asked for. Threads inherit it.
+    // With the default timer slack a sleep takes 50 µs longer than requested. Threads inherit the setting.
     std::fs::write("/proc/self/timerslack_ns", "1").expect("timer slack");
     let has = |row: &str| rows.is_empty() || rows.iter().any(|wanted| wanted == row);
-    // A memtable that takes the whole run shows the commit pipeline alone; the default one shows it with checkpoints.
+    // With a memtable that holds the whole run only the commit pipeline is measured; with the default one checkpoints are included.
     for (what, memtable_bytes) in [("burst", 2 << 30), ("sustained", Options::default().memtable_bytes)] {
         if what == "sustained" && !has(what) {
             continue;
@@ -91,7 +91,7 @@ fn round(directory: &Path, disk: &Arc<dyn Disk>, options: &Options, has: &dyn Fn
     store.checkpoint()
 }
 
-/// One thread and, in turns with it, overwrites of as many bytes with fdatasync.
+/// One thread, alternating with overwrites of as many bytes with fdatasync.
 fn lone(directory: &Path, store: &Store, tree: TreeId) {
     let slice = RUN / LONE_SLICES;
     let [mut ours, mut floor] = [0.0; 2];
@@ -150,14 +150,14 @@ fn report(what: &str, store: &Store, run: impl FnOnce() -> u64) {
     );
 }
 
-/// Of all threads so far, from the clock ticks in proc_pid_stat(5).
+/// CPU time of all threads so far, from the clock ticks in proc_pid_stat(5).
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc/self/stat");
     let fields = stat.rsplit(") ").next().expect("fields").split(' ').skip(11).take(2);
     fields.map(|ticks| ticks.parse::<f64>().expect("ticks") / 100.0).sum()
 }
 
-/// No two are the same.
+/// Puts a key that no other call has put.
 fn put(tx: &mut Tx<'_>, tree: TreeId) -> Result<(), Abort> {
     thread_local!(static NEXT: std::cell::Cell<u64> = {
         static THREADS: AtomicU64 = AtomicU64::new(0);
@@ -186,7 +186,7 @@ fn waiting(store: &Store, tree: TreeId, threads: u64) -> u64 {
     })
 }
 
-/// Transactions that came back, counted for the thread that submits.
+/// The finished transactions, counted for the thread that submits.
 #[derive(Default)]
 struct Returned {
     count: Mutex<u64>,
@@ -219,7 +219,7 @@ impl Transaction for Put {
     }
 }
 
-/// Adds numbers.
+/// A fold that adds numbers.
 struct Adding;
 
 impl Fold for Adding {

@@ -1,6 +1,7 @@
-//! How fast is a memtable alone? Inserts, updates, hits, misses and scans, one thread, hot memory.
+//! Measures a memtable alone: inserts, updates, hits, misses and scans, on one thread with warm caches.
 //!
-//! Says nothing about the log, the tree below or contention. Run: `cargo run --release -p store --example memtable_rate`.
+//! The numbers do not cover the log, the tree file or contention. Run:
+//! `cargo run --release -p store --example memtable_rate`.
 
 use std::hint::black_box;
 use std::ops::Bound;
@@ -13,7 +14,7 @@ use store::{TreeId, Version};
 const TREE: TreeId = TreeId(1);
 const PROBES: u64 = 1_000_000;
 
-/// Scatters numbers, each once.
+/// Scatters numbers; a bijection.
 fn scatter(number: u64) -> u64 {
     let mixed = (number ^ number >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -23,7 +24,7 @@ fn nanoseconds(elapsed: Duration, count: u64) -> f64 {
     elapsed.as_nanos() as f64 / count as f64
 }
 
-/// Keys side by side, so that reading them is no part of what is measured.
+/// Keys in one buffer, so that reading them costs little.
 struct Keys {
     bytes: Vec<u8>,
     length: usize,

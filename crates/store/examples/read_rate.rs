@@ -1,11 +1,13 @@
-//! How fast an open store is read and written: random point reads, full scans, commits by many threads.
+//! Measures reads and writes of an open store: random point reads, full scans, commits by many threads.
 //!
-//! `cargo run --release -p store --example read_rate -- FOLDER [RECORDS]`. It loads `RECORDS` (one million) documents of 400 bytes under
-//! 8-byte random keys into the empty `FOLDER`, prints `ready`, and measures once for each line on standard input. Each answer is one line:
-//! point reads, scanned rows, and commits, all a second. So two builds can be measured in turns (`cargo xtask bench change`).
+//! `cargo run --release -p store --example read_rate -- FOLDER [RECORDS]`. It loads `RECORDS` (one million) documents
+//! of 400 bytes under 8-byte random keys into the empty `FOLDER`, prints `ready`, and measures once for each line on
+//! standard input. Each answer is one line: point reads, scanned rows, and commits, all per second. So two builds can
+//! be measured in turn (`cargo xtask bench change`).
 //!
-//! Values are touched at both ends. One thread reads; 64 reads share a snapshot. 64 threads commit. The scan right after the start
-//! reads pages for the first time, so the first answer is the cold one.
+//! A point read reads the first and the last byte of a value, a scan the first byte of each key and value. One thread
+//! reads; 64 reads share a snapshot. 64 threads commit. The first scan after the start reads pages for the first time,
+//! so the first answer is the cold one.
 
 use std::io::BufRead;
 use std::path::Path;

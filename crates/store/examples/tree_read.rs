@@ -1,8 +1,8 @@
-//! How fast the tree file alone is: bulk build, random point reads, scans, checkpoints of random updates, and an index
-//! sorted and built from entries in no order.
+//! Measures the tree file alone: bulk build, random point reads, scans, checkpoints of random updates, and an index
+//! that is sorted and built from unordered entries.
 //!
-//! One million entries (or the first argument) of 8-byte random keys and 400-byte values; a second argument `long` takes 64-byte
-//! keys that share a long prefix. Values are touched. Says nothing about the log, the memtable or durable commits.
+//! One million entries (or the first argument) of 8-byte random keys and 400-byte values; with a second argument `long` the keys
+//! have 64 bytes and share a long prefix. Values are read. The numbers do not cover the log, the memtable or durable commits.
 
 #![allow(clippy::unwrap_used)] // A measuring program: any failure ends it.
 
@@ -98,7 +98,7 @@ fn main() {
     println!("bulk build      {:>10.0} rows/s ({:.0} with the sync)", count as f64 / built, count as f64 / durable);
     report(&file, &view);
     reads(&view, count, long);
-    // A view that is held would keep every page that the updates replace.
+    // A view that is held keeps every page that the updates replace.
     drop(view);
 
     for round in 0..8u64 {
@@ -119,7 +119,7 @@ fn main() {
     reads(&view, count, long);
 }
 
-/// Entries of an index, 24-byte keys without values, sorted in 16 MB and built.
+/// An index of 24-byte keys without values, sorted in 16 MB and built.
 fn sort_and_build(disk: Arc<dyn Disk>, file: &TreeFile, count: u64) {
     let started = Instant::now();
     let mut sorter = Sorter::new(disk, "index", 16 << 20);

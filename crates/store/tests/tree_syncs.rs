@@ -1,5 +1,6 @@
-//! An error of the tree file that one thread's sync is told is everybody's: the kernel reports it once for an open file
-//! (fsync(2), "ERRORS"), so whoever writes the next meta page asks whether another thread has heard of one.
+//! A sync error of the tree file concerns every thread, although only one thread's sync returns it: the kernel reports
+//! it once for an open file (fsync(2), "ERRORS"). So before the next meta page is written, the store checks whether the
+//! sync of another thread has failed.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +17,9 @@ const LONG: Duration = Duration::from_secs(20);
 /// Time for a checkpoint that does not wait to write its meta page.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Another thread's sync is told of an error, and comes back with it only after a checkpoint's sync has been told that all is well.
+/// The sync of one thread fails, but it returns the error only after a checkpoint's sync has returned without one.
 struct TakesTheError {
-    /// The sync of the thread that makes room, or else that of a bulk build.
+    /// The failing sync is that of the thread that makes room; otherwise that of a bulk build.
     is_of_room: bool,
     is_armed: AtomicBool,
     state: Mutex<State>,
@@ -36,7 +37,7 @@ fn options() -> Options {
 
 #[derive(Default)]
 struct State {
-    /// The build's sync is under way.
+    /// The failing sync has begun.
     has_begun: bool,
     /// A checkpoint's sync has ended without an error.
     is_synced: bool,
@@ -50,7 +51,7 @@ impl TakesTheError {
         Arc::new(TakesTheError { is_of_room, is_armed, state, changed })
     }
 
-    /// The sync that is told.
+    /// The failing sync.
     fn is_told(&self) -> io::Error {
         self.change(|state| state.has_begun = true);
         self.wait(|state| state.is_synced);
@@ -75,7 +76,7 @@ fn is_checkpointer() -> bool {
 
 impl Hooks for TakesTheError {
     fn free_bytes(&self, disk: &SystemDisk) -> io::Result<Option<u64>> {
-        // So short that room is made in the tree file ahead of commits.
+        // Little enough that space in the tree file is allocated ahead of commits.
         if self.is_of_room { Ok(Some(64 << 20)) } else { disk.free_bytes() }
     }
     fn write_at(&self, name: &str, file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<usize> {
@@ -111,7 +112,7 @@ fn put(store: &Store, tree: TreeId, number: u32) -> Result<Commit, Error> {
     })
 }
 
-/// A checkpoint beside what another thread does, whose sync is told of the error; gives what became of that.
+/// Runs a checkpoint beside `others`, whose sync fails; returns the result of `others`.
 #[track_caller]
 fn check_told<R: Send>(is_of_room: bool, others: impl FnOnce(&Store, TreeId) -> R + Send) -> R {
     let directory = tempfile::tempdir().unwrap();
@@ -145,7 +146,7 @@ fn check_told<R: Send>(is_of_room: bool, others: impl FnOnce(&Store, TreeId) -> 
 fn a_checkpoint_is_not_published_after_a_builds_sync_was_told_of_an_error() {
     let built = check_told(false, |store, _| {
         let mut build = store.bulk()?;
-        // Each 4 MB are synced while nobody commits.
+        // The build syncs every 4 MB while there are no commits.
         (0..10_000u64).try_for_each(|key| build.push(&key.to_be_bytes(), &[7; 1000]))?;
         build.into_entries().map(drop)
     });
@@ -154,7 +155,7 @@ fn a_checkpoint_is_not_published_after_a_builds_sync_was_told_of_an_error() {
 
 #[test]
 fn a_checkpoint_is_not_published_after_a_sync_was_told_of_an_error_that_made_room() {
-    // Of a memtable and more: room is asked for again and again.
+    // More than a memtable, so that space is requested repeatedly.
     let refused = check_told(true, |store, tree| (1_000..100_000).find_map(|number| put(store, tree, number).err()));
     assert!(matches!(refused, Some(Error::Poisoned | Error::Unknown(_))), "{refused:?}");
 }

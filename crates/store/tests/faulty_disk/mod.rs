@@ -11,15 +11,15 @@ use store::disk::{Access, Disk, DiskFile, SystemDisk};
 
 use super::hooked_disk::{HookedDisk, Hooks};
 
-/// What goes wrong, switched on and off while the store runs.
+/// The faults, which can be switched while the store runs.
 #[derive(Default)]
 pub(crate) struct Faults {
     pub(crate) log_writes_fail: AtomicBool,
     pub(crate) log_syncs_fail: AtomicBool,
     pub(crate) tree_syncs_fail: AtomicBool,
-    /// Syncs of the tree file fail for want of space: delayed allocation, a quota.
+    /// Syncs of the tree file fail with "no space": delayed allocation, or a quota.
     pub(crate) tree_syncs_want_space: AtomicBool,
-    /// Bytes by which files may still grow.
+    /// Bytes by which files may still grow in total.
     pub(crate) room: AtomicI64,
     /// Every other write is short, every fourth interrupted.
     pub(crate) is_stuttering: AtomicBool,
@@ -28,7 +28,7 @@ pub(crate) struct Faults {
 
 pub(crate) type FaultyDisk = HookedDisk<Faults>;
 
-/// A sound disk with all the room there is.
+/// A disk without faults and with unlimited space.
 pub(crate) fn faulty(directory: &Path) -> (FaultyDisk, Arc<Faults>) {
     let faults = Arc::new(Faults::default());
     faults.room.store(i64::MAX / 2, Ordering::Relaxed);
@@ -45,7 +45,7 @@ fn is_log(name: &str) -> bool {
 
 impl Faults {
     fn grow(&self, file: &dyn DiskFile, to: u64) -> io::Result<()> {
-        // What another file of the directory gives back, or this one by being cut, is there for the next.
+        // Space that another file freed, or this file when it was truncated, is available again.
         let growth = to as i64 - file.len()? as i64;
         if growth > 0 && self.room.fetch_sub(growth, Ordering::Relaxed) < growth {
             self.room.fetch_add(growth, Ordering::Relaxed);
@@ -57,7 +57,7 @@ impl Faults {
 
 impl Hooks for Faults {
     fn open(&self, _name: &str, access: Access) -> io::Result<()> {
-        // As a file system without it; so the buffered way is under test here, the direct one elsewhere.
+        // As a file system without direct access: these tests cover buffered I/O, other tests direct I/O.
         if access == Access::Direct { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(()) }
     }
     fn remove(&self, disk: &SystemDisk, name: &str) -> io::Result<()> {

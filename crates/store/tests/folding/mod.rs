@@ -1,16 +1,16 @@
-//! Stores of numbers that are folded, for the tests of folds and of what is derived.
+//! Stores with trees of folded numbers, for the tests of folds and of derived rows.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use store::{Fold, Options, Store, TreeId};
 
-/// What a value or an operand says.
+/// Decodes a value or an operand.
 pub(crate) fn number(bytes: &[u8]) -> i64 {
     i64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-/// Small memtables and batches: they change hands and are sent in the middle of everything.
+/// Small memtables and log segments, so that memtables are frozen and segments change in the middle of a test.
 pub(crate) fn options() -> Options {
     let mut options = Options::default();
     options.map_bytes = 1 << 32;
@@ -19,7 +19,7 @@ pub(crate) fn options() -> Options {
     options
 }
 
-/// A store of these trees, with what folds into them.
+/// A store with these trees and the fold functions for them.
 pub(crate) fn open<F: Fold + 'static>(
     directory: &Path,
     names: [&str; 3],

@@ -1,6 +1,6 @@
-//! What must hold for any bytes in a store's files; driven by the tests here and by the targets of `fuzz/`.
+//! The properties that must hold for any bytes in a store's files; used by these tests and by the targets of `fuzz/`.
 
-#![allow(dead_code, clippy::unwrap_used)] // Each driver takes its part; a failed step is a failed test.
+#![allow(dead_code, clippy::unwrap_used)] // Each driver uses a part of it; a failed step is a failed test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,12 +19,12 @@ pub(crate) const LOG_NAME: &str = "0000000001.log";
 pub(crate) const TREE_NAME: &str = "trees";
 const TREE: TreeId = TreeId(2);
 const MAP_BYTES: u64 = 1 << 26;
-/// Entries that a walk over damaged pages may give: more than were ever written.
+/// Maximum entries that a walk over damaged pages may return: more than were written.
 const WALK_MAX: usize = 20_000;
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A new folder, in memory where the machine has that: syncs, which prove nothing here, cost nothing there.
+/// A new folder, on a tmpfs where there is one: syncs prove nothing here, and cost nothing there.
 pub(crate) fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
@@ -39,7 +39,7 @@ fn options() -> Options {
     options
 }
 
-/// A store with some commits in its log and none in its tree; what it held after each of them.
+/// Writes a store with some commits in its log and none in its tree; returns its content after each commit.
 pub(crate) fn write_store(directory: &Path) -> Vec<State> {
     let mut options = options();
     options.durability = Durability::Commit;
@@ -62,7 +62,7 @@ pub(crate) fn write_store(directory: &Path) -> Vec<State> {
     states
 }
 
-/// Gives the blocks that were changed a right checksum again, so that what stands behind it is reached.
+/// Gives changed blocks a valid checksum again, so that the checks after the checksum are reached.
 pub(crate) fn reseal_log(bytes: &mut [u8]) {
     for block in (0..bytes.len() / BLOCK).map(|number| number * BLOCK) {
         if block == 0 {
@@ -79,7 +79,7 @@ pub(crate) fn reseal_log(bytes: &mut [u8]) {
     }
 }
 
-/// The same for the pages of a tree file (an overflow extent's checksum, which spans pages, stays wrong).
+/// The same for the pages of a tree file. An overflow extent's checksum spans pages, and stays wrong.
 pub(crate) fn reseal_pages(bytes: &mut [u8]) {
     for page in bytes.chunks_exact_mut(PAGE_BYTES) {
         let crc = crc32c::crc32c(&page[4..]);
@@ -99,8 +99,8 @@ fn content(store: &Store) -> Result<State, Error> {
     Ok(state)
 }
 
-/// Opens a store whose log holds `bytes`. It opens with what was there after some commit, or tells damage. Where the
-/// checksums were made right again any content may come out, but still no panic. Whether it opened.
+/// Opens a store whose log holds `bytes`; returns whether it opened. It must open with the content after some commit,
+/// or report damage. With resealed checksums any content is accepted, but no panic.
 pub(crate) fn check_log(directory: &Path, bytes: &[u8], states: &[State], is_resealed: bool) -> bool {
     fs::write(directory.join(LOG_NAME), bytes).unwrap();
     match Store::open(directory, options()) {
@@ -123,7 +123,7 @@ pub(crate) fn check_log(directory: &Path, bytes: &[u8], states: &[State], is_res
     }
 }
 
-/// A tree file of two checkpoints: two levels, long and short keys, a value in overflow.
+/// A tree file after two checkpoints: two levels, short and long keys, a value in overflow.
 pub(crate) fn write_tree(directory: &Path) {
     let disk = SystemDisk::new(directory).unwrap();
     TreeFile::create(&disk, TREE_NAME, Version(0), LogPosition::default()).unwrap();
@@ -140,8 +140,8 @@ pub(crate) fn write_tree(directory: &Path) {
     }
 }
 
-/// Reads, verifies and changes a tree file of these bytes: every door of it. Errors are right, panics and endless walks
-/// are not. Whether it opened.
+/// Reads, verifies and changes a tree file of these bytes through every function; returns whether it opened. Errors are
+/// accepted, panics and endless walks are not.
 pub(crate) fn check_tree(directory: &Path, bytes: &[u8]) -> bool {
     fs::write(directory.join(TREE_NAME), bytes).unwrap();
     let disk = SystemDisk::new(directory).unwrap();

@@ -1,6 +1,6 @@
-//! The real disk, with hooks where a test wants something else to happen: what it does not name passes on.
+//! The real disk with hooks that replace single operations; operations without a hook are passed to the disk.
 //!
-//! For a few faults at certain places; a disk that loses what was not synced is in `simulation/`.
+//! It serves for a few faults at certain places. The disk that loses unsynced data is in `simulation/`.
 
 #![allow(dead_code)] // Shared by several tests, none of which uses all of it.
 
@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, ReadQueue, SystemDisk};
 
-/// What happens in the place of an operation; `name` is the one under which the file was opened.
+/// Replaces operations of the disk. `name` is the name under which the file was opened.
 pub(crate) trait Hooks: Send + Sync + 'static {
-    /// Whether a file can be opened so.
+    /// Whether a file can be opened with this access.
     fn open(&self, _name: &str, _access: Access) -> io::Result<()> {
         Ok(())
     }
@@ -45,7 +45,7 @@ pub(crate) trait Hooks: Send + Sync + 'static {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct HookedDisk<H> {
     disk: SystemDisk,
     hooks: Arc<H>,

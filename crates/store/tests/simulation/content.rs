@@ -1,4 +1,4 @@
-//! The bytes of a simulated file, in blocks that copies share: a crash copies whole disks, which are mostly zeros and old news.
+//! The bytes of a simulated file, in blocks that copies share: a crash copies whole disks, which are mostly zeros or unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ pub(crate) type Files = BTreeMap<String, Content>;
 
 type Block = Option<Arc<[u8; BLOCK]>>;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Default)]
 pub(crate) struct Content {
-    /// `None` is zeros. Bytes behind the end are zeros too.
+    /// `None` is zeros. The bytes after the end of the file are zeros too.
     blocks: Vec<Block>,
     len: usize,
 }
@@ -30,7 +30,7 @@ impl Content {
         self.len
     }
 
-    /// Cuts the file, or grows it by zeros.
+    /// Truncates the file, or extends it with zeros.
     pub(crate) fn set_len(&mut self, len: usize) {
         if len < self.len && !len.is_multiple_of(BLOCK) {
             let (block, from) = (len / BLOCK, len % BLOCK);
@@ -42,7 +42,7 @@ impl Content {
         self.blocks.resize(len.div_ceil(BLOCK), None);
     }
 
-    /// Overwrites, and grows where the file is shorter.
+    /// Overwrites, and extends the file where it is shorter.
     pub(crate) fn write(&mut self, offset: usize, mut bytes: &[u8]) {
         self.set_len(self.len.max(offset + bytes.len()));
         let mut at = offset;
@@ -59,7 +59,7 @@ impl Content {
         }
     }
 
-    /// Reads what there is; how much that was.
+    /// Reads the bytes that exist; returns how many.
     pub(crate) fn read(&self, offset: usize, buffer: &mut [u8]) -> usize {
         let count = self.len.saturating_sub(offset).min(buffer.len());
         let mut done = 0;

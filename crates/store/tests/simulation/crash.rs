@@ -1,17 +1,19 @@
-//! Crashes: a store lives, and at any operation of its disk the power fails or the process is killed.
+//! Crashes: at any operation of a store's disk the power fails or the process is killed.
 //!
-//! A history is a chain of lives of one store, all from one seed. Each life is recorded; at many places of the record it is
-//! computed what the disk would hold, a store is opened on that, and compared with what was acknowledged until then. Some
-//! of these recoveries are broken off in the same way, at any of their own operations, and so on. The next life begins with what one of the
-//! crashes left.
+//! A chain is a sequence of lives of one store, all from one seed. The disk operations of each life are recorded. At
+//! many places of the record the test computes what the disk would hold, opens a store on it, and compares its content
+//! with what was acknowledged until then. Some of these recoveries crash in the same way at any of their own
+//! operations, and so on. The next life begins with the result of one of the crashes.
 //!
 //! What must hold:
 //!
-//! - With `Durability::Commit`: what was acknowledged is there. Without it: what was acknowledged before a checkpoint was asked for that was
-//!   done, and what an opened store showed, is there; of the rest a start, in the order of versions. After a kill, where the
-//!   kernel has all that was written: whatever was acknowledged.
-//! - Of each transaction all is there or nothing, and nothing else ([`history::check`]).
-//! - `verify` is clean and counts what there must be, the changes tell what was done ([`follow`]), and the store opens.
+//! - With `Durability::Commit`, every acknowledged transaction is there. Without it, a power failure must preserve what
+//!   was acknowledged before a completed checkpoint was requested, and what an opened store contained; of later
+//!   transactions a prefix in the order of versions is there. After a kill, where the kernel holds all that was
+//!   written, every acknowledged transaction is there.
+//! - Each transaction is there whole or not at all, and there is nothing else ([`history::check`]).
+//! - `verify` is clean and its counts are right, the readers of changes return what the transactions did ([`follow`]),
+//!   and the store opens.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,19 +34,19 @@ use super::life::{self, Plan};
 use super::platter::{Event, Note, Platter};
 use super::sweep::text_of;
 
-/// Lives of one store at most.
+/// Maximum number of lives of one store.
 const LIVES_MAX: u32 = 5;
-/// Crashes computed from one life.
+/// Number of crashes that are computed from one life.
 const CRASHES_PER_LIFE: usize = 150;
-/// How often a recovery is broken off, of a hundred, and how deep that goes.
+/// Percentage of recoveries that crash, and the maximum depth.
 const NESTED_SHARE: u32 = 15;
 const NESTED_MAX: u32 = 3;
-/// The same behind a kill, which leaves more that can be lost.
+/// The percentage after a kill, which leaves more unsynced data.
 const NESTED_SHARE_OF_KILLS: u32 = 60;
-/// Kills instead of power failures, of a hundred.
+/// Percentage of crashes that are kills instead of power failures.
 const KILL_SHARE: u32 = 15;
 
-/// Of so many recoveries one, by the number of its files, has its changes followed and its pages counted.
+/// One recovery in this many, by the number of its files, has its changes followed and its pages counted.
 const FOLLOWED_EVERY: usize = 3;
 
 /// What a campaign has done so far.
@@ -58,30 +60,30 @@ pub(crate) struct Tally {
     pub(crate) events: AtomicU64,
 }
 
-/// A store that did not come back as it should.
+/// A store that did not recover correctly.
 pub(crate) struct Failure {
     pub(crate) seed: u64,
     pub(crate) what: String,
-    /// The files before the recovery that failed, and what it should have found.
+    /// The files before the recovery that failed, and the expected content.
     pub(crate) files: BTreeMap<String, Content>,
     pub(crate) history: History,
     pub(crate) bounds: Bounds,
     pub(crate) plan: Plan,
 }
 
-/// How far the writers were at a place of the record.
+/// The state of the writers at a place of the record.
 struct Progress {
     found: Vec<u64>,
     is_opened: bool,
     begun: Vec<u64>,
     acknowledged: Vec<u64>,
-    /// Acknowledged when a checkpoint was asked for.
+    /// The acknowledged transactions when each running checkpoint was requested.
     asked: BTreeMap<u64, Vec<u64>>,
     durable: Vec<u64>,
 }
 
 impl Progress {
-    /// Of a life that begins with a wreck, and whose store showed `found` when it was opened.
+    /// For a life that begins with `wreck`, whose store contained `found` when it was opened.
     fn new(wreck: &Wreck, found: &[u64]) -> Progress {
         Progress {
             found: found.to_vec(),
@@ -114,18 +116,18 @@ impl Progress {
         }
     }
 
-    /// What must be there after a power failure.
+    /// The transactions that must be there after a power failure.
     fn low(&self, durability: Durability) -> &Vec<u64> {
-        // Before it is opened nothing is acknowledged beyond what the wreck had to keep.
+        // Until the store is open, only what the wreck had to preserve counts as acknowledged.
         if durability == Durability::Commit && self.is_opened { &self.acknowledged } else { &self.durable }
     }
 }
 
-/// What is left at one place of a record.
+/// The disk after a crash at one place of a record.
 struct Wreck {
     platter: Platter,
     bounds: Bounds,
-    /// What must be there if the power fails next, before a store has been opened on it: after a kill that may be less.
+    /// What must be there if the power fails next, before a store is opened on it. After a kill that may be less than the bounds.
     durable: Vec<u64>,
     is_killed: bool,
 }
@@ -141,7 +143,7 @@ impl Wreck {
     }
 }
 
-/// A store that was opened and looked at, and what its disk did meanwhile.
+/// The result of a checked recovery, and the operations of its disk.
 struct Recovered {
     found: Vec<u64>,
     record: Vec<Event>,
@@ -155,7 +157,7 @@ fn open(wreck: &Platter, plan: &Plan) -> Result<(Arc<SimulatedDisk>, Store), Str
     Ok((disk, store))
 }
 
-/// Opens what is left and compares it.
+/// Opens a store on the disk and compares its content.
 pub(crate) fn recover(
     platter: &Platter,
     plan: &Plan,
@@ -165,7 +167,7 @@ pub(crate) fn recover(
     let recovered = catch_unwind(AssertUnwindSafe(|| {
         let (disk, store) = open(platter, plan)?;
         let found = history::check(&store, history, bounds)?;
-        // Not always, for it takes as long as all the rest.
+        // Not always: this takes as long as the rest of a recovery.
         if platter.files().is_multiple_of(FOLLOWED_EVERY) {
             follow::check_changes(&store, history, &found)?;
             follow::check_counts(&store, history, &found)?;
@@ -184,7 +186,7 @@ pub(crate) struct Chain<'c> {
     rng: SmallRng,
     durability: Durability,
     history: History,
-    /// Lives so far.
+    /// Lives run so far.
     life: u32,
     tally: &'c Tally,
 }
@@ -201,7 +203,7 @@ impl<'c> Chain<'c> {
         Chain { seed, rng, durability, history: vec![Writer::default(); writers], life: 0, tally }
     }
 
-    /// Lives and crashes until the chain's end, or the first failure.
+    /// Runs lives and crashes until the end of the chain or the first failure.
     pub(crate) fn run(mut self) -> Result<(), Box<Failure>> {
         let zero = vec![0; self.history.len()];
         let mut wreck =
@@ -228,7 +230,7 @@ impl<'c> Chain<'c> {
         })
     }
 
-    /// Opens, works, ends; the disk's record and what there was at its beginning.
+    /// Runs one life; returns the disk's record and the content at the beginning.
     fn live(&mut self, wreck: &Wreck, plan: &Plan) -> Result<(Vec<Event>, Vec<u64>), String> {
         let (disk, store) = open(&wreck.platter, plan)?;
         let found = history::check(&store, &self.history, &wreck.bounds)?;
@@ -245,7 +247,7 @@ impl<'c> Chain<'c> {
         Ok((record, found))
     }
 
-    /// Crashes at many places of a life; one of them is left for the next.
+    /// Computes crashes at many places of a life; returns one of them for the next life.
     fn crash_all_over(
         &mut self,
         began: Wreck,
@@ -274,7 +276,8 @@ impl<'c> Chain<'c> {
         Ok(next.expect("it is one of the places"))
     }
 
-    /// Places of a record, rising; a short one's all. Half of them lie before a sync, where most is at stake.
+    /// Places of a record in ascending order; all of a short record. Half of them are just before a sync, where the
+    /// most data is unsynced.
     fn places(&mut self, record: &[Event]) -> Vec<usize> {
         if record.len() < CRASHES_PER_LIFE {
             return (0..=record.len()).collect();

@@ -1,13 +1,13 @@
-//! Damage: the files of a store at rest are changed in every way that a disk, or a hand, may change them.
+//! Damage: the files of a closed or killed store are changed in the ways that a disk or a person may change them.
 //!
-//! What must hold, whatever was changed:
+//! What must hold after any change:
 //!
-//! - `verify` without opening, opening, reading everything in both directions, `verify` again, following the changes, and
-//!   going on to write: each ends with a result or with an error that names file and place. None panics, none hangs.
-//! - What is read is right, by any kind of read, up to the error that ends it. Where a read is an error, or opening is
-//!   refused, `verify` tells the damage too, in both its forms.
-//! - All is there that was acknowledged; but for the end of the log, and only where the last batch there cannot be read
-//!   and none behind it is left that says that it was durable ([`Specimen::last_version`]; `FORMAT.md`, "Reading it back").
+//! - `verify` without opening, opening, reading everything in both directions, `verify` again, following the changes,
+//!   and further writes: each ends with a result or with an error that names file and place. None panics, none hangs.
+//! - Data that is read is right, by any kind of read, up to the error that ends it. Where a read fails or the store
+//!   does not open, `verify` reports the damage too, both without opening and on the open store.
+//! - Everything acknowledged is there, except at the end of the log: transactions may be missing only where the last batch is
+//!   unreadable and no later batch is left that records it as durable ([`Specimen::last_version`]; `FORMAT.md`, "Reading it back").
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -29,27 +29,27 @@ use super::specimen::{BLOCK, CHANGED, Entries, Specimen, State, options, start};
 use super::sweep::text_of;
 
 const SECTOR: usize = 512;
-/// Of damages that are neither flips nor cuts one of so many is tried where not all are.
+/// In a partial run, one in this many of the damages other than flips and cuts is tried.
 const REST_STEP: u32 = 12;
-/// Of so many damaged stores one is also written to, where it opens.
+/// One in this many damaged stores is also written to if it opens.
 const WRITTEN_EVERY: u64 = 16;
-/// Entries that a walk over damaged pages may give: more than were ever written.
+/// Maximum entries that a walk over damaged pages may return: more than were written.
 const WALK_MAX: usize = 20_000;
-/// A damaged store takes some milliseconds; when none was done in so many looks, one hangs. Looks are counted and not seconds,
-/// for the process may be stopped for a while.
+/// A damaged store takes some milliseconds. When none has finished during this many polls, one hangs. Polls are counted
+/// instead of seconds because the process may be stopped for a while.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS_MAX: u32 = 600;
 
-/// What is written over a part of a file.
+/// The bytes that overwrite a part of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fill {
     Zeros,
     Ones,
-    /// Of this seed.
+    /// Random bytes from this seed.
     Garbage(u64),
 }
 
-/// One change of the files; they are named by their place in the directory's order.
+/// One change of the files, which are given by their index in the directory's order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Damage {
     Flip {
@@ -67,12 +67,12 @@ pub(crate) enum Damage {
         file: usize,
         len: usize,
     },
-    /// Garbage behind the end.
+    /// Random bytes are appended.
     Grow {
         file: usize,
         by: usize,
     },
-    /// A block that was written to another one's place.
+    /// A block is copied over another one, as by a misdirected write.
     Stray {
         file: usize,
         from: usize,
@@ -81,7 +81,7 @@ pub(crate) enum Damage {
     Remove {
         file: usize,
     },
-    /// A file in another's place, and where that went: nowhere, or into the first one's.
+    /// A file is copied over another one.
     Double {
         from: usize,
         to: usize,
@@ -90,44 +90,44 @@ pub(crate) enum Damage {
         one: usize,
         other: usize,
     },
-    /// A file under the name of a log segment of this number.
+    /// A file gets the name of the log segment with this number.
     Rename {
         file: usize,
         number: u64,
     },
-    /// A meta page, its checksum made right again, with a log that starts in this segment; or both of them.
+    /// The log start of one meta page, or of both, is set to this segment, with a valid checksum.
     LogStart {
         page: usize,
         is_both: bool,
         segment: u64,
     },
-    /// What an unfinished copy, or preparation, leaves behind.
+    /// An additional file, as an unfinished copy or preparation leaves it.
     Beside {
         name: &'static str,
     },
 }
 
-/// What came of it.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
-    /// All is there, and nothing was to be told.
+    /// Everything is there, and no damage was reported.
     Right,
-    /// All is there, and `verify` tells what is wrong with the rest.
+    /// Everything is there, and `verify` reports damage elsewhere.
     RightAndTold,
-    /// It opens, a part of what is read is an error, and `verify` tells it.
+    /// It opens, some reads fail, and `verify` reports the damage.
     Told,
-    /// All but the end of the log, which looks as if it had never been written.
+    /// Everything is there but the end of the log, which looks as if it had never been written.
     TailLost,
-    /// It does not open, by the tree file or by the log.
+    /// It does not open, because of the tree file or because of the log.
     RefusedByTree,
     RefusedByLog,
 }
 
-/// Which of the damages are tried.
+/// The part of the damages that is tried.
 #[derive(Clone, Copy)]
 pub(crate) struct Share {
-    /// Of bytes that are flipped, and lengths that are cut, one of so many, from the first on; of the rest one of
-    /// [`REST_STEP`] then.
+    /// Of the flipped bytes and the cut lengths every `step`th from `first` on; if `step` is above 1, one in
+    /// [`REST_STEP`] of the other damages.
     pub(crate) step: usize,
     pub(crate) first: usize,
 }
@@ -137,7 +137,7 @@ impl Specimen {
         self.files.keys().collect()
     }
 
-    /// All ways in which it is damaged.
+    /// All damages to be tried.
     pub(crate) fn damages(&self, seed: u64, share: Share) -> Vec<Damage> {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut all = Vec::new();
@@ -145,7 +145,7 @@ impl Specimen {
             all.extend(flips(file, content, share, 0xff));
             let lengths = (0..content.len()).filter(|len| {
                 let is_edge = matches!(len % SECTOR, 0 | 1 | 511);
-                // Of a small file, as a backup's are, every length; of others those around sectors.
+                // Every length of a small file, such as a backup's; of others the lengths around sectors.
                 (is_edge || self.is_small()) && (len / SECTOR + len) % share.step == share.first
             });
             all.extend(lengths.map(|len| Damage::Cut { file, len }));
@@ -159,7 +159,7 @@ impl Specimen {
         }
         self.damage_batches(&mut all);
         self.damage_names(&mut all);
-        // Last, for it repeats most of the first.
+        // Last, because these mostly repeat the first flips.
         self.files.values().enumerate().for_each(|(file, content)| all.extend(flips(file, content, share, 0x01)));
         if share.step > 1 {
             let is_byte = |damage: &Damage| matches!(damage, Damage::Flip { .. } | Damage::Cut { .. });
@@ -172,7 +172,7 @@ impl Specimen {
         self.files.values().map(Content::len).sum::<usize>() < 160 * 1024
     }
 
-    /// Whole pages, the start of a file, all of it, and runs of any place and length.
+    /// Whole pages, the start of a file, the whole file, and ranges at random places.
     fn damage_pages(&self, file: usize, content: &Content, rng: &mut SmallRng, all: &mut Vec<Damage>) {
         let pages = content.len() / BLOCK;
         for page in 0..pages {
@@ -192,7 +192,7 @@ impl Specimen {
         }
     }
 
-    /// The inside of batches, and everything from one of them on.
+    /// The inside of each batch, and everything from some batch on.
     fn damage_batches(&self, all: &mut Vec<Damage>) {
         let names = self.names();
         for (name, offset, len) in self.batches() {
@@ -216,7 +216,7 @@ impl Specimen {
             all.extend((from + 1..count).map(|other| Damage::Swap { one: from, other }));
             all.extend(segments().map(|number| Damage::Rename { file: from, number }));
         }
-        // One that is there would be a lie behind a right checksum.
+        // An existing segment would be a wrong log start with a valid checksum, which nothing can detect.
         let is_gone = |segment: &u64| !self.files.contains_key(&format!("{segment:010}.log"));
         for segment in segments().chain([0, u64::MAX]).filter(is_gone) {
             all.extend([0, 1].map(|page| Damage::LogStart { page, is_both: false, segment }));
@@ -226,7 +226,7 @@ impl Specimen {
         all.extend(names.map(|name| Damage::Beside { name }));
     }
 
-    /// The files with this damage done.
+    /// The files with this damage.
     pub(crate) fn damaged(&self, damage: Damage) -> Files {
         let names: Vec<String> = self.files.keys().cloned().collect();
         let mut files = self.files.clone();
@@ -270,7 +270,7 @@ impl Specimen {
         files
     }
 
-    /// Whether what is there afterwards may end earlier, and where: see [`Specimen::last_version`].
+    /// The version that the damaged store must have if it opens: see [`Specimen::last_version`].
     pub(crate) fn least(&self, damage: Damage, files: &Files) -> u64 {
         match damage {
             Damage::Cut { .. } => self.version,
@@ -279,7 +279,7 @@ impl Specimen {
     }
 }
 
-/// Each byte with these bits turned.
+/// Each byte with these bits inverted.
 fn flips(file: usize, content: &Content, share: Share, mask: u8) -> impl Iterator<Item = Damage> {
     (share.first..content.len()).step_by(share.step).map(move |at| Damage::Flip { file, at, mask })
 }
@@ -304,7 +304,7 @@ fn start_log_at(tree: &mut Content, page: usize, segment: u64) {
     tree.write(page * BLOCK, &bytes);
 }
 
-/// An error that says where something is wrong; whether that is the tree file.
+/// Checks that an error names a place; returns whether it is in the tree file.
 fn place_of(error: &Error, doing: &str) -> Result<bool, String> {
     match error {
         Error::Corrupt { file, what, .. } if !what.is_empty() => {
@@ -317,19 +317,19 @@ fn place_of(error: &Error, doing: &str) -> Result<bool, String> {
     }
 }
 
-/// Looks at damaged files in every way; `last` is the version up to which everything must be there.
+/// Checks damaged files in every way; `last` is the version with which the store must open.
 pub(crate) fn check(specimen: &Specimen, files: &Files, last: u64, is_written: bool) -> Result<Outcome, String> {
     let checked = catch_unwind(AssertUnwindSafe(|| look(specimen, files, last, is_written)));
     checked.unwrap_or_else(|panic| Err(format!("panic: {}", text_of(&*panic))))
 }
 
-/// The same for one of its damages.
+/// The same for one damage of the specimen.
 pub(crate) fn check_damage(specimen: &Specimen, number: u64, damage: Damage) -> Result<Outcome, String> {
     let files = specimen.damaged(damage);
     check(specimen, &files, specimen.least(damage, &files), number.is_multiple_of(WRITTEN_EVERY))
 }
 
-/// Without opening it: the version that is told, and whether anything else is.
+/// Examines the files without opening a store: the version that is reported, and whether a fault is.
 fn examine(files: &Files) -> Result<(Option<u64>, bool), String> {
     let disk = start(files);
     let found = match Store::examine_on(&*disk) {
@@ -339,7 +339,7 @@ fn examine(files: &Files) -> Result<(Option<u64>, bool), String> {
             (None, true)
         }
     };
-    // What may be in the kernel's cache alone is written once more as it is.
+    // Data that may be only in the kernel's cache is written again unchanged.
     let contents: Vec<&Content> = files.values().collect();
     let is_same = |event: &Event| match event {
         Event::Write { file, offset, bytes, .. } => {
@@ -389,8 +389,8 @@ fn look(specimen: &Specimen, files: &Files, last: u64, is_written: bool) -> Resu
     })
 }
 
-/// Reads everything, forwards, backwards, by leaves, by key and in a transaction: whether no read is an error. One that is has
-/// its place; what was read before it, and by all others, must be right.
+/// Reads everything, forwards, backwards, by leaves, by key and in a transaction; returns whether no read failed. An
+/// error must name its place. Data read before it, and by all other reads, must be right.
 fn is_right(specimen: &Specimen, store: &Store, state: &State) -> Result<bool, String> {
     let mut is_right = true;
     for (name, entries) in state {
@@ -408,7 +408,7 @@ fn is_right(specimen: &Specimen, store: &Store, state: &State) -> Result<bool, S
 
 fn read(specimen: &Specimen, store: &Store, name: &str, entries: &Entries, is_true: &mut bool) -> Result<(), Error> {
     if store.existing_tree(name)? != specimen.trees.get(name).copied() {
-        // A version so early that it was not there, or a catalog that is wrong.
+        // The version is older than the tree, or the catalog is damaged.
         *is_true = entries.is_empty();
         return Ok(());
     }
@@ -458,7 +458,7 @@ fn read(specimen: &Specimen, store: &Store, name: &str, entries: &Entries, is_tr
     failed.map_or(Ok(()), Err)
 }
 
-/// What can be read of the changes is each version once, whole and in order; or an error ends it.
+/// The readable changes contain each version once, complete and in order, until the end or an error.
 fn follow(specimen: &Specimen, store: &Store, last: u64) -> Result<(), String> {
     let oldest = store.stats().changes_oldest;
     let (mut state, mut is_behind_told) = (State::new(), true);
@@ -484,7 +484,7 @@ fn follow(specimen: &Specimen, store: &Store, last: u64) -> Result<(), String> {
         if is_behind_told && specimen.is_told(&changeset) {
             continue;
         }
-        // Other operations than before the damage; what they make is judged, here and from here on.
+        // Other operations than before the damage: from here on the resulting content is compared.
         if is_behind_told {
             (is_behind_told, state) = (false, specimen.state(version - 1).clone());
         }
@@ -494,7 +494,7 @@ fn follow(specimen: &Specimen, store: &Store, last: u64) -> Result<(), String> {
     }
 }
 
-/// Writes all over it, so that checkpoints meet the damage: they tell it, or what comes of it is right.
+/// Changes many keys, so that checkpoints read the damaged pages: they report the damage, or their result is right.
 fn write_on(specimen: &Specimen, store: &Store, version: u64) -> Result<(), String> {
     let mut state = specimen.state(version).clone();
     for name in CHANGED {
@@ -527,15 +527,15 @@ fn write_on(specimen: &Specimen, store: &Store, version: u64) -> Result<(), Stri
 /// Outcomes by the kind of damage.
 pub(crate) type Counts = BTreeMap<(&'static str, Outcome), u64>;
 
-/// What came of many damages.
+/// The results of many damages.
 #[derive(Default)]
 pub(crate) struct Tried {
     pub(crate) counts: Counts,
     pub(crate) failures: Vec<(Damage, String)>,
 }
 
-/// Tries them one by one on some threads, until so many have failed, and tells after each how many have been tried and have failed. One that
-/// hangs ends the process, for there is no other way out.
+/// Tries the damages one by one on some threads, until `failures_max` have failed. Calls `progress` with the numbers of
+/// tried and of failed damages. A damage that hangs ends the process, because the thread cannot be stopped.
 pub(crate) fn try_all(
     specimen: &Specimen,
     damages: &[Damage],
@@ -587,7 +587,7 @@ pub(crate) fn try_all(
 }
 
 impl Damage {
-    /// What it is, for counts.
+    /// The kind of damage, for the counts.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Damage::Flip { .. } => "byte flipped",

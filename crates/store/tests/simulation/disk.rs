@@ -1,7 +1,7 @@
 //! The simulated disk: files in memory, every operation recorded, faults at chosen operations.
 //!
-//! It never loses anything by itself: what a power failure would leave at any place of the record is computed afterwards
-//! ([`Platter`]), so that one run of the engine gives as many crashes as it has operations.
+//! It loses nothing by itself. What a power failure would leave at any place of the record is computed afterwards
+//! ([`Platter`]), so one run of the engine yields as many crashes as it has operations.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,33 +21,33 @@ use super::platter::{Event, FileNo, NameChange, Note, Platter, change};
 
 const EIO: i32 = 5;
 
-/// What goes wrong.
+/// The kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The operation fails; of a write a part may have been done, of a sync nobody knows.
+    /// The operation fails. A part of a write may have been done; the effect of a sync is unknown.
     Broken,
-    /// Whatever takes space fails for want of it, and a sync too.
+    /// Every operation that takes space fails with "no space", and so does a sync.
     Full,
-    /// A read or a write does a part of what it should.
+    /// A read or a write transfers only a part of the bytes.
     Short,
     /// A read or a write is interrupted.
     Interrupted,
-    /// A write succeeds, and the kernel fails to bring it to the disk: the next sync of the file is told so, of a part of it or
-    /// of all, whoever asks for it, and no sync behind that one is (fsync(2), "ERRORS").
+    /// A write succeeds, but the kernel fails to write its pages to the disk, in part or wholly. The next sync of the
+    /// file returns the error, in whichever thread; later syncs do not (fsync(2), "ERRORS").
     WriteBack,
-    /// When a thread syncs a file, the kernel has failed to bring to the disk what it and other threads wrote. Else as
-    /// [`Fault::WriteBack`].
+    /// When a thread syncs a file that other threads have written too, the write-back of all of them has failed.
+    /// Otherwise as [`Fault::WriteBack`].
     Told,
 }
 
-/// When it goes wrong.
+/// The operations that fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FaultPlan {
     pub(crate) fault: Fault,
-    /// The first operation that it meets, counted from 0; of [`Fault::Told`] the first sync of what other threads
-    /// wrote.
+    /// The first operation that fails, counted from 0. For [`Fault::Told`] it is counted among the syncs of what other
+    /// threads wrote.
     pub(crate) at: u64,
-    /// How many operations from there on.
+    /// The number of operations that fail from there on.
     pub(crate) count: u64,
 }
 
@@ -57,21 +57,21 @@ impl FaultPlan {
     }
 }
 
-/// Where the bytes of a file lie: in a real file only where they are mapped.
+/// Where the bytes of a file are: in a real file only if it is mapped.
 enum Place {
     Memory(Content),
     Mapped(File),
 }
 
-/// Of one file: how often the kernel has failed to write it, and whether anybody has been told of the last time. As the kernel's
-/// `errseq_t` it is told once to each open file, and to one that is opened later only if nobody had been told before.
+/// Write-back errors of one file: how many there were, and whether a sync has returned the last one. Like the kernel's `errseq_t`,
+/// an error is returned once by each open file; a file that is opened later returns it only if no sync has returned it before.
 #[derive(Clone, Copy, Default)]
 struct WriteErrors {
     count: u64,
     is_told: bool,
 }
 
-/// How long a sync that is told of a failed write takes to come back with it: until others have done so much, or some time.
+/// The delay with which a sync returns a write-back error: until this many events of other threads, or at most this time.
 const TOLD_AFTER_EVENTS: usize = 100;
 const TOLD_AFTER: Duration = Duration::from_millis(10);
 
@@ -80,28 +80,28 @@ struct State {
     files: Vec<Place>,
     record: Vec<Event>,
     operations: u64,
-    /// Syncs among them of what other threads wrote.
+    /// The number of syncs of data that other threads wrote.
     shared_syncs: u64,
     plan: Option<FaultPlan>,
     write_errors: BTreeMap<FileNo, WriteErrors>,
-    /// Who has written to a file since it was synced.
+    /// The threads that have written to a file since its last sync.
     unsynced: BTreeMap<FileNo, Vec<ThreadId>>,
-    /// Operations that a fault met.
+    /// The number of operations that failed.
     met: u64,
-    /// How much was recorded when the first one was, and whether that was a write, which may be there in part.
+    /// The length of the record at the first failure, and whether that was a write, which may be there in part.
     first_met: Option<(usize, bool)>,
 }
 
-/// How the disk presents itself.
+/// Properties of the disk that the store sees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     /// Direct writes are possible.
     pub(crate) has_direct: bool,
-    /// What it says is free; nothing is refused for it.
+    /// The free space that it reports; it does not limit writes.
     pub(crate) free_bytes: Option<u64>,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct SimulatedDisk {
     state: Arc<Mutex<State>>,
     manner: Manner,
@@ -111,11 +111,11 @@ struct SimulatedFile {
     state: Arc<Mutex<State>>,
     file: FileNo,
     is_direct: bool,
-    /// Of the file's failed writes so many are none of this open file's business, or were told.
+    /// The number of the file's write-back errors that this open file has returned, or that occurred before it was opened.
     errors_told: AtomicU64,
 }
 
-/// What an operation is, for the fault that may meet it.
+/// The kind of an operation, which decides whether a fault applies to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Look,
@@ -136,7 +136,7 @@ fn error_of(fault: Fault) -> io::Error {
     if fault == Fault::Full { io::ErrorKind::StorageFull.into() } else { broken() }
 }
 
-/// A file without a name, in memory where the machine has that.
+/// A file without a name, on a tmpfs where there is one.
 fn unnamed_file() -> io::Result<File> {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempfile_in(memory) } else { tempfile::tempfile() }
@@ -179,7 +179,7 @@ impl Place {
 }
 
 impl State {
-    /// Counts an operation; the fault that meets it, if one does.
+    /// Counts an operation; returns the fault that applies to it.
     fn count(&mut self, kind: Kind) -> Option<Fault> {
         let number = self.operations;
         self.operations += 1;
@@ -206,7 +206,7 @@ impl State {
         }
     }
 
-    /// Counts a sync of what others wrote; whether it is one that is told of a failure.
+    /// Counts a sync of data that other threads wrote; returns whether it must fail.
     fn meets_shared_sync(&mut self, file: FileNo) -> bool {
         let thread = std::thread::current().id();
         if self.unsynced.get(&file).is_none_or(|writers| writers.iter().all(|writer| *writer == thread)) {
@@ -224,7 +224,7 @@ impl State {
         *errors = WriteErrors { count: errors.count + 1, is_told: false };
     }
 
-    /// The same for a sync, which may also be told of what happened before. Whether that is why it fails is said beside.
+    /// The same for a sync, which may also return an earlier write-back error. The second value is whether it does.
     fn refuse_sync(&mut self, kind: Kind, file: &SimulatedFile) -> (io::Result<()>, bool) {
         let refused = self.refuse(kind);
         if self.meets_shared_sync(file.file) {
@@ -236,7 +236,7 @@ impl State {
         if is_told { (Err(broken()), true) } else { (refused, false) }
     }
 
-    /// The same for operations that a fault makes fail.
+    /// The same for an operation that returns the error of its own fault.
     fn refuse(&mut self, kind: Kind) -> io::Result<()> {
         match self.count(kind) {
             None | Some(Fault::WriteBack | Fault::Told) => Ok(()),
@@ -251,7 +251,7 @@ impl State {
 }
 
 impl SimulatedDisk {
-    /// Goes on with what a platter holds: after a power failure, or after a kill, where part of it is not durable.
+    /// Starts with the content of a platter: after a power failure, or after a kill, where a part of it is not durable.
     pub(crate) fn start(platter: &Platter, manner: Manner, plan: Option<FaultPlan>) -> SimulatedDisk {
         let (names, files) = platter.cached();
         let files = files.into_iter().map(Place::Memory).collect();
@@ -270,14 +270,14 @@ impl SimulatedDisk {
         SimulatedDisk { state: Arc::new(Mutex::new(state)), manner }
     }
 
-    /// A disk with these files, all durable, whose power fails with the operation of this number.
+    /// A disk with these durable files, whose power fails at this operation.
     pub(crate) fn powered(files: &Files, operations: u64) -> SimulatedDisk {
         let manner = Manner { has_direct: false, free_bytes: None };
         let plan = FaultPlan { fault: Fault::Broken, at: operations, count: u64::MAX };
         SimulatedDisk::start(&Platter::of(files.clone()), manner, Some(plan))
     }
 
-    /// What is there of these files, with which it began, after the power has failed: where it has not yet, at the end.
+    /// The files that are left after the power failure, which began as `files`. Without a failure so far the power fails now.
     pub(crate) fn after_power_failure(&self, files: &Files, rng: &mut SmallRng) -> Files {
         let mut platter = Platter::of(files.clone());
         let state = self.state.lock().unwrap();
@@ -287,12 +287,12 @@ impl SimulatedDisk {
         platter.crash(under_way, rng).content()
     }
 
-    /// Puts a note into the record.
+    /// Adds a note to the record.
     pub(crate) fn note(&self, note: Note) {
         self.state.lock().unwrap().record.push(Event::Note(note));
     }
 
-    /// Takes what was recorded so far.
+    /// Takes the record so far.
     pub(crate) fn take_record(&self) -> Vec<Event> {
         std::mem::take(&mut self.state.lock().unwrap().record)
     }
@@ -302,19 +302,19 @@ impl SimulatedDisk {
         self.state.lock().unwrap().operations
     }
 
-    /// Whether there was an operation that this could have met.
+    /// Whether the fault has had an operation that it could apply to.
     pub(crate) fn has_reached(&self, plan: &FaultPlan) -> bool {
         let state = self.state.lock().unwrap();
         let passed = if plan.fault == Fault::Told { state.shared_syncs } else { state.operations };
         passed > plan.at
     }
 
-    /// Operations that the planned fault has met.
+    /// The number of operations to which the fault has applied.
     pub(crate) fn met(&self) -> u64 {
         self.state.lock().unwrap().met
     }
 
-    /// From now on nothing, or something else, goes wrong.
+    /// Replaces the planned fault.
     pub(crate) fn set_plan(&self, plan: Option<FaultPlan>) {
         self.state.lock().unwrap().plan = plan;
     }
@@ -352,7 +352,7 @@ impl Disk for SimulatedDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.state.lock().unwrap();
-        // Removing takes no space.
+        // Removing needs no space.
         state.refuse(Kind::Look)?;
         if !state.names.contains_key(name) {
             return Err(io::ErrorKind::NotFound.into());
@@ -392,7 +392,7 @@ impl SimulatedFile {
         let mut state = self.state.lock().unwrap();
         let (synced, is_told) = state.refuse_sync(kind, self);
         if synced.is_err() {
-            // A write-back that failed marks the pages clean, of a range too.
+            // A failed write-back marks the pages clean, also those of a range.
             let seed = state.operations;
             state.record.push(Event::SyncFailed(self.file, seed));
         } else if kind == Kind::Sync {
@@ -403,7 +403,7 @@ impl SimulatedFile {
         }
         let recorded = state.record.len();
         drop(state);
-        // The error is this thread's from here on. Until it does something about it others may sync, and hear that all is well.
+        // Only this thread has received the error. Until it reacts, syncs of other threads succeed.
         let began = Instant::now();
         while is_told && began.elapsed() < TOLD_AFTER {
             let now = self.state.lock().unwrap().record.len();
@@ -439,7 +439,7 @@ impl DiskFile for SimulatedFile {
         let mut fault = state.count(if grows { Kind::TakeSpace } else { Kind::Write });
         if fault == Some(Fault::WriteBack) {
             fault = None;
-            // A direct write is not left for later.
+            // A direct write needs no write-back.
             if !self.is_direct {
                 state.fail_to_write(self.file);
             }

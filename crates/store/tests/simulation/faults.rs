@@ -1,15 +1,16 @@
-//! Faults: at each operation of the disk in turn it fails, is full, or does half of what it should.
+//! Faults: each operation of the disk in turn fails, finds the disk full, or transfers only a part of the bytes.
 //!
-//! A store is opened, works (commits, checkpoints, bulk builds, values in overflow) and is closed, on an empty disk and on what
-//! a kill left; also while others build trees, write checkpoints and make backups all the time. What must hold, whichever operation the fault meets:
+//! A store is opened, works (commits, checkpoints, bulk builds, values in overflow) and is closed: on an empty disk, on
+//! what a kill left, and while other threads build trees, write checkpoints and make backups all the time. What must
+//! hold, whichever operation fails:
 //!
-//! - Whatever fails tells so by an error of the disk's; nothing panics or is called damaged. It has changed nothing, unless the error
-//!   says that nobody knows.
-//! - Reads go on, and show everything acknowledged.
-//! - A store that did not open does so once the disk is sound, and works.
-//! - After a failed sync nothing is acknowledged any more; after anything else writes go on once the disk is sound.
-//! - Opened again, after a restart as after a power failure, everything acknowledged is there; also where the power fails soon
-//!   after a sync has, before what was lost is written again.
+//! - A failed call returns an error of the disk; nothing panics, and no damage is reported. The call has changed
+//!   nothing, unless the error says that its outcome is unknown.
+//! - Reads continue, and return everything acknowledged.
+//! - A store that did not open does so once the disk works again, and accepts writes.
+//! - After a failed sync nothing is acknowledged any more. After any other error writes succeed again once the disk works.
+//! - When the store is opened again, after a restart and after a power failure, everything acknowledged is there; also
+//!   where the power fails soon after a sync has failed, before the lost data is written again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,13 +27,13 @@ use super::life::{self, Plan};
 use super::platter::{Event, Note, Platter};
 use super::sweep::Lives;
 
-/// How long writes may take to go on after the disk is sound again.
+/// Maximum time until writes succeed after the disk works again.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Behind the first failed sync the power fails at so many places, within so many events of the disk.
+/// The number of power failures after the first failed sync, and the number of events of the disk within which they happen.
 const SOON_POWER_FAILURES: usize = 6;
 const SOON_EVENTS: usize = 120;
 
-/// From where a store begins.
+/// The store with which a life begins.
 pub(crate) struct Start {
     platter: Platter,
     history: History,
@@ -50,12 +51,12 @@ impl Start {
         Start { platter: Platter::default(), history: vec![Writer::default()], count: 0, plan }
     }
 
-    /// What a kill left of a store that has worked for a while.
+    /// The result of a kill of a store that has worked for a while.
     pub(crate) fn killed(seed: u64) -> Start {
         Start::empty(seed).kill()
     }
 
-    /// The same, where others build trees, write checkpoints and make backups beside the writer.
+    /// The same while other threads build trees, write checkpoints and make backups beside the writer.
     pub(crate) fn busy(seed: u64) -> Start {
         Start::with(Plan::for_faults_beside_others(seed)).kill()
     }
@@ -93,7 +94,7 @@ impl Start {
         history[0].go_back_to(found[0]);
         let (began, first) = (Instant::now(), error);
         while let Err(error) = life::work(disk, &store, &self.plan, history) {
-            // A thread beside may have found its sync failed only after the look above; no fault has come since.
+            // The sync of another thread may have failed only after the check above; there has been no fault since.
             if matches!(error, Error::Poisoned | Error::Unknown(_)) {
                 return Ok(());
             }
@@ -109,7 +110,7 @@ impl Start {
         Ok(())
     }
 
-    /// Soon after a sync has failed the power fails too: before anything is written again that was lost.
+    /// The power fails soon after a failed sync, before the lost data is written again.
     fn check_after_failed_sync(&self, record: &[Event], history: &[Writer], seed: u64) -> Result<(), String> {
         let Some(failed) = record.iter().position(|event| matches!(event, Event::SyncFailed(..))) else {
             return Ok(());
@@ -120,7 +121,7 @@ impl Start {
         let behind_syncs: Vec<usize> = window.clone().filter(is_sync).collect();
         let mut places: Vec<usize> = (0..SOON_POWER_FAILURES)
             .map(|turn| match behind_syncs.len() {
-                // Behind a sync, that of a meta page say: what it reaches is what counts then.
+                // Just after a later sync, such as that of a meta page: the pages that it refers to must be durable.
                 count if count > 0 && turn % 2 == 0 => behind_syncs[rng.random_range(0..count)],
                 _ => rng.random_range(window.clone()),
             })
@@ -138,7 +139,7 @@ impl Start {
                 }
             }
             at = place;
-            // What was begun and refused is no part of the history any more.
+            // Transactions that were begun and rejected are no longer in the history.
             let bounds = Bounds { low: vec![low], high: vec![high.min(history[0].begun)] };
             let lost = platter.crash(record.get(place), &mut rng);
             let after =
@@ -166,7 +167,7 @@ impl Start {
     }
 }
 
-/// What may be there: what was acknowledged, and what was begun where nobody knows of it.
+/// The transactions that may be there: at least the acknowledged ones; with an unknown outcome up to all that were begun.
 fn bounds_after(error: &Error, history: &History, count: u64) -> Bounds {
     let low = acknowledged(history, count);
     let high = if matches!(error, Error::Unknown(_)) { history[0].begun } else { low };

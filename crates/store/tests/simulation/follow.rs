@@ -1,9 +1,9 @@
-//! What readers of changes and `verify` say of a store that came back, beside what its writers did.
+//! Compares what readers of changes and `verify` return for a recovered store with what its writers did.
 //!
-//! - From the oldest version that is kept on, each version is told once, in order; what it tells is exactly what a transaction
-//!   did, whole, and each writer's transactions rise by one up to the last one that is there.
-//! - After a checkpoint `verify` counts the entries of each tree, and the pages of its values in overflow, that there must be;
-//!   the pages that it reaches are those that the space map calls live.
+//! - From the oldest version that is kept on, each version is returned once, in order. It contains exactly the operations
+//!   of one transaction, and the numbers of each writer's transactions rise by one up to the last one that is there.
+//! - After a checkpoint `verify` counts the expected entries of each tree and the expected pages of its values in
+//!   overflow. The space map has as many live pages as `verify` reaches, apart from the meta pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use super::history::{COUNTS, Operation, Stamp, Writer};
 
 const PAGE_BYTES: u64 = 4096;
 const HEADER_BYTES: u64 = 24;
-/// Longer values have pages of their own.
+/// Longer values are stored in pages of their own.
 const INLINE_MAX: u32 = 1024;
 /// Meta pages.
 const META_PAGES: u64 = 2;
 
-/// The trees that the writers know, by id.
+/// The trees of the writers, by id.
 fn names(store: &Store, history: &[Writer]) -> Result<BTreeMap<TreeId, String>, String> {
     let known: BTreeSet<&str> = history.iter().flat_map(Writer::tree_names).chain([COUNTS]).collect();
     let mut names = BTreeMap::new();
@@ -36,16 +36,16 @@ fn built_by(name: &str) -> Option<(usize, u64)> {
     Some((writer.parse().ok()?, number.parse().ok()?))
 }
 
-/// What is known of one writer so far.
+/// The known state of one writer.
 #[derive(Clone, Copy, Default)]
 struct Followed {
-    /// The last transaction that was told.
+    /// The last transaction whose changes were returned.
     last: Option<u64>,
-    /// One behind it that was announced; it may have failed after that.
+    /// A later transaction that reset a bulk tree; it may have failed after that.
     announced: Option<u64>,
 }
 
-/// Follows all changes that are kept. `counts` is how many transactions of each writer there are.
+/// Follows all changes that are kept. `counts` is the number of transactions of each writer.
 pub(crate) fn check_changes(store: &Store, history: &[Writer], counts: &[u64]) -> Result<(), String> {
     let stats = store.stats();
     let names = names(store, history)?;
@@ -60,7 +60,7 @@ pub(crate) fn check_changes(store: &Store, history: &[Writer], counts: &[u64]) -
         let changeset = match reader.next() {
             Ok(Some(changeset)) => changeset,
             Ok(None) => break,
-            // A memtable that was full at the end is merged at once, which gives segments back.
+            // A memtable that was full at the end is merged at once, which frees log segments.
             Err(Error::Gone { .. }) => return Ok(()),
             Err(error) => return Err(format!("changes after {version}: {error}")),
         };
@@ -84,7 +84,7 @@ pub(crate) fn check_changes(store: &Store, history: &[Writer], counts: &[u64]) -
 
 type Range<'c> = (&'c str, &'c [u8], Option<&'c [u8]>);
 
-/// One version, by what it changed. Names of trees are changes of the catalog, which are left out.
+/// The changes of one version. Those of the catalog, which name trees, are left out.
 #[derive(Default)]
 struct Told<'c> {
     version: u64,
@@ -146,7 +146,8 @@ impl<'c> Told<'c> {
         self.compare(operations).map_err(|wrong| format!("writer {writer}, {number}: {wrong}"))
     }
 
-    /// What it did, each key once; a deletion of a key may go with that of its range.
+    /// Compares the changes with the operations of the transaction. Each key is returned once; the deletion of a key
+    /// may be part of that of its range.
     fn compare(&self, operations: &[Operation]) -> Result<(), String> {
         let (mut keys, mut ranges) = (BTreeMap::<(&str, &[u8]), Option<Stamp>>::new(), Vec::<Range<'_>>::new());
         for operation in operations {
@@ -180,7 +181,7 @@ impl<'c> Told<'c> {
     }
 }
 
-/// Makes a checkpoint and compares what `verify` counts with what there must be.
+/// Makes a checkpoint and compares the counts of `verify` with the expected ones.
 pub(crate) fn check_counts(store: &Store, history: &[Writer], counts: &[u64]) -> Result<(), String> {
     store.checkpoint().map_err(|error| format!("checkpoint: {error}"))?;
     let inventory = store.stat();

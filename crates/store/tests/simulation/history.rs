@@ -1,21 +1,22 @@
-//! What the writers of a simulated store did, so that its content after any number of their transactions is known.
+//! The record of what the writers of a simulated store did, so that the expected content after any number of their
+//! transactions is known.
 //!
-//! Each writer has keys of its own (their first byte is its number) in trees that all share, and numbers its transactions.
-//! Transaction n puts n into the writer's row of the tree [`COUNTS`], in the same step as its other changes: so a store
-//! tells by itself how many of each writer's transactions it holds, and everything else must be exactly what those did.
+//! Each writer has keys of its own (their first byte is its number) in trees that all writers share, and numbers its
+//! transactions. Transaction n puts n into the writer's row of the tree [`COUNTS`] along with its other changes. So the store
+//! itself shows how many of each writer's transactions it holds, and all other content must be exactly what these did.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use store::{Direction, KeyRange, Store};
 
-/// The tree of the writers' counts.
+/// The tree with the writers' counts.
 pub(crate) const COUNTS: &str = "counts";
 
-/// Of the keys of a tree that were deleted so many are looked up.
+/// The number of deleted keys of a tree that are looked up.
 const GONE_LOOKED_UP: usize = 4;
 
-/// A value by what makes it: its bytes follow from it.
+/// The identity of a value, from which its bytes are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) number: u64,
@@ -33,7 +34,7 @@ impl Stamp {
     }
 }
 
-/// What one transaction does beside counting.
+/// An operation of a transaction besides its count.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Put {
@@ -45,7 +46,8 @@ pub(crate) enum Operation {
         tree: String,
         key: Vec<u8>,
     },
-    /// All keys of the writer from the first one on and below the other, those included that the transaction has put before.
+    /// Deletes all keys of the writer from the first one on and below the other one, including those that the
+    /// transaction has put before.
     DeleteRange {
         tree: String,
         from: Vec<u8>,
@@ -61,25 +63,25 @@ impl Operation {
     }
 }
 
-/// Changes of one key: by which transaction, and to what.
+/// Changes of one key: the number of the transaction, and the new value.
 type Changes = Vec<(u64, Option<Stamp>)>;
 
-/// All of one writer.
+/// Everything that one writer did.
 #[derive(Clone, Default)]
 pub(crate) struct Writer {
     trees: BTreeMap<String, BTreeMap<Vec<u8>, Changes>>,
-    /// What each transaction did, for who follows the changes.
+    /// The operations of each transaction, to be compared with the changes that are read.
     operations: BTreeMap<u64, Vec<Operation>>,
     /// Transactions that were begun.
     pub(crate) begun: u64,
-    /// Trees that it attached, by the transaction that did.
+    /// Trees that it attached, with the number of the transaction.
     pub(crate) attached: Vec<(u64, String)>,
-    /// Versions of those that were acknowledged.
+    /// Versions of the acknowledged transactions.
     versions: BTreeMap<u64, u64>,
 }
 
 impl Writer {
-    /// Notes the next transaction, before it is committed.
+    /// Records the next transaction, before it is committed.
     pub(crate) fn begin(&mut self, operations: &[Operation]) -> u64 {
         self.begun += 1;
         operations.iter().for_each(|operation| self.add(self.begun, operation));
@@ -87,7 +89,7 @@ impl Writer {
         self.begun
     }
 
-    /// Notes what this transaction does; they come in rising order.
+    /// Records an operation of this transaction. Transactions are recorded in ascending order.
     pub(crate) fn add(&mut self, number: u64, operation: &Operation) {
         let keys = self.trees.entry(operation.tree().to_string()).or_default();
         let put = |changes: &mut Changes, stamp| {
@@ -103,7 +105,7 @@ impl Writer {
         }
     }
 
-    /// All changes that are known.
+    /// All recorded changes.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (&str, &[u8], u64, Option<Stamp>)> {
         self.trees
             .iter()
@@ -119,22 +121,22 @@ impl Writer {
         self.trees.keys().map(String::as_str)
     }
 
-    /// What a transaction did, where that is known.
+    /// The operations of a transaction, if they are known.
     pub(crate) fn operations_of(&self, number: u64) -> Option<&[Operation]> {
         self.operations.get(&number).map(Vec::as_slice)
     }
 
-    /// Its version, where it was acknowledged.
+    /// The version of a transaction, if it was acknowledged.
     pub(crate) fn version_of(&self, number: u64) -> Option<u64> {
         self.versions.get(&number).copied()
     }
 
-    /// The last transaction that was acknowledged, 0 where none was.
+    /// The last acknowledged transaction, or 0.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.versions.last_key_value().map_or(0, |(number, _)| *number)
     }
 
-    /// Forgets the transactions after this one: they were lost, or have never been.
+    /// Forgets the later transactions: they were lost, or were never committed.
     pub(crate) fn go_back_to(&mut self, number: u64) {
         for keys in self.trees.values_mut() {
             for changes in keys.values_mut() {
@@ -148,7 +150,7 @@ impl Writer {
         self.versions.retain(|at, _| *at <= number);
     }
 
-    /// No state before this one will be asked for: of older changes only the last one of each key counts.
+    /// Only states from this one on are needed: of the older changes only the last one of each key is kept.
     pub(crate) fn forget_before(&mut self, number: u64) {
         for keys in self.trees.values_mut() {
             for changes in keys.values_mut() {
@@ -171,7 +173,7 @@ impl Writer {
 /// The writers of a store.
 pub(crate) type History = Vec<Writer>;
 
-/// Between which counts a writer's transactions may be.
+/// The limits of each writer's count of transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) low: Vec<u64>,
@@ -185,7 +187,7 @@ impl Bounds {
     }
 }
 
-/// Compares all of a store with the history; how many of each writer's transactions it holds, or what is wrong.
+/// Compares the whole content of a store with the history; returns the number of each writer's transactions that it holds.
 pub(crate) fn check(store: &Store, history: &[Writer], bounds: &Bounds) -> Result<Vec<u64>, String> {
     let report = store.verify();
     if !report.is_clean() {
@@ -208,7 +210,7 @@ pub(crate) fn check(store: &Store, history: &[Writer], bounds: &Bounds) -> Resul
     Ok(counts)
 }
 
-/// The same for one writer of several, all of whose transactions have ended; how many of them there are.
+/// The same for one writer of several, all of whose transactions have ended; returns their number.
 pub(crate) fn check_writer(store: &Store, number: usize, writer: &Writer) -> Result<u64, String> {
     let report = store.verify();
     if !report.is_clean() {
@@ -236,7 +238,7 @@ fn counts(store: &Store, writers: usize) -> Result<Vec<u64>, String> {
     (0..writers).map(count).collect()
 }
 
-/// Whatever is there, is a start of the order in which it was committed.
+/// The transactions in the store are a prefix of the order in which they were committed.
 fn check_order(history: &[Writer], counts: &[u64]) -> Result<(), String> {
     let pairs = || history.iter().zip(counts);
     let newest_kept =
@@ -255,7 +257,7 @@ fn check_tree(store: &Store, name: &str, history: &[Writer], counts: &[u64]) -> 
     history.iter().zip(counts).try_for_each(|(writer, count)| check_gone(store, name, writer, *count))
 }
 
-/// Some of the keys that were there once are not found by a lookup.
+/// Lookups of some of the deleted keys find nothing.
 fn check_gone(store: &Store, name: &str, writer: &Writer, count: u64) -> Result<(), String> {
     let Some(tree) = store.existing_tree(name).map_err(|error| error.to_string())? else { return Ok(()) };
     let reader = store.reader().map_err(|error| error.to_string())?;
@@ -299,7 +301,7 @@ fn check_range<'h>(
     if let Some((key, stamp)) = expected.next().filter(|_| wrong.is_none()) {
         wrong = Some(format!("{key:?} {stamp:?} is missing"));
     }
-    // The last key by a lookup too, which goes another way.
+    // The last key by a lookup too, which uses another code path.
     if let Some((key, stamp)) = last.filter(|_| wrong.is_none()) {
         let found = snapshot.get(tree, &key).map_err(|error| error.to_string())?;
         if found.as_deref() != Some(&stamp.bytes()) {

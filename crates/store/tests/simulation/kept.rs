@@ -1,10 +1,10 @@
-//! A failure as files, so that it can be looked at and tried once more: what the engine's threads did between two
-//! operations is not in the seed.
+//! Stores a failure as files, so that it can be examined and run again. The seed alone does not reproduce it, because
+//! the scheduling of the engine's threads differs.
 //!
-//! `files/` holds the disk before the recovery that failed; `expected` what should have been found:
+//! `files/` holds the disk before the recovery that failed; `expected` holds the expected content:
 //!
 //! ```text
-//! direct 1 | free 1099511627776          how the disk presented itself
+//! direct 1 | free 1099511627776          properties of the simulated disk
 //! durability commit
 //! writer LOW HIGH                        for each writer, followed by its changes
 //! change TREE KEY_IN_HEX NUMBER OPERATION LENGTH    or `-` for the last two where it was deleted
@@ -44,7 +44,7 @@ fn durability_name(durability: Durability) -> &'static str {
     }
 }
 
-/// Keeps a failure in a folder.
+/// Writes a failure to a folder.
 pub(crate) fn keep(folder: &Path, failure: &Failure) -> io::Result<()> {
     write_files(folder, &failure.files)?;
     let mut text = String::new();
@@ -64,7 +64,7 @@ pub(crate) fn keep(folder: &Path, failure: &Failure) -> io::Result<()> {
     std::fs::write(folder.join("what"), format!("seed {}\n{}\n", failure.seed, failure.what))
 }
 
-/// Tries a kept failure once more; an error when it still fails.
+/// Runs a stored failure again; returns an error if it still fails.
 pub(crate) fn check_again(folder: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(folder.join("expected")).map_err(|error| error.to_string())?;
     let mut plan = Plan::any(0, Durability::Commit);
@@ -118,7 +118,8 @@ fn files_in(folder: &Path) -> Result<Files, String> {
     Ok(files)
 }
 
-/// Keeps the files of a damaged store. What it held follows from the seed; what of it must be there is `expected`.
+/// Writes the files of a damaged store. Its original content follows from the seed; `expected` holds the version that
+/// must be there.
 pub(crate) fn keep_damage(folder: &Path, seed: u64, specimen: &Specimen, damage: Damage) -> io::Result<()> {
     let files = specimen.damaged(damage);
     write_files(folder, &files)?;
@@ -126,7 +127,7 @@ pub(crate) fn keep_damage(folder: &Path, seed: u64, specimen: &Specimen, damage:
     std::fs::write(folder.join("expected"), format!("{seed} {kind} {}\n", specimen.least(damage, &files)))
 }
 
-/// Tries a kept damage once more; an error when it still fails.
+/// Runs a stored damage again; returns an error if it still fails.
 pub(crate) fn damage_again(folder: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(folder.join("expected")).map_err(|error| error.to_string())?;
     let numbers: Vec<u64> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();

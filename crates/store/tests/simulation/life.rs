@@ -1,6 +1,6 @@
-//! One life of a simulated store: what its writers do between opening and the end.
+//! One life of a simulated store: the work of its writers between opening and the end.
 //!
-//! All follows from a seed, but for how the engine's threads fall in between: what really happened is in the disk's record.
+//! Everything follows from a seed except the scheduling of the engine's threads. The disk's record holds what really happened.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::disk::{Manner, SimulatedDisk};
 use super::history::{COUNTS, Operation, Stamp, Writer, check_writer};
 use super::platter::{Note, Platter};
 
-/// Numbers of keys of a writer in a tree: few, so that most puts replace something.
+/// The number of keys of a writer in a tree: few, so that most puts replace a value.
 const KEYS: u64 = 40;
-/// In the id of a checkpoint: it is a backup's.
+/// Marks the id of a checkpoint note as that of a backup.
 const BACKUP: u64 = 1 << 63;
-/// Values over this length have pages of their own.
+/// Values of this length or more are stored in pages of their own.
 const OVERFLOW_FROM: u32 = 1025;
 
-/// What a life is like.
+/// The parameters of a life.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -31,23 +31,23 @@ pub(crate) struct Plan {
     pub(crate) manner: Manner,
     /// Trees that all writers share.
     trees: u64,
-    /// Transactions of each writer.
+    /// Transactions per writer.
     transactions: u64,
-    /// Of a hundred.
+    /// The next six are percentages.
     bulk: u32,
     checkpoint: u32,
     overflow: u32,
     delete: u32,
-    /// Of a hundred deletions those that take a range, or all keys with a start in common.
+    /// Of the deletions, the percentage that delete a range or a prefix.
     delete_range: u32,
     backup: u32,
-    /// Bytes of other values at most.
+    /// Maximum length of values that are not in overflow.
     value_len_max: u32,
-    /// Transactions that are submitted before the first is waited for.
+    /// Transactions that are submitted before the first result is awaited.
     in_flight: usize,
-    /// Beside the writers others build trees, write checkpoints and make backups, all the time.
+    /// Other threads build trees, write checkpoints and make backups beside the writers, all the time.
     is_busy: bool,
-    /// The store is closed at its end, not just left.
+    /// The store is closed at the end, not abandoned.
     pub(crate) is_closed: bool,
 }
 
@@ -56,7 +56,7 @@ fn one_of<T: Copy>(rng: &mut SmallRng, choices: &[T]) -> T {
 }
 
 impl Plan {
-    /// Any life.
+    /// A random life.
     pub(crate) fn any(seed: u64, durability: Durability) -> Plan {
         let mut rng = SmallRng::seed_from_u64(seed);
         let rng = &mut rng;
@@ -69,7 +69,7 @@ impl Plan {
         options.places_bytes = 0;
         options.checkpoint_interval = Duration::from_secs(3600);
         options.changes_kept_bytes = one_of(rng, &[0, 64 << 10, 512 << 10]);
-        // Scarce: pages are written ahead for checkpoints.
+        // With little free space pages are written ahead for checkpoints.
         let free_bytes = one_of(rng, &[None, Some(1 << 40), Some(1 << 40), Some(1 << 20)]);
         Plan {
             seed: rng.random(),
@@ -90,7 +90,7 @@ impl Plan {
         }
     }
 
-    /// A short life with something of everything, of one writer that waits for each transaction.
+    /// A short life with all kinds of operations, of one writer that waits for each transaction.
     pub(crate) fn for_faults(seed: u64) -> Plan {
         let manner = Manner { has_direct: seed.is_multiple_of(2), free_bytes: Some(1 << 40) };
         Plan {
@@ -110,7 +110,7 @@ impl Plan {
         }
     }
 
-    /// The same beside others. Where room is scarce, the thread that makes it grows and syncs the tree file too.
+    /// The same with other threads. With little free space, the thread that makes room extends and syncs the tree file too.
     pub(crate) fn for_faults_beside_others(seed: u64) -> Plan {
         let free_bytes = if seed.is_multiple_of(3) { 1 << 20 } else { 1 << 40 };
         let plan = Plan::for_faults(seed);
@@ -140,7 +140,7 @@ impl Plan {
             let tree = self.tree(rng, writer);
             let key = key(number, rng.random_range(0..KEYS));
             operations.push(if rng.random_range(0..100) < self.delete {
-                // One range at most: where several meet they become one.
+                // One range at most: changes return overlapping ranges as one.
                 let has_range = operations.iter().any(|other| matches!(other, Operation::DeleteRange { .. }));
                 match rng.random_range(0..100) < self.delete_range && !has_range {
                     true => range(rng, number, tree, key),
@@ -155,7 +155,7 @@ impl Plan {
     }
 }
 
-/// Keys of several lengths, most with a long start in common.
+/// Keys of several lengths, most with a long common prefix.
 fn key(writer: u8, number: u64) -> Vec<u8> {
     let mut key = vec![writer];
     match number % 4 {
@@ -166,7 +166,7 @@ fn key(writer: u8, number: u64) -> Vec<u8> {
     key
 }
 
-/// From one key to another, or all that start like this one: its tree's, or all of the writer's in the tree.
+/// Between two keys, or all keys with a prefix of this one: its group's, or all of the writer's in the tree.
 fn range(rng: &mut SmallRng, writer: u8, tree: String, key: Vec<u8>) -> Operation {
     let above = |prefix: &[u8]| {
         let (last, start) = prefix.split_last().unwrap();
@@ -227,12 +227,12 @@ impl Transaction for Step {
         if let Ok(version) = outcome {
             self.disk.note(Note::Acknowledged(self.writer, self.number, version));
         }
-        // Who gave up does not listen any more.
+        // A writer that stopped no longer receives.
         let _ = self.told.send((self.number, outcome));
     }
 }
 
-/// Why a writer stopped before its end: the error, and whether it was in a commit.
+/// The error that stopped a writer, if one did.
 pub(crate) type Stopped = Result<(), Error>;
 
 /// One writer's work on an open store.
@@ -245,7 +245,7 @@ pub(crate) struct Client<'l> {
 }
 
 impl Client<'_> {
-    /// Does its transactions; at the first that fails it stops, for those behind it cannot succeed.
+    /// Runs its transactions. It stops at the first failure, because later ones cannot succeed.
     pub(crate) fn work(&mut self) -> Stopped {
         let mut rng = SmallRng::seed_from_u64(self.plan.seed ^ u64::from(self.number));
         let reader = self.store.reader()?;
@@ -316,7 +316,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// A copy has what was acknowledged before it was begun, and of each other transaction all or nothing.
+    /// A copy holds what was acknowledged before it was begun, and each other transaction whole or not at all.
     fn backup(&mut self, turn: u64) -> Result<(), Error> {
         let manner = Manner { has_direct: false, free_bytes: Some(1 << 40) };
         let to = Arc::new(SimulatedDisk::start(&Platter::default(), manner, None));
@@ -330,7 +330,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// A whole tree at once, as a transaction like any other.
+    /// Attaches a whole tree, as one transaction.
     fn attach(&mut self, rng: &mut SmallRng) -> Result<(), Error> {
         let number = self.writer.begun + 1;
         let tree = format!("bulk-{}-{number}", self.number);
@@ -357,7 +357,7 @@ impl Client<'_> {
     }
 }
 
-/// All writers at work at the same time; what stopped the first that was stopped.
+/// Runs all writers at the same time; returns the first error that stopped one.
 pub(crate) fn work(disk: &Arc<SimulatedDisk>, store: &Store, plan: &Plan, writers: &mut [Writer]) -> Stopped {
     if !plan.is_busy {
         return work_alone(disk, store, plan, writers);
@@ -368,7 +368,7 @@ pub(crate) fn work(disk: &Arc<SimulatedDisk>, store: &Store, plan: &Plan, writer
             let is_over = &is_over;
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    // Who is told of an error goes: it is the writers who say whether all goes on.
+                    // A thread that receives an error ends; the writers decide whether the life continues.
                     turn(store, plan)?;
                     std::thread::sleep(BESIDE_EVERY);
                 }
@@ -387,12 +387,12 @@ pub(crate) fn work(disk: &Arc<SimulatedDisk>, store: &Store, plan: &Plan, writer
     })
 }
 
-/// One of those who work beside the writers has a rest.
+/// The pause between two turns of a thread beside the writers.
 const BESIDE_EVERY: Duration = Duration::from_micros(300);
-/// Entries of a build beside the writers: it is paced, and so synced, more than once while they commit.
+/// Entries of a build beside the writers: it is paced, and therefore synced, more than once while they commit.
 const BESIDE_ENTRIES: u64 = 700;
 
-/// A tree that is never attached: its pages and their syncs lie among those of checkpoints.
+/// Builds a tree that is never attached: its pages and their syncs are interleaved with those of checkpoints.
 fn build(store: &Store, _: &Plan) -> Stopped {
     let mut build = store.bulk()?;
     (0..BESIDE_ENTRIES).try_for_each(|key| build.push(&key.to_be_bytes(), &[7; 1000]))?;

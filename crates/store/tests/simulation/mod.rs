@@ -1,9 +1,9 @@
-//! A simulated disk under the real engine, and what is done with it: crashes, faults, damage.
+//! A simulated disk under the real engine, for tests of crashes, faults and damage.
 //!
-//! Driven for some seconds by the tests beside this folder, and for as long as one likes by `examples/campaign.rs`
-//! (`cargo xtask campaign`).
+//! The tests beside this folder run it for some seconds; `examples/campaign.rs` (`cargo xtask campaign`) runs it for as
+//! long as requested.
 
-#![allow(dead_code, clippy::unwrap_used)] // Each driver takes its part; a failed step is a failed test.
+#![allow(dead_code, clippy::unwrap_used)] // Each driver uses a part of it; a failed step is a failed test.
 
 pub(crate) mod content;
 pub(crate) mod crash;

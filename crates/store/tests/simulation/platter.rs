@@ -1,17 +1,16 @@
-//! The platter: what a disk would still hold if the power failed now.
+//! The platter: what a disk would hold if the power failed at this point.
 //!
-//! Two layers for each file and for the directory: what is durable, and what was changed since. When the power fails, of
-//! the changes since
+//! Each file and the directory have two layers: the durable content, and the changes since. When the power fails, of these changes
 //!
-//! - any subset of the 512-byte sectors of any writes has reached the disk, in any order: for each sector that means its durable
-//!   content or that of any one of the writes that touched it;
-//! - a file's new length may be there without its new bytes (they are zeros then), or neither;
-//! - of created, renamed and removed names any have happened: in most crashes a start of the list, as a journaling file system has
-//!   it, in some any part of it;
-//! - the operation under way counts as one of the changes since, also a direct write, which else is durable at once.
+//! - any subset of the 512-byte sectors of any writes has reached the disk, in any order: each sector has its durable
+//!   content or that of any one of the writes that covered it;
+//! - a file's new length may be there with or without its new bytes (zeros then), or neither;
+//! - any of the created, renamed and removed names are there: in most crashes a prefix of the list, as on a journaling
+//!   file system, in some any part of it;
+//! - the operation that is running counts as one of the changes, also a direct write, which otherwise is durable at once.
 //!
-//! When only the process is killed, all that it wrote stays, durable or not ([`SimulatedDisk::start`](super::disk::SimulatedDisk::start)
-//! goes on from both layers).
+//! When only the process is killed, everything written stays, durable or not
+//! ([`SimulatedDisk::start`](super::disk::SimulatedDisk::start) starts from both layers).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use super::content::Content;
 
 const SECTOR: usize = 512;
 
-/// A file, by the order of creation: a name may change.
+/// A file, numbered in the order of creation: its name may change.
 pub(crate) type FileNo = usize;
 
 /// A change of the directory.
@@ -34,7 +33,7 @@ pub(crate) enum NameChange {
     Remove(String),
 }
 
-/// What happened on a disk, in order.
+/// An event on a disk; the record holds them in order.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Name(NameChange),
@@ -46,13 +45,12 @@ pub(crate) enum Event {
     },
     Length(FileNo, u64),
     Sync(FileNo),
-    /// The kernel takes what was written for clean, and nobody knows what of it is there: the seed of a choice.
+    /// The kernel considers the pages clean, although any part of them may be missing on the disk. The number seeds that choice.
     SyncFailed(FileNo, u64),
     SyncNames,
-    /// The same of the directory: of the names changed since, those that are not there by now never will be, unless they are
-    /// changed again.
+    /// The same for the directory: changed names that are not on the disk by now will not get there, unless they are changed again.
     SyncNamesFailed(u64),
-    /// Nothing of the disk: a place in its history that the driver wants to find again.
+    /// No event of the disk: a mark in the record that the driver looks for.
     Note(Note),
 }
 
@@ -61,11 +59,11 @@ pub(crate) enum Event {
 pub(crate) enum Note {
     /// This writer is about to commit its transaction of this number.
     Begun(u8, u64),
-    /// It was told that it is done, with this version.
+    /// The writer received the commit of its transaction, with this version.
     Acknowledged(u8, u64, u64),
-    /// It was told that nothing of it was done.
+    /// The writer received an error for its transaction, which changed nothing.
     Refused(u8, u64),
-    /// A checkpoint was asked for, and is done.
+    /// A checkpoint was requested, and has completed.
     CheckpointBegun(u64),
     CheckpointDone(u64),
     /// The store has been opened.
@@ -86,13 +84,13 @@ struct FileLayers {
 
 type Names = BTreeMap<String, FileNo>;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Default)]
 pub(crate) struct Platter {
     files: Vec<FileLayers>,
     names: Names,
     pending_names: Vec<NameChange>,
-    /// As programs see them.
+    /// The names that programs see.
     shown: Names,
 }
 
@@ -126,7 +124,7 @@ impl FileLayers {
         content
     }
 
-    /// The durable bytes with any part of what was written since.
+    /// The durable bytes with a random part of the later writes.
     fn survive(&self, rng: &mut SmallRng) -> Content {
         let mut content = self.durable.clone();
         if self.pending.is_empty() {
@@ -140,12 +138,12 @@ impl FileLayers {
     }
 }
 
-/// How the writes to one file fare in one crash: sector by sector, or as a whole, with many or few of them.
+/// Which writes to one file survive one crash: by sector or whole, with a probability.
 struct Luck {
-    /// Of 8.
+    /// The probability, in eighths.
     share: u32,
     is_torn: bool,
-    /// Writes outside of this range have not reached the disk: a start, an end, or one alone.
+    /// Writes outside of this range of indices are lost: it is a prefix, a suffix, one write, or all.
     from: usize,
     to: usize,
 }
@@ -215,7 +213,7 @@ impl Platter {
         platter
     }
 
-    /// How many files there have been.
+    /// The number of files that were ever created.
     pub(crate) fn files(&self) -> usize {
         self.files.len()
     }
@@ -231,7 +229,7 @@ impl Platter {
         names.into_iter().map(|(name, file)| (name, std::mem::take(&mut files[file]))).collect()
     }
 
-    /// Goes on by one event.
+    /// Applies one event.
     pub(crate) fn advance(&mut self, event: &Event) {
         match event {
             Event::Name(changed) => {
@@ -268,7 +266,7 @@ impl Platter {
         }
     }
 
-    /// What is there after the power failed while `under_way` was being done. All of it is durable.
+    /// What is left after a power failure during `under_way`. All of it is durable.
     pub(crate) fn crash(&self, under_way: Option<&Event>, rng: &mut SmallRng) -> Platter {
         let with_it;
         let state = match under_way {

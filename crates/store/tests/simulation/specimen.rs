@@ -1,7 +1,7 @@
-//! A small store at rest, all of whose states are known: what damage is done to, again and again.
+//! A small closed or killed store, all of whose states are known: damage is applied to copies of it.
 //!
-//! Its log has gone round: segments were recycled with their old batches in them, and there are checkpoints, deleted ranges,
-//! values in overflow and a bulk build behind it. It ends in one of three ways ([`Kind`]).
+//! Its log segments have been recycled with their old batches in them. It has had checkpoints, deleted ranges, values
+//! in overflow and a bulk build. It ends in one of three ways ([`Kind`]).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,32 +17,32 @@ use super::content::Files;
 use super::disk::{Manner, SimulatedDisk};
 use super::platter::Platter;
 
-/// Transactions; a checkpoint after each of these counts.
+/// Number of transactions; a checkpoint is made after each of these counts.
 const TRANSACTIONS: u32 = 100;
 const CHECKPOINTS: [u32; 3] = [25, 40, 55];
-/// After so many of them a tree is built in bulk.
+/// A tree is built in bulk after this many.
 const BULK_AT: u32 = 45;
 pub(crate) const BLOCK: usize = 4096;
-/// Trees that are changed by transactions, and the one that is built.
+/// The trees that transactions change, and the tree that is built in bulk.
 pub(crate) const CHANGED: [&str; 2] = ["a", "b"];
 const BUILT: &str = "built";
 
-/// How the store came to rest.
+/// How the store ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Closed: each batch with data has a witness behind it.
+    /// Closed: each batch with data is followed by one that records it as durable.
     Closed,
-    /// Killed: the last batch has none.
+    /// Killed: no batch records the last one as durable.
     Killed,
-    /// A backup of it: a tree file without free space, a log without a batch.
+    /// A backup: a tree file without free space, a log without a batch.
     Backup,
 }
 
 pub(crate) type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
-/// What a store holds: entries by tree.
+/// The content of a store: entries by tree.
 pub(crate) type State = BTreeMap<&'static str, Entries>;
 
-/// A batch with transactions or without, where replay comes by.
+/// A batch, with transactions or without, that replay reads.
 #[derive(Clone, Debug)]
 struct BatchPlace {
     file: String,
@@ -50,21 +50,21 @@ struct BatchPlace {
     bytes: Vec<u8>,
     sequence: u64,
     durable: u64,
-    /// The last version before it.
+    /// The last version before the batch.
     before: u64,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Specimen {
     pub(crate) kind: Kind,
     pub(crate) files: Files,
-    /// What it held, from this version on.
+    /// The content from each version on.
     states: BTreeMap<u64, State>,
     pub(crate) trees: BTreeMap<&'static str, TreeId>,
     pub(crate) version: u64,
     /// The log from the newest checkpoint on.
     log: Vec<BatchPlace>,
-    /// What a reader of changes is told of each version that is kept, see [`parts_of`].
+    /// The changes that a reader returns for each version that is kept; see [`parts_of`].
     told: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -81,19 +81,19 @@ pub(crate) fn options() -> Options {
 }
 
 pub(crate) fn start(files: &Files) -> Arc<SimulatedDisk> {
-    // Plenty: nothing is written ahead, and files stay small.
+    // Enough free space that no pages are written ahead and files stay small.
     let manner = Manner { has_direct: false, free_bytes: Some(1 << 40) };
     Arc::new(SimulatedDisk::start(&Platter::of(files.clone()), manner, None))
 }
 
-/// What the disk holds now, as a program that starts now would see it.
+/// The files of the disk as a program that starts now would see them.
 fn files_of(disk: &SimulatedDisk) -> Files {
     let mut platter = Platter::default();
     disk.take_record().iter().for_each(|event| platter.advance(event));
     platter.content()
 }
 
-/// All operations of a transaction in parts, each with its length before it, until one is not taken.
+/// All operations of a transaction in parts, each preceded by its length, until `take` rejects one.
 fn parts_of(changeset: &Changeset<'_>, take: &mut dyn FnMut(&[u8]) -> bool) -> bool {
     changeset.changes().all(|change| {
         let (kind, tree, parts) = match change {
@@ -112,7 +112,7 @@ fn parts_of(changeset: &Changeset<'_>, take: &mut dyn FnMut(&[u8]) -> bool) -> b
     })
 }
 
-/// A change as one of a map of the same keys.
+/// Applies a change to a map of the same keys.
 fn apply(entries: &mut Entries, change: &Change<'_>) {
     match change {
         Change::Put { key, value, .. } => drop(entries.insert(key.to_vec(), value.to_vec())),
@@ -161,7 +161,7 @@ impl Specimen {
         specimen
     }
 
-    /// What is told of the changes, which must be right while nothing is damaged.
+    /// The changes that a reader returns for the undamaged store; they are checked too.
     fn read_changes(&self) -> BTreeMap<u64, Vec<u8>> {
         let (store, _) = Store::open_on(start(&self.files), options()).unwrap();
         let oldest = store.stats().changes_oldest;
@@ -180,7 +180,7 @@ impl Specimen {
         told
     }
 
-    /// Whether the sound store tells these changes of this version.
+    /// Whether the undamaged store returns the same changes for this version.
     pub(crate) fn is_told(&self, changeset: &Changeset<'_>) -> bool {
         self.told.get(&changeset.version().0).is_some_and(|told| {
             let mut rest = told.as_slice();
@@ -189,7 +189,7 @@ impl Specimen {
         })
     }
 
-    /// Makes of the state before these changes the one after them; whether it is right.
+    /// Applies the changes to the state; returns whether the result is right.
     pub(crate) fn advance(&self, state: &mut State, changeset: &Changeset<'_>) -> Result<bool, String> {
         let expected = self.state(changeset.version().0);
         for change in changeset.changes() {
@@ -200,7 +200,7 @@ impl Specimen {
             else {
                 return Err(format!("a change of a kind that was not made: {change:?}"));
             };
-            // The catalog's trees are not followed.
+            // The catalog's trees are not compared.
             let Some((name, _)) = self.trees.iter().find(|(_, id)| **id == tree) else { continue };
             match change {
                 Change::Reset { .. } => drop(state.insert(name, expected[name].clone())),
@@ -254,12 +254,12 @@ impl Specimen {
         self.states.insert(version, state);
     }
 
-    /// What it held after all up to this version.
+    /// The content after all transactions up to this version.
     pub(crate) fn state(&self, version: u64) -> &State {
         self.states.range(..=version).next_back().unwrap().1
     }
 
-    /// Walks the log from the newest meta page on, as the format's document says.
+    /// Reads the log from the newest meta page on, as `FORMAT.md` describes.
     fn read_log(&self) -> Vec<BatchPlace> {
         let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         let short = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -293,8 +293,8 @@ impl Specimen {
         }
     }
 
-    /// The last version that can be found in these files: all, but where the end of the log is destroyed with every batch
-    /// that would tell so. A segment that was cut is told by its length.
+    /// The last version that can be recovered from these files: all of them, unless the end of the log is destroyed
+    /// along with every batch that records it as durable. A truncated segment is detected by its length.
     pub(crate) fn last_version(&self, files: &Files) -> u64 {
         let is_whole = |place: &&BatchPlace| {
             let mut bytes = vec![0; place.bytes.len()];

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::disk::{Fault, FaultPlan};
 
-/// The faults that are tried, with how many operations each meets.
+/// The faults that are tried, with the number of operations that fail.
 pub(crate) const FAULTS: &[(Fault, u64)] = &[
     (Fault::Broken, 1),
     (Fault::Broken, u64::MAX),
@@ -15,15 +15,15 @@ pub(crate) const FAULTS: &[(Fault, u64)] = &[
     (Fault::WriteBack, 1),
 ];
 
-/// The faults of syncs alone, for lives in which many threads sync one file.
+/// The faults of syncs, for lives in which many threads sync one file.
 pub(crate) const SYNC_FAULTS: &[(Fault, u64)] = &[(Fault::Told, 1)];
 
-/// Something that lives on a simulated disk.
+/// A life on a simulated disk.
 pub(crate) trait Lives {
-    /// Runs one life with one fault at one operation. Returns false where the life ended before that operation.
+    /// Runs one life with one fault plan. Returns false if the life ended before the operation was reached.
     fn live_with(&self, faults: FaultPlan) -> Result<bool, String>;
 
-    /// Runs the life, and names the fault in the error. A panic is an error too.
+    /// Runs the life, and adds the fault to the error. A panic is an error too.
     fn check(&self, fault: Fault, count: u64, at: u64) -> Result<bool, String> {
         let context = |what| format!("{fault:?} {count} times from operation {at} on: {what}");
         let checked = catch_unwind(AssertUnwindSafe(|| self.live_with(FaultPlan { fault, at, count })));
@@ -31,7 +31,7 @@ pub(crate) trait Lives {
     }
 }
 
-/// These faults at each `step`th operation from `first` on; how many were tried.
+/// Tries these faults at every `step`th operation from `first` on; returns the number of tries.
 pub(crate) fn sweep(start: &impl Lives, faults: &[(Fault, u64)], first: u64, step: usize) -> Result<u64, String> {
     let mut tried = 0;
     for (fault, count) in faults {

@@ -1,4 +1,4 @@
-//! A tree file in a folder, for the tests that write and look at one without a store around it.
+//! A tree file in a folder, for the tests that use one without a store.
 
 use store::Version;
 use store::disk::SystemDisk;
@@ -7,7 +7,7 @@ use store::tree::{Pace, TreeFile};
 
 pub(crate) const NAME: &str = "trees";
 
-/// Made where there is none.
+/// Creates it if there is none.
 pub(crate) fn open(directory: &tempfile::TempDir) -> TreeFile {
     let disk = SystemDisk::new(directory.path()).unwrap();
     if !directory.path().join(NAME).exists() {
@@ -16,7 +16,7 @@ pub(crate) fn open(directory: &tempfile::TempDir) -> TreeFile {
     TreeFile::open(&disk, NAME, 1 << 32).unwrap().choose(0).unwrap()
 }
 
-/// Writes as fast as it can.
+/// A pace without limits.
 pub(crate) fn no_pace() -> Pace {
     Box::new(|_, _, _| Ok(()))
 }
