@@ -11,7 +11,7 @@
 //!   delivered: with a durability that syncs later, changes are delivered later.
 //! - A reader of changes retains nothing: no segment of the log, no pages, and no commit waits for it. If the segments
 //!   that it needs are recycled before it reads them, it gets [`Error::Gone`].
-//! - The content of a bulk build is not in the log. The version in which it appeared resets the trees concerned
+//! - The content of a bulk build or a large transaction is not in the log. Its version resets the trees concerned
 //!   ([`Change::Reset`]): the reader must read them again from a snapshot. A load that failed at the last moment also
 //!   resets its trees, though nothing changed.
 //! - Memory is bounded: one batch of the log, and at least 256 KB after the first read.
@@ -55,7 +55,7 @@ pub enum Change<'r> {
         /** The first key after the range; `None`: the range extends to the end of the tree. */
         to: Option<&'r [u8]>,
     },
-    /// The tree's content came from a bulk build: the reader must read it again from a snapshot.
+    /// A bulk build or a large transaction changed the tree: the reader must read it again from a snapshot.
     Reset {
         /** The tree. */
         tree: TreeId,

@@ -15,7 +15,7 @@
 //!  transaction:  operations u32 | bytes u32 | operations
 //!  operation:    kind u8 | zero u8 | key_len u16 | tree u32 | value_len u32 | key | value
 //!                1 puts, 2 deletes (no value), 3 deletes from the key on and below the value (none: to the end),
-//!                4 says that the tree was bulk-loaded (no key, no value)
+//!                4 records that the tree was loaded (no key, no value)
 //! ```
 //!
 //! Little-endian. `length` counts header and transactions, not the zeros after them. `crc32c` covers these bytes except
@@ -41,8 +41,8 @@ pub(crate) const OPERATION_HEADER_BYTES: usize = 12;
 pub(super) const KIND_PUT: u8 = 1;
 pub(super) const KIND_DELETE: u8 = 2;
 pub(super) const KIND_DELETE_RANGE: u8 = 3;
-/// A tree's whole content was bulk-loaded, and is not in the log. Only readers of changes use this; replay skips it,
-/// since the load is in the tree file or never completed.
+/// A bulk load or a large transaction changed the tree; its changes are not in the log. Only readers of changes use
+/// this; replay skips it, since the load is in the tree file or never completed.
 pub(super) const KIND_LOADED: u8 = 4;
 
 /// One change of a transaction.
@@ -156,7 +156,7 @@ impl BatchBuilder {
         self.open_operations += 1;
     }
 
-    /// Adds to the open transaction that a tree was bulk-loaded.
+    /// Adds to the open transaction that a tree was loaded.
     pub(crate) fn push_loaded(&mut self, tree: u32) {
         let mut header = [0; OPERATION_HEADER_BYTES];
         header[0] = KIND_LOADED;

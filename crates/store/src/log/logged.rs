@@ -25,7 +25,7 @@ pub(crate) enum LoggedKind {
     Delete,
     /// The value is the range's end, empty for none.
     DeleteRange,
-    /// The tree's whole content was bulk-loaded.
+    /// The tree was changed by a bulk load or a large transaction; the changes are not in the log.
     Loaded,
     /// A kind that this build does not know.
     Other(u8),
