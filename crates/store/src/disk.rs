@@ -77,7 +77,7 @@ pub trait Disk: Send + Sync {
     /// its name again. Opening and copying end with the error, and the next start creates the names again. Compaction
     /// syncs beside the keeper but does not touch the log, which works with either tree file.
     fn sync_dir(&self) -> io::Result<()>;
-    /// A file of so many bytes, with all its space allocated, for work that ends with the process. `None` if such files
+    /// A file of this size, with all its space allocated, for work that ends with the process. `None` if such files
     /// are not supported; then memory is used.
     fn scratch(&self, _bytes: u64) -> io::Result<Option<ScratchFile>> {
         Ok(None)
@@ -95,7 +95,7 @@ pub trait Disk: Send + Sync {
     }
 }
 
-/// A file of zeros without a name, so nobody else can open it. Its space is allocated, because a write to mapped memory
+/// A file of zeros without a name, so no other process can open it. Its space is allocated, because a write to mapped memory
 /// cannot report a full disk.
 #[derive(Debug)]
 pub struct ScratchFile {

@@ -50,7 +50,7 @@ impl Examination {
 }
 
 impl Store {
-    /// Examines the store in a folder without opening it; meanwhile nobody else can open it.
+    /// Examines the store in a folder without opening it; meanwhile no other process can open it.
     pub fn examine(dir: &Path) -> Result<Examination, Error> {
         refuse_unless_store(dir)?;
         Store::examine_on(&open_disk(dir)?)

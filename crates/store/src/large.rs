@@ -63,7 +63,7 @@ pub trait Revise {
 pub const CHANGED_LAST_MAX: usize = 128;
 
 impl LargeTx {
-    /// Begins a transaction of at most so many bytes, whose disk space is taken at once. See [`crate::Store::large`].
+    /// Begins a transaction of at most `bytes` bytes, whose disk space is taken at once. See [`crate::Store::large`].
     pub(crate) fn begin(engine: &Arc<Engine>, bytes: u64, watched: &[TreeId]) -> Result<LargeTx, Error> {
         let armed = Armed::new(engine, watched)?;
         let bytes = bytes.max(SCRATCH_BYTES_MIN);

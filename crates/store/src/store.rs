@@ -143,7 +143,7 @@ impl Store {
         self.engine().has_room()
     }
 
-    /// Begins a transaction of any size, of at most so many bytes, whose disk space is taken at once ([`Error::Full`]). The store will
+    /// Begins a transaction of any size, of at most `bytes` bytes, whose disk space is taken at once ([`Error::Full`]). The store will
     /// report to its caller the keys of the `watched` trees that others change. [`Error::Busy`]: another large transaction is active.
     ///
     /// A snapshot taken after this returns contains all earlier changes.

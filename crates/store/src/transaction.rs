@@ -23,7 +23,7 @@ pub struct Abort;
 /// A transaction as a value: it can be prepared again if its reads have changed.
 pub trait Transaction: Send {
     /// Reads through `tx`, checks, and puts its changes into `tx`. Called on the caller's thread against a snapshot. If
-    /// others have changed what it read, it is called once more, on the writer's thread, against the newest state. Must
+    /// others have changed what it read, it is called again, on the writer's thread, against the newest state. Must
     /// depend only on what it reads. A panic on the writer's thread counts as `Abort`.
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort>;
     /// Called once with the outcome: durable at a version, or an error. Runs on a thread of the store: must not block.

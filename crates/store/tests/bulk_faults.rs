@@ -36,7 +36,7 @@ fn fill(build: &mut BulkTree) -> Result<(), Error> {
     (0..ENTRIES).try_for_each(|key| build.push(&key.to_be_bytes(), &VALUE))
 }
 
-/// A build whose writes fail after so many bytes is refused at the latest when it is attached, and its pages are freed.
+/// A build whose writes fail after this many bytes is refused at the latest when it is attached, and its pages are freed.
 #[track_caller]
 fn check_failed(bytes: i64) {
     let directory = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ fn fill(directory: &Path) {
     store.checkpoint().unwrap();
 }
 
-/// Evicts a file's pages, which nobody maps, from the page cache; false if they cannot be evicted.
+/// Evicts a file's unmapped pages from the page cache; false if they cannot be evicted.
 fn forget(path: &Path) -> bool {
     let dropped = Command::new("dd")
         .args(["if=/dev/null", "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])

@@ -52,7 +52,7 @@ fn fill(directory: &Path) {
     put(&store, tree, 0..ROWS, 0);
 }
 
-/// Evicts a file's pages, which nobody maps, from the page cache; false if they cannot be evicted.
+/// Evicts a file's unmapped pages from the page cache; false if they cannot be evicted.
 fn forget(path: &Path) -> bool {
     let dropped = Command::new("dd")
         .args(["if=/dev/null", "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])

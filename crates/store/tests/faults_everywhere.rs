@@ -22,7 +22,7 @@ fn check(start: impl Fn(u64) -> Start, step: usize) {
     for seed in 0..2 {
         let first = rand::random_range(0..step as u64);
         let tried = sweep(&start(seed), FAULTS, first, step).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
-        // How much others do beside a writer before it is done depends on the machine.
+        // How much the other threads do before the writer is done depends on the machine.
         assert!(tried >= FAULTS.len() as u64, "{tried}");
     }
 }

@@ -209,7 +209,7 @@ fn opening_again_and_again_on_a_full_disk_takes_no_space() {
     }
 }
 
-/// Puts values of so many bytes from this key on until one is refused; returns how many were accepted.
+/// Puts values of this size from this key on until one is refused; returns how many were accepted.
 fn put_until_full(store: &Store, tree: TreeId, first: u32, bytes: usize) -> u32 {
     for key in first.. {
         if !put_in_the_end(store, tree, key, bytes) {

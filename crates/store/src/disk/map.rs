@@ -108,7 +108,7 @@ impl Map {
     }
 
     /// The bytes at `offset`; `None` if they are not within the file, or lost. Only for pages that a view reaches, or
-    /// that the caller has written and nobody else writes: only this crate knows which these are.
+    /// that the caller has written and no other code writes: only this crate knows which these are.
     #[inline]
     pub(crate) fn bytes(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let end = offset.checked_add(len as u64)?;
@@ -117,7 +117,7 @@ impl Map {
         }
         // SAFETY: offset + len <= self.len <= file length and <= the mapped reserve, so the range is mapped and backed
         // by the file (or lies in its memory), which does not shrink while the directory lock is held. The
-        // copy-on-write rule of the module's text ensures that nobody writes to these bytes while the slice lives.
+        // copy-on-write rule of the module's text ensures that nothing writes to these bytes while the slice lives.
         Some(unsafe { std::slice::from_raw_parts(self.base.add(offset as usize), len) })
     }
 

@@ -30,7 +30,7 @@ pub struct MemoryDisk {
 }
 
 impl MemoryDisk {
-    /// An empty disk. A mapped file has at most so many bytes, all allocated when it is mapped.
+    /// An empty disk. A mapped file has at most this many bytes, all allocated when it is mapped.
     pub fn new(map_bytes: usize) -> MemoryDisk {
         let map_bytes = map_bytes.next_multiple_of(ALIGN).max(ALIGN);
         MemoryDisk { map_bytes, names: Mutex::default(), is_locked: Arc::default() }
@@ -190,7 +190,7 @@ impl Memory {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let cut = (self.len() as usize).saturating_sub(len);
-        // SAFETY: from the new end to the old one (or nothing), inside the memory; nobody reads the truncated part.
+        // SAFETY: from the new end to the old one (or nothing), inside the memory; no reader reads the truncated part.
         unsafe { self.base.as_ptr().add(len).write_bytes(0, cut) };
         self.len.store(len as u64, Ordering::Release);
         Ok(())

@@ -56,7 +56,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// A queue of so many slots, each a multiple of [`DIRECT_ALIGN`], for reads of this file. To be created and used on one
+    /// A queue of this many slots, each a multiple of [`DIRECT_ALIGN`], for reads of this file. To be created and used on one
     /// thread. Fails if the kernel is too old (before 6.1) or forbids rings, or the file system has no direct reads.
     pub(super) fn new(file: &File, places: usize, place_bytes: usize) -> io::Result<Ring> {
         let is_fit = (1..=PLACES_MAX).contains(&places) && place_bytes > 0 && place_bytes.is_multiple_of(DIRECT_ALIGN);
@@ -74,7 +74,7 @@ impl Ring {
         if event < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made, and nobody else has it.
+        // SAFETY: the descriptor was just made, and no other code has it.
         let event = unsafe { OwnedFd::from_raw_fd(event) };
         // A ring's own descriptor can be polled too, but kernels differ in when it wakes the poller.
         ring.submitter().register_eventfd(event.as_raw_fd())?;

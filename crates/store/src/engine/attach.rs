@@ -33,7 +33,7 @@ impl Engine {
             return Err(Error::Limit { what: "rows with an attachment", limit: ROWS_MAX as u64 });
         }
         let _merging = self.hold_merging()?;
-        // Before the writer's lock, so that nobody else waits for these readers.
+        // Before the writer's lock, so that no other thread waits for these readers.
         let place = self.reserve_state(READERS_WAIT_MAX)?;
         let mut writer = self.writer_while_merging()?;
         let turn = self.fail_stop.lock(&self.turn, SENDING);

@@ -1,4 +1,4 @@
-//! Backup of an open store, and compaction of one that nobody uses.
+//! Backup of an open store, and compaction of an unused one.
 //!
 //! Both begin with a checkpoint: then the tree alone holds everything acknowledged before the call, and its view is one version. A
 //! snapshot would show the same through the memtables, but keep them from being reused during the copy; a view pins only pages.

@@ -3,9 +3,9 @@
 //! A checkpoint writes as slowly and evenly as it may: in small slices, each waited for, at a rate at which it ends
 //! before the next memtable is full or the log too long ([`Pacer::rate`]). A sync of the log waits for at most one
 //! slice, and most syncs for none. If commits come too fast for that, the checkpoint runs at full speed, in larger
-//! stretches, since commits will wait for its end. It also runs at full speed if nobody commits.
+//! stretches, since commits will wait for its end. It also runs at full speed if there are no commits.
 //!
-//! While commits run, a bulk build pauses after each stretch for as long as the stretch took. If nobody commits, as in
+//! While commits run, a bulk build pauses after each stretch for as long as the stretch took. Without commits, as in
 //! most imports, it does not pause. It writes out each stretch even then: otherwise the last sync would write hundreds
 //! of megabytes and delay the next commits.
 
@@ -24,7 +24,7 @@ use crate::tree::Pace;
 
 /// Maximum pause: a longer one does not help a disk that stalls.
 const REST_MAX: Duration = Duration::from_millis(5);
-/// Bytes written out at once while nobody commits: each stretch is waited for, and larger ones wait less often.
+/// Bytes written out at once while there are no commits: each stretch is waited for, and larger ones wait less often.
 const STRETCH_BYTES: u64 = 4 << 20;
 
 /// Minimum write rate of a checkpoint in bytes a second: even slices at this rate hardly slow a sync of the log.
@@ -40,7 +40,7 @@ const SLICE_SECONDS: f64 = 62.5e-6;
 const FAST_STRETCH_BYTES: u64 = 256 << 10;
 /// Maximum time to be caught up after a pause that was too long.
 const CATCH_UP_MAX: Duration = Duration::from_millis(1);
-/// Without a commit for this time, nobody commits.
+/// After this time without a commit, writers count as idle.
 const IDLE_AFTER: Duration = Duration::from_millis(20);
 /// Before this time the rate of commits is unknown.
 const LEARNING: Duration = Duration::from_millis(5);

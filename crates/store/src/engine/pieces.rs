@@ -31,7 +31,7 @@ const PARTS_OF_MEMTABLE: u64 = 3;
 /// Pages that a piece rewrites at least, with the smallest memtable.
 const PIECE_PAGES_LEAST: u64 = 16;
 
-/// Number of pieces for merging so many keys with so many bytes into trees of `live` pages.
+/// Number of pieces for merging this many keys and bytes into trees of `live` pages.
 pub(super) fn count(keys: u64, bytes: u64, live: u64, memtable_bytes: usize) -> u64 {
     let rewritten = keys.min(live) + bytes / PAGE_BYTES as u64;
     let least = (memtable_bytes / PAGE_BYTES) as u64 / PARTS_OF_MEMTABLE;

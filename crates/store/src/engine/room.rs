@@ -13,7 +13,7 @@
 //! - [`Room::covers`] is the check of a commit: a few loads and comparisons.
 //! - If it fails, [`Room::ask`] waits for the thread and returns whether the space is granted.
 //! - While writes are refused, the thread tries again at each [`TICK`], even without a request. So writes resume by themselves, and
-//!   the health state is right even if nobody writes.
+//!   the health state is right even without writes.
 //!
 //! The grant is lowered before the frozen memtable's need is cleared, and the two are read in the opposite order: a
 //! thread that sees the smaller need also sees the smaller grant.

@@ -65,7 +65,7 @@ impl Follower {
     /// The batch that [`Follower::advance`] read last.
     pub(crate) fn batch(&self) -> Option<Batch<'_>> {
         let bytes = self.window.as_slice().get(self.batch.clone())?;
-        // Its checksum was valid when it was read, and nobody else writes to these bytes.
+        // Its checksum was valid when it was read, and no other code writes to these bytes.
         Batch::checked(bytes)
     }
 

@@ -176,7 +176,7 @@ impl Drop for Keeper {
     }
 }
 
-/// Owned by the thread: if the thread panics, the store stops and nobody waits for the next segment.
+/// Owned by the thread: if the thread panics, the store stops, and no thread waits for the next segment.
 struct Life<'s>(&'s Shared);
 
 impl Drop for Life<'_> {

@@ -99,7 +99,7 @@ impl Image {
         segment::check_length(self.header()?, len, &name)
     }
 
-    /// At least so many bytes from here on, fewer only at the segment's end.
+    /// At least this many bytes from here on, fewer only at the segment's end.
     fn bytes(&mut self, offset: usize, bytes: usize) -> Result<&[u8], Error> {
         let offset = offset.min(self.len);
         let end = self.len.min(offset.saturating_add(bytes));

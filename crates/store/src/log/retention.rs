@@ -14,7 +14,7 @@
 //!    ask again ([`Retention::follow`]), and must not rely on the file's content: a recycled file holds other batches.
 //! 2. Kept segments stay within [`Kept`] and [`KEPT_SEGMENTS_MAX`]. Bytes count whole files; the age of a segment is
 //!    that of its last change. After a restart ages count from the opening.
-//! 3. No reader retains a segment. A reader that is too slow is told the oldest version that is still available.
+//! 3. No reader retains a segment. A reader that is too slow gets an error with the oldest version that is still available.
 //!
 //! This module touches no file: the keeper recycles or removes the segments that it gives up.
 

@@ -182,7 +182,7 @@ struct Memory {
     _map: memmap2::MmapMut,
 }
 
-// SAFETY: `Memory` is plain memory; the module's invariants, which bind no thread, say who may access which byte when.
+// SAFETY: `Memory` is plain memory; the module's invariants, which bind no thread, define who may access which byte when.
 unsafe impl Send for Memory {}
 // SAFETY: as above; `Memory` has no methods that touch the bytes.
 unsafe impl Sync for Memory {}
@@ -204,7 +204,7 @@ impl Memory {
     #[cfg(not(miri))]
     fn in_file(file: &ScratchFile) -> std::io::Result<Memory> {
         let bytes = file.bytes().min(ARENA_BYTES_MAX) / LINE * LINE;
-        // SAFETY: a scratch file has no name, so nobody else can open, cut or write it.
+        // SAFETY: a scratch file has no name, so no other process can open, truncate or write it.
         let mut map = unsafe { memmap2::MmapOptions::new().len(bytes).map_mut(file.file())? };
         let base = NonNull::new(map.as_mut_ptr()).ok_or(std::io::ErrorKind::OutOfMemory)?;
         let [dirty, wanted, populated] = [const { AtomicUsize::new(0) }; 3];
@@ -225,7 +225,7 @@ impl Memory {
     /// upper end allocates of it, if this use has other proportions, is zeroed on allocation.
     fn clear(&mut self) {
         let high = std::mem::replace(self.high.get_mut(), self.bytes);
-        // SAFETY: `high` lies inside the memory; `&mut self` is the only handle, so nobody holds a reference into it.
+        // SAFETY: `high` lies inside the memory; `&mut self` is the only handle, so there is no reference into it.
         unsafe { std::ptr::write_bytes(self.base.as_ptr().add(high), 0, self.bytes - high) }
     }
 
@@ -296,7 +296,7 @@ impl Arena {
     }
 
     /// Allocates the memory that [`Fill::wants_memory`] has requested. The kernel zeroes each page, which takes longer
-    /// than filling it, so this belongs on a thread that nobody waits for. One thread at a time.
+    /// than filling it, so this belongs on a background thread. One thread at a time.
     pub(super) fn populate(&self) {
         let memory = &*self.memory;
         let wanted = memory.wanted.load(Ordering::Relaxed).min(memory.bytes);

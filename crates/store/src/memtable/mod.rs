@@ -198,7 +198,7 @@ impl Memtable {
         false
     }
 
-    /// Allocates the memory that [`MemtableWriter::wants_memory`] has requested. For a thread that nobody waits for; one thread at a time.
+    /// Allocates the memory that [`MemtableWriter::wants_memory`] has requested. For a background thread; one thread at a time.
     pub(crate) fn populate(&self) {
         self.arena.populate();
     }

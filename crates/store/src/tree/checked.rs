@@ -6,7 +6,7 @@
 //!
 //! - The bit of an overflow extent is that of its first page, and holds for the whole extent.
 //! - A page that this process writes gets its bit with its checksum. The next read gets the kernel's copy of the written
-//!   bytes, and computing the checksum once more after each checkpoint made scans beside writers an eighth slower. A write
+//!   bytes, and computing the checksum again after each checkpoint made scans beside writers an eighth slower. A write
 //!   that the disk lost is found at the first read after the next start. An allocated page has no bit until it is written.
 //! - A checkpoint, a backup and `verify` compute the checksum of every page that they read, whatever the bit says: a copied
 //!   page must not get a new checksum over damage. A damaged page loses its bit, so that readers do not get it either.

@@ -55,7 +55,7 @@ impl Part {
     pub(super) fn push(&mut self, key: &[u8], value: &[u8], bytes_max: usize) {
         match self.slots.first() {
             None => {
-                // Growth by doubling would copy half of all entries once more.
+                // Growth by doubling would copy half of all entries again.
                 self.bytes.reserve_exact(bytes_max);
                 self.common = key.len();
             }

@@ -175,7 +175,7 @@ impl Sorter {
         self.spare.push(part);
     }
 
-    /// Writes every entry of the runs once more. That is rare, since a run is longer than all blocks of a merge.
+    /// Writes every entry of the runs again. That is rare, since a run is longer than all blocks of a merge.
     fn merge_runs(&mut self) -> Result<(), Error> {
         let mut merged = self.names.create()?;
         let mut merge = SortedEntries::merge(Vec::new(), &std::mem::take(&mut self.runs))?;
