@@ -135,7 +135,7 @@ impl fmt::Display for Error {
             ),
             Error::Pinned { states } => write!(
                 out,
-                "snapshots keep {states} old states of the store, as many as there may be: drop the oldest and try again; \
+                "snapshots keep {states} old states of the store, the maximum: drop the oldest and try again; \
                  nothing was changed"
             ),
             Error::Full => out.write_str("disk full; nothing was changed"),
@@ -150,7 +150,7 @@ impl fmt::Display for Error {
             Error::Io { context, source } => write!(out, "{context}: {source}"),
             Error::NotInMemory => out.write_str("the read would wait for the disk"),
             Error::Gone { oldest } => {
-                write!(out, "these changes are kept no longer; kept are those since {}", oldest.0)
+                write!(out, "these changes are no longer kept; the oldest version to follow from is {}", oldest.0)
             }
             Error::Ahead { newest } => write!(out, "there is no such version yet; the newest is {}", newest.0),
             Error::Closed => out.write_str("the store is closing"),

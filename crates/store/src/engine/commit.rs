@@ -354,7 +354,7 @@ mod tests {
             writer.next_version = 1;
         }
         for _ in 0..COUNT {
-            let outcome = outcomes.recv_timeout(std::time::Duration::from_secs(60)).expect("each is told");
+            let outcome = outcomes.recv_timeout(std::time::Duration::from_secs(60)).expect("each transaction finishes");
             assert!(matches!(outcome, Err(Error::Poisoned | Error::Unknown(_))), "{outcome:?}");
         }
         assert!(store.stats().poisoned_by.is_some_and(|cause| cause.contains("panic")));

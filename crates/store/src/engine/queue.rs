@@ -261,7 +261,7 @@ mod model {
             let sender = {
                 let (queue, turn) = (Arc::clone(&queue), Arc::clone(&turn));
                 spawn(move || {
-                    let held = turn.lock().expect("nobody panics");
+                    let held = turn.lock().expect("no thread panics");
                     // The others can find the turn held only if something happens while it is held. Only one model does
                     // this: with more pushes it takes minutes.
                     if pushes == 1 {

@@ -260,7 +260,10 @@ fn remove_spare(disk: &dyn Disk, number: u64) -> bool {
 pub(super) fn remove_kept(disk: &dyn Disk, number: u64) -> bool {
     let removed = disk.remove(&segment::live_name(number));
     match &removed {
-        Ok(()) => tracing::info!(segment = number, "the disk is short of room: changes are kept no longer"),
+        Ok(()) => tracing::info!(
+            segment = number,
+            "little disk space: removed a log segment that was kept for readers of changes"
+        ),
         Err(error) => tracing::warn!(segment = number, %error, "cannot remove a log segment that is kept for changes"),
     }
     removed.is_ok()
