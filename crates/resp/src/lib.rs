@@ -6,8 +6,8 @@
 //! | one connection, a pool, messages, for threads that wait | `client`, re-exported here |
 //! | the same without waiting, on a loop of `reactor` | `loop_client` (feature `reactor`) |
 //!
-//! What holds everywhere: no byte from a peer is a panic; split input is looked at once; every buffer and every level of
-//! nesting has a limit, in [`codec::Limits`] or [`Settings`].
+//! What holds everywhere: no byte from a peer causes a panic; each received byte is scanned once; every buffer and every
+//! level of nesting has a limit, in [`codec::Limits`] or [`Settings`].
 
 mod client;
 pub mod codec;

@@ -1,14 +1,14 @@
-//! Servers that misbehave: half a reply, garbage, silence, a reply that comes late, no more reading.
+//! Servers that misbehave: half a reply, garbage, silence, a late reply, no more reading.
 
 use crate::fake_server::{FakeServer, Peer, script};
 use resp::{Client, Error, Lost, NotSent, Pipeline};
 use std::time::{Duration, Instant};
 
-/// Short enough to wait for, long enough for a machine that is busy elsewhere.
+/// Short enough to wait for, long enough for a busy machine.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// One connection that answers once and then fails in this way, and one that answers PONG: the caller of PING gets the PONG
-/// and nothing else. Without TLS, and with it.
+/// One connection that answers once and then fails in the given way, and one that answers PONG: the caller of PING receives
+/// only the PONG. Run without TLS and with it.
 fn check_fault(
     run: impl FnOnce(&mut Peer) + Clone + Send + 'static,
     timeout: Duration,
@@ -74,7 +74,7 @@ fn garbage_is_a_protocol_error_and_the_connection_is_not_used_again() {
 fn a_server_that_does_not_answer_ends_the_call_at_its_deadline_and_a_late_reply_reaches_nobody() {
     let run = |peer: &mut Peer| {
         peer.expect("GET");
-        // The client closes at its deadline: only then the reply of GET is sent, which PING must not get.
+        // The client closes at its deadline. Only then the reply of GET is sent, which PING must not receive.
         peer.expect_end();
         peer.send_some(b"$4\r\nlate\r\n");
     };
@@ -86,7 +86,7 @@ fn a_server_that_sends_a_reply_byte_by_byte_does_not_stretch_the_deadline() {
     let run = |peer: &mut Peer| {
         peer.expect("GET");
         let started = Instant::now();
-        // Longer than the client waits, with a byte long before each possible timeout of the socket.
+        // Longer than the client waits, with a byte well before each possible timeout of the socket.
         while started.elapsed() < SHORT * 20 && peer.send_some(b"+") == 1 {
             std::thread::sleep(SHORT / 20);
         }
@@ -124,7 +124,7 @@ fn a_reply_that_nobody_asked_for_is_not_taken_for_the_next_one() {
     ]);
     let mut client = Client::new(server.settings.clone());
     assert_eq!(client.command::<i64>(("GET", "k")).unwrap(), 1);
-    // Until the second reply has come too, it may still be on its way.
+    // Before the second reply has arrived, it may still be under way.
     std::thread::sleep(SHORT);
     assert_eq!(client.command::<i64>(("GET", "k")).unwrap(), 3);
     drop(client);

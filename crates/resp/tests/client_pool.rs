@@ -24,7 +24,7 @@ fn a_pool_gives_out_no_more_clients_than_it_may_and_those_that_come_back_first()
     assert_eq!(first.command::<String>("PING").unwrap(), "PONG");
     drop(second);
     drop(first);
-    // The client that was used last, and its connection: there is no script for a second one.
+    // The most recently used client and its connection: there is no script for a second one.
     let mut again = pool.get().unwrap();
     assert_eq!(again.command::<String>("PING").unwrap(), "PONG");
     drop(again);

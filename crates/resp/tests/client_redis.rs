@@ -110,7 +110,7 @@ fn the_session_is_opened_again_after_the_server_was_restarted() {
         server.kill();
         assert!(client.command::<()>("PING").is_err() || server.port() == 0);
         server.run();
-        // Whether the first command after the restart was still lost depends on what was noticed when: the next is not.
+        // The first command after the restart may be lost, if the loss was not yet noticed; the next one is not.
         let _ = client.command::<()>("PING");
         let info: String = client.command(("CLIENT", "INFO")).unwrap();
         assert!(info.contains(" db=5 "), "{info}");

@@ -1,4 +1,4 @@
-//! The client over TLS: with a real redis-server, and with servers that it must refuse.
+//! The client over TLS: with a real redis-server, and with servers that it must reject.
 
 use crate::certificate::Authority;
 use crate::fake_server::{FakeServer, Peer, script};
@@ -8,11 +8,11 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// For what does not come in time if it does not come at all.
+/// A test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Short enough to wait for, long enough for a machine that is busy elsewhere.
+/// Short enough to wait for, long enough for a busy machine.
 const SHORT: Duration = Duration::from_millis(300);
-/// The server wants no certificate of the client.
+/// Options of a server that requires no client certificate.
 const ANY_CLIENT: [&str; 2] = ["--tls-auth-clients", "no"];
 
 #[test]
@@ -39,7 +39,7 @@ fn check_pipeline(client: &mut Client) {
     assert!(counts.into_iter().map(Result::unwrap).eq(1..=10_000));
 }
 
-/// Of many records, and of more bytes than both sockets hold.
+/// Many records, and more bytes than both sockets hold.
 fn check_large_value(client: &mut Client) {
     let value: Vec<u8> = (0..20 << 20).map(|index: u32| (index % 251) as u8).collect();
     client.command::<()>(("SET", "large", &value)).unwrap();
@@ -99,7 +99,7 @@ fn a_server_that_wants_a_certificate_of_the_client_gets_it() {
     let own = authority.issue("client.test");
     let mut settings = Settings::of(&server.tls_address()).unwrap();
     let tls = settings.tls.clone().unwrap();
-    // In TLS 1.3 the server's refusal follows the handshake; here it meets HELLO, which belongs to the connection.
+    // In TLS 1.3 the server's rejection follows the handshake; here it meets HELLO, which belongs to connecting.
     settings.version = resp::codec::Version::Resp3;
     let error = Client::new(settings.clone()).command::<()>("PING").unwrap_err();
     let words = "TLS: the server requires a certificate of the client";
@@ -108,7 +108,7 @@ fn a_server_that_wants_a_certificate_of_the_client_gets_it() {
     assert_eq!(Client::new(settings).command::<String>("PING").unwrap(), "PONG");
 }
 
-/// The client gives up at its first attempt, although it has time, with these words.
+/// The client gives up at its first attempt, although it has time, with this message.
 #[track_caller]
 fn check_refused(server: &FakeServer, tls: Tls, words: &str) {
     let mut settings = server.settings.clone();
@@ -118,7 +118,7 @@ fn check_refused(server: &FakeServer, tls: Tls, words: &str) {
     assert!(error.to_string().contains(words), "{error}");
 }
 
-/// A script for a client that does not come as far as a request.
+/// A script for a client that never sends a request.
 fn no_request(peer: &mut Peer) {
     peer.expect_refusal();
 }
@@ -232,7 +232,7 @@ fn a_server_that_stops_in_the_middle_of_the_handshake_ends_the_call_at_its_deadl
     check_handshake(drip, std::io::ErrorKind::TimedOut, words);
 }
 
-/// Where a connection to this server is accepted whose replies come in pieces smaller than a record.
+/// Accepts a connection to this server, whose replies arrive in pieces smaller than a record.
 fn slow_relay(server: Endpoint) -> Endpoint {
     let Endpoint::Tcp { host, port } = server else { panic!("no TCP") };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

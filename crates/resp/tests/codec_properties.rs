@@ -1,11 +1,12 @@
-//! What is encoded is decoded again; random and mutated bytes never panic, and mean the same however they are cut.
+//! Encoded values decode to themselves; random and mutated bytes never panic, and mean the same however they are
+//! cut.
 
 use crate::fuzz_check::{check_replies, check_requests};
 use crate::mutation::{apply, edits};
 use proptest::prelude::*;
 use resp::codec::{Arguments, Limits, ReplyWriter, Version, View, write_command};
 
-/// A reply to be written.
+/// A reply to encode.
 #[derive(Clone, Debug)]
 enum Reply {
     Null,
@@ -146,7 +147,7 @@ proptest! {
         prop_assert_eq!(length, bytes.len());
         prop_assert!(is_alike(&reply, view), "{:?} of {}", view, bytes.escape_ascii());
         check_replies(&bytes, &cuts);
-        // RESP2 has fewer types: what is written is one whole reply of them.
+        // RESP2 has fewer types: the result is one complete reply of those types.
         let mut bytes = Vec::new();
         write(&reply, &mut ReplyWriter::new(&mut bytes, Version::Resp2));
         prop_assert!(!bytes.is_empty() && b"+-:$*".contains(&bytes[0]));

@@ -3,7 +3,7 @@
 use crate::fuzz_check::check_replies;
 use resp::codec::{Advance, DEPTH_MAX, Limits, ProtocolError, ReplyFramer, ReplyKind, View};
 
-/// One of each kind, and some inside one another.
+/// One sample of each kind, and some nested ones.
 const SAMPLES: &[(&[u8], ReplyKind)] = &[
     (b"+OK\r\n", ReplyKind::Simple),
     (b"+\r\n", ReplyKind::Simple),
@@ -156,7 +156,7 @@ fn nesting_is_bounded() {
     assert!(View::parse(&deepest, Limits::default()).unwrap().is_some());
     let deeper = [b"*1\r\n".repeat(DEPTH_MAX + 1), b":1\r\n".to_vec()].concat();
     assert_eq!(View::parse(&deeper, Limits::default()), Err(ProtocolError::Depth));
-    // Empty aggregates hold no level.
+    // Empty aggregates take no level of nesting.
     let empty = [b"*1\r\n".repeat(DEPTH_MAX), b"*0\r\n".to_vec()].concat();
     assert!(View::parse(&empty, Limits::default()).unwrap().is_some());
 }

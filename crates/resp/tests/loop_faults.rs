@@ -6,9 +6,9 @@ use crate::on_loop::{OnLoop, PATIENCE, resolve};
 use resp::{Error, Lost, NotSent, Pipeline, Tls};
 use std::time::{Duration, Instant};
 
-/// Short enough to wait for, long enough for a machine that is busy elsewhere.
+/// Short enough to wait for, long enough for a busy machine.
 const SHORT: Duration = Duration::from_millis(300);
-/// A test that waits for this has failed.
+/// A test that waits this long has failed.
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn pong(peer: &mut Peer) {
@@ -17,8 +17,8 @@ fn pong(peer: &mut Peer) {
     peer.expect_end();
 }
 
-/// One connection that answers once and then fails in this way, and one that answers PONG: the caller of PING gets the PONG
-/// and nothing else. Without TLS, and with it.
+/// One connection that answers once and then fails in the given way, and one that answers PONG: the caller of PING receives
+/// only the PONG. Run without TLS and with it.
 fn check_fault(
     run: impl FnOnce(&mut Peer) + Clone + Send + 'static,
     timeout: Duration,
@@ -69,7 +69,7 @@ fn garbage_is_a_protocol_error_and_the_connection_is_not_used_again() {
 fn a_command_without_a_reply_ends_at_its_deadline_and_a_late_reply_reaches_nobody() {
     let run = |peer: &mut Peer| {
         peer.expect("GET");
-        // The client closes at the deadline: only then the reply of GET is sent, which PING must not get.
+        // The client closes at the deadline. Only then the reply of GET is sent, which PING must not receive.
         peer.expect_end();
         peer.send_some(b"$4\r\nlate\r\n");
     };
@@ -271,7 +271,7 @@ fn a_database_and_a_user_are_those_of_later_connections_once_the_server_has_agre
         client.authenticate(at, Some("me"), "secret", move |outcome, _| sender.send(outcome.is_ok()).unwrap()).unwrap();
     });
     assert_eq!([(); 3].map(|()| outcome.recv_timeout(PATIENCE).unwrap()), [true, false, true]);
-    // Its end is seen before the next command.
+    // Its end is noticed before the next command.
     on_loop.eventually("the connection has ended", |_| true);
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(on_loop.command::<String>("PING").unwrap(), "PONG");
@@ -307,7 +307,7 @@ fn what_a_server_does_not_take_or_answer_is_bounded() {
     let server = FakeServer::start(vec![script(|peer| {
         peer.expect("first");
         peer.send(b":1\r\n");
-        // Nothing more is read until the client goes.
+        // Nothing more is read until the client closes.
         std::thread::sleep(SHORT);
     })]);
     let mut settings = resolve(server.settings.clone());
@@ -410,7 +410,7 @@ fn a_reply_that_nobody_asked_for_ends_the_connection_and_pushes_are_no_replies()
     let on_loop = OnLoop::start(server.settings.clone());
     assert_eq!(on_loop.command::<i64>(("GET", "k")).unwrap(), 1);
     assert_eq!(on_loop.command::<i64>(("GET", "k")).unwrap(), 2);
-    // Until the third reply has come too, it may still be on its way.
+    // Before the third reply has arrived, it may still be under way.
     std::thread::sleep(SHORT);
     assert_eq!(on_loop.command::<String>("PING").unwrap(), "PONG");
     drop(on_loop);
@@ -457,7 +457,7 @@ fn the_connection_ends_with_the_last_handle_and_a_drain_answers_what_is_in_fligh
     other.eventually("the command has left", |client| client.in_flight() == 1);
     other.running().drain(PATIENCE);
     assert_eq!(outcome.recv_timeout(PATIENCE).unwrap().unwrap(), 1);
-    // Both connections have ended by now, although the first loop runs on.
+    // Both connections have ended by now, although the first loop keeps running.
     server.finish();
 }
 

@@ -100,10 +100,10 @@ fn chains_of_commands_are_answered_each_by_its_own_replies() {
     }
 }
 
-/// Commands one behind the other's reply.
+/// Commands of one chain; each is sent after the reply to the one before.
 const LINKS: u32 = 300;
 
-/// Echoes a number, and the next one of the chain when that has come back.
+/// Echoes a number, and the next one after its reply.
 fn echo(client: resp::LoopClient, at: &mut reactor::Neighbourhood<'_>, (chain, link): (u32, u32), done: Sender<()>) {
     let sent = client.clone().command(at, ("ECHO", chain * LINKS + link), move |echoed, at| {
         let echoed: u32 = echoed.unwrap();
@@ -127,7 +127,7 @@ fn commands_wait_for_a_server_that_restarts_and_its_session_is_opened_again() {
         });
         assert!(selected.recv_timeout(PATIENCE).unwrap());
         server.kill();
-        // Once the end of the connection has been seen, commands wait.
+        // Once the end of the connection has been noticed, commands wait.
         let _ = on_loop.begin::<()>("PING", Duration::from_millis(100)).recv_timeout(PATIENCE).unwrap();
         on_loop.run(|client, at| client.noreply(at, ("SET", "k", "v")).unwrap());
         let waiting = on_loop.begin::<String>(("GET", "k"), PATIENCE);
@@ -139,7 +139,7 @@ fn commands_wait_for_a_server_that_restarts_and_its_session_is_opened_again() {
     }
 }
 
-/// What a subscriber heard, as text.
+/// The events of a subscriber, as text.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     Message(String),
@@ -165,7 +165,7 @@ fn heard(event: Result<Event<'_>, Error>) -> Heard {
 
 type Job = Box<dyn FnOnce(&LoopSubscriber, &mut reactor::Neighbourhood<'_>) + Send>;
 
-/// Does what the test wants done with the subscriber.
+/// Applies a job of the test to the subscriber.
 struct Listening {
     subscriber: LoopSubscriber,
     jobs: Receiver<Job>,
@@ -208,7 +208,7 @@ impl Listener {
         assert_eq!(self.heard.recv_timeout(PATIENCE).expect("an event"), expected);
     }
 
-    /// A server that is being killed may take a connection and end it, so that one more is reported.
+    /// A server that is being killed may accept a connection and close it, so that one more loss is reported.
     #[track_caller]
     fn expect_behind_reconnects(&self, expected: Heard) {
         let heard = std::iter::from_fn(|| self.heard.recv_timeout(PATIENCE).ok());
@@ -254,7 +254,7 @@ fn a_subscriber_subscribes_again_after_a_restart_and_says_that_messages_may_be_m
     listener.run(|subscriber, at| subscriber.unsubscribe(at, &["b"]));
     listener.expect(Heard::Unsubscribed("b".to_owned()));
     server.kill();
-    // Without a connection the wish is kept.
+    // Without a connection the subscription is remembered.
     listener.run(|subscriber, at| subscriber.psubscribe(at, &["c*"]));
     server.run();
     listener.expect(Heard::Reconnected);

@@ -1,4 +1,5 @@
-//! The tests of `resp`, one subject a file, in one program: to link one for each took most of the time.
+//! The tests of `resp`, one subject per file, in one program: linking one for each took most of the
+//! time.
 
 #![allow(clippy::unwrap_used, reason = "parts that tests share fail like tests")]
 

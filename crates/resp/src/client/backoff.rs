@@ -3,12 +3,12 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// Pauses double from the shortest to the longest, and each is cut by a random part of up to a half.
+/// The pause doubles from the shortest to the longest; each pause is shortened by a random part, at most a half.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     min: Duration,
     max: Duration,
-    /// Pause before random cuts; none after a success.
+    /// Pause before the random cut. None after a success.
     pause: Option<Duration>,
     due: Option<Instant>,
     random: RandomState,
@@ -36,7 +36,8 @@ impl Backoff {
         self.due = Some(now + self.cut(pause));
     }
 
-    /// Between a half of the pause and all of it. The seed of a hasher is the standard library's source of randomness.
+    /// A random duration between half of the pause and the whole. The seed of a hasher is the standard library's
+    /// source of randomness.
     fn cut(&mut self, pause: Duration) -> Duration {
         self.attempts += 1;
         let random = self.random.hash_one(self.attempts) as u32;

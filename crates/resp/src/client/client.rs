@@ -1,14 +1,16 @@
-//! The blocking client: one connection, opened when it is needed and again when it is lost.
+//! The blocking client: one connection, opened on first use and reopened after a loss.
 //!
-//! What holds:
+//! Guarantees:
 //!
-//! - A call ends within `Settings::timeout`, whatever the server does; looking up a host's name is the system's affair.
-//! - After a failed exchange the connection is dropped, so a late reply reaches nobody.
-//! - A command of which no byte was sent is sent on the next connection, within its time. No other command is repeated.
-//! - A new connection has the session of the old one: protocol, user and database. What a command changed by itself
+//! - A call ends within `Settings::timeout`, whatever the server does. Only the system may take longer: to look up a host
+//!   name, or to connect to a Unix socket whose backlog is full.
+//! - After a failed exchange the connection is dropped, so a late reply is never delivered to another command.
+//! - If no byte of a command was sent, the command is sent on the next connection, within its time. No other command is
+//!   repeated.
+//! - A new connection has the session of the old one: protocol, user and database. State that a command changed directly
 //!   (`SELECT`, `MULTI`, `WATCH`, `CLIENT SETNAME`) is lost with the connection: see [`Client::select`], and send
 //!   transactions as one [`Pipeline`].
-//! - Commands without a reply wait in a bounded queue while there is no connection. Commands with a reply never wait there:
+//! - Commands without a reply wait in a bounded queue while there is no connection. Commands with a reply are never queued:
 //!   their caller waits, or gets [`NotSent`].
 //!
 //! A client is used by one thread at a time; [`Pool`](super::Pool) shares some among many.
@@ -28,10 +30,10 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// A connection that was not used for so long is looked at before it is used: servers close idle connections, and a
-/// command that is sent into a closed one has an unknown outcome.
+/// A connection that was idle for longer is checked before use: servers close idle connections, and a command that is sent
+/// to a closed connection has an unknown outcome.
 const IDLE_CHECK: Duration = Duration::from_millis(100);
-/// Bytes of the buffer for commands that are kept between calls.
+/// Size in bytes up to which the command buffer is kept between calls.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// A client of one server. Dropping it closes the connection; commands in the queue are lost then.
@@ -42,19 +44,19 @@ pub struct Client {
     backoff: Backoff,
     silence: Silence,
     queue: Queue,
-    /// The command in hand.
+    /// The encoded current command.
     output: Vec<u8>,
 }
 
 impl Client {
-    /// A client that connects at its first command.
+    /// Creates a client, which connects at its first command.
     pub fn new(settings: Settings) -> Client {
         let backoff = Backoff::new(settings.backoff_min, settings.backoff_max);
         let queue = Queue::new(settings.queue_bytes_max);
         Client { settings, connection: None, backoff, silence: Silence::Unknown, queue, output: Vec::new() }
     }
 
-    /// Connects to an address, in one attempt, with the default settings of [`Settings::of`].
+    /// Connects to an address, in a single attempt, with the default settings of [`Settings::of`].
     ///
     /// # Errors
     /// The address is wrong, the server is not reached in time, or it refuses the session.
@@ -69,7 +71,7 @@ impl Client {
         &self.settings
     }
 
-    /// Changes what a call may take, from the next one on.
+    /// Changes the time limit of later calls.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.settings.timeout = timeout;
     }
@@ -93,7 +95,7 @@ impl Client {
         T::from_reply(self.view(command)?).map_err(Error::Conversion)
     }
 
-    /// Sends a command and gives its reply in the client's buffer: nothing is copied or allocated.
+    /// Sends a command and returns its reply as a view of the client's buffer: nothing is copied or allocated.
     ///
     /// # Errors
     /// See [`Error`]; an error reply is [`Error::Server`].
@@ -108,8 +110,8 @@ impl Client {
         }
     }
 
-    /// Sends all commands of a pipeline in one write and gives a result for each: the error of one command is its result
-    /// alone. Where the connection is lost on the way, the commands without a reply share that as their result.
+    /// Sends all commands of a pipeline in one write and returns one result for each. An error reply concerns only its own
+    /// command. If the connection is lost on the way, that loss is the result of every command without a reply.
     ///
     /// # Errors
     /// Nothing was sent.
@@ -132,11 +134,11 @@ impl Client {
         Ok(results)
     }
 
-    /// Sends all commands of a pipeline in one write and gives each reply to `on_reply` with its command's place, in order,
-    /// as it comes: nothing is kept or allocated for a reply. An error reply is [`View::Error`].
+    /// Sends all commands of a pipeline in one write. Each reply is passed to `on_reply` as it arrives, in order, with the
+    /// index of its command: no reply is kept or allocated. An error reply is [`View::Error`].
     ///
     /// # Errors
-    /// See [`Error`]; replies given to `on_reply` before are good.
+    /// See [`Error`]. Replies that `on_reply` received before are valid.
     pub fn pipeline_with(
         &mut self,
         pipeline: &Pipeline,
@@ -151,16 +153,16 @@ impl Client {
         })
     }
 
-    /// Sends a command and does not wait for its reply, which nobody will see: neither a value nor an error.
+    /// Sends a command and does not wait for its reply. The caller learns neither a value nor an error.
     ///
-    /// Where the server can be told to keep silent (`CLIENT REPLY OFF`) it is; else replies are read and dropped without
-    /// waiting for them. While there is no connection the command is queued, and sent before any later command. It may be
-    /// lost: with the connection, or when the client is dropped. The first call asks the server what it can. Of commands
-    /// that follow one another within a millisecond the kernel makes full packets: the last of them may wait 200 ms, unless
-    /// a command with a reply pushes them.
+    /// If the server supports `CLIENT REPLY OFF`, its replies are switched off; otherwise they are read and dropped without
+    /// waiting. While there is no connection the command is queued, and sent before any later command. It is lost if the
+    /// connection is lost or the client is dropped. The first call asks the server whether it supports the command. If
+    /// commands follow one another within a millisecond, the kernel fills whole packets: the last command may then wait 200
+    /// ms, unless a command with a reply follows.
     ///
     /// # Errors
-    /// [`NotSent::QueueFull`], or the server read nothing for the time of the call.
+    /// [`NotSent::QueueFull`], or the server has not read for the time of the call.
     #[inline]
     pub fn noreply(&mut self, command: impl ToArguments) -> Result<(), Error> {
         self.write(&command)?;
@@ -170,7 +172,7 @@ impl Client {
         sent
     }
 
-    /// [`Client::noreply`] of all commands of a pipeline, in one write.
+    /// [`Client::noreply`] for all commands of a pipeline, in one write.
     ///
     /// # Errors
     /// As [`Client::noreply`].
@@ -182,17 +184,17 @@ impl Client {
     /// Selects a database, on this connection and all later ones.
     ///
     /// # Errors
-    /// See [`Error`]; the database is then the one of before.
+    /// See [`Error`]; the database then stays as it was.
     pub fn select(&mut self, database: u32) -> Result<(), Error> {
         self.command::<()>(("SELECT", database))?;
         self.settings.database = database;
         Ok(())
     }
 
-    /// Becomes another user, on this connection and all later ones; without a name the default user.
+    /// Authenticates as another user, on this connection and all later ones; without a name as the default user.
     ///
     /// # Errors
-    /// See [`Error`]; the user is then the one of before.
+    /// See [`Error`]; the user then stays as it was.
     pub fn authenticate(&mut self, user: Option<&str>, password: &str) -> Result<(), Error> {
         self.command::<()>(("AUTH", user, password))?;
         self.settings.user = user.map(str::to_owned);
@@ -200,7 +202,7 @@ impl Client {
         Ok(())
     }
 
-    /// Publishes a message and gives the number of subscribers that the server sent it to.
+    /// Publishes a message and returns the number of subscribers that the server sent it to.
     ///
     /// # Errors
     /// See [`Error`].
@@ -233,8 +235,8 @@ impl Client {
         self.exchange(|connection, output, deadline| connection.call(output, deadline))
     }
 
-    /// Makes an exchange on a connection that replies. One that failed before a byte was sent is made again, on a new
-    /// connection.
+    /// Runs an exchange on a connection whose replies are on. An exchange that failed before a byte was sent is repeated on
+    /// a new connection.
     #[inline]
     fn exchange<T>(
         &mut self,
@@ -261,7 +263,8 @@ impl Client {
         }
     }
 
-    /// Makes sure of a connection, waiting for the next attempt where one has failed; says whether it is new.
+    /// Ensures a connection. After a failed attempt it waits until the next one is due. Returns whether the connection is
+    /// new.
     #[inline]
     fn ready(&mut self, call: Call) -> Result<bool, Error> {
         if self.is_connected(call.start) {
@@ -283,7 +286,7 @@ impl Client {
         }
     }
 
-    /// Whether there is a connection. One that was idle is looked at.
+    /// Whether there is a connection. A connection that was idle is checked.
     #[inline]
     fn is_connected(&mut self, now: Instant) -> bool {
         let Some(connection) = &mut self.connection else { return false };
@@ -293,7 +296,7 @@ impl Client {
         self.connection.is_some()
     }
 
-    /// One attempt to connect; sends what is queued.
+    /// Makes one attempt to connect, then sends the queued commands.
     fn try_connect(&mut self, call: Call) -> Result<(), Error> {
         let now = Instant::now();
         let deadline = call.deadline.min(deadline(now, self.settings.connect_timeout));
@@ -320,14 +323,14 @@ impl Client {
                 self.queue.put_back(waiting);
                 io::ErrorKind::ConnectionReset.into()
             }
-            // Some may have been executed: to send them again could execute them twice.
+            // Some may have been executed. Sending them again could execute them twice.
             Err(error) => io::Error::other(error.to_string()),
         };
         self.backoff.failed(Instant::now());
         Err(NotSent::Connect(cause).into())
     }
 
-    /// Sends commands whose replies nobody wants, or queues them.
+    /// Sends commands whose replies are not wanted, or queues them.
     fn send_unanswered(&mut self, bytes: &[u8], commands: u64) -> Result<(), Error> {
         let call = Call::of(&self.settings);
         let mut is_new = false;
@@ -345,7 +348,7 @@ impl Client {
         self.queue.push(bytes, commands).map_err(Error::from)
     }
 
-    /// Sends them on the connection; false if that broke before a byte was sent.
+    /// Sends them on the connection. False: the connection failed before a byte was sent.
     fn try_unanswered(&mut self, bytes: &[u8], commands: u64, call: Call, is_new: bool) -> Result<bool, Error> {
         self.ask_for_silence(call);
         let Some(connection) = &mut self.connection else { return Ok(false) };
@@ -362,14 +365,14 @@ impl Client {
         if has_sent { Err(error) } else { Ok(false) }
     }
 
-    /// Finds out, once for each client, whether the server can keep silent. There may be no connection afterwards.
+    /// Finds out, once for each client, whether the server supports `CLIENT REPLY OFF`. The connection may be lost by that.
     fn ask_for_silence(&mut self, call: Call) {
         let Some(connection) = self.connection.as_mut().filter(|_| self.silence == Silence::Unknown) else { return };
         let answer =
             connection.begin(call.start, call.timeout, true).and_then(|()| silence::ask(connection, call.deadline));
         match answer {
             Ok(answer) => self.silence = answer,
-            // Some proxies close the connection at an unknown command; a user may be allowed no PING.
+            // Some proxies close the connection after an unknown command; a user may lack the right to PING.
             Err(Error::OutcomeUnknown(Lost::Closed | Lost::TimedOut)) if connection.has_sent() => {
                 self.silence = Silence::Refused;
                 self.connection = session::open(&self.settings, call.deadline).ok();
@@ -398,7 +401,7 @@ impl Call {
     }
 }
 
-/// Makes a connection ready for commands with replies.
+/// Prepares a connection for commands with replies.
 #[inline]
 fn prepare(connection: &mut Connection, call: Call, is_new: bool) -> Result<(), Error> {
     connection.begin(call.start, call.timeout, is_new)?;

@@ -1,12 +1,12 @@
 //! Arguments of commands, written straight into the buffer that is sent.
 //!
-//! A tuple is a command, its parts are arguments or lists of them: `("SET", "key", 5)`, `("MGET", &keys[..])`,
+//! A tuple is a command; its elements are arguments or lists of arguments: `("SET", "key", 5)`, `("MGET", &keys[..])`,
 //! `("SET", key, value, ("EX", 60))`. Texts and bytes are sent as they are, integers in decimal digits, floating-point
-//! numbers in the shortest digits that give the same number again. `None` is no argument at all.
+//! numbers in the shortest digits that parse back to the same number. `None` is no argument at all.
 
 use crate::codec::{write_bulk, write_count};
 
-/// Where arguments are written.
+/// Appends arguments to the output buffer.
 #[derive(Debug)]
 pub struct ArgumentWriter<'o> {
     output: &'o mut Vec<u8>,
@@ -25,7 +25,7 @@ pub trait ToArguments {
     /// How many arguments [`ToArguments::write_to`] writes.
     fn count(&self) -> usize;
 
-    /// Writes exactly so many arguments. A wrong number would make the server wait, or read arguments as commands.
+    /// Writes exactly that many arguments. With a wrong number the server would wait, or read arguments as commands.
     fn write_to(&self, writer: &mut ArgumentWriter<'_>);
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn write(output: &mut Vec<u8>, arguments: &(impl ToArguments + ?Sized
     arguments.write_to(&mut ArgumentWriter { output });
 }
 
-/// Types that are one argument, and how their bytes are had.
+/// Types that are one argument, with the expression that yields their bytes.
 macro_rules! single {
     ($($type:ty: |$value:ident| $bytes:expr;)*) => {$(
         impl ToArguments for $type {
@@ -70,7 +70,7 @@ single! {
     usize: |number| itoa::Buffer::new().format(*number).as_bytes();
 }
 
-/// As Redis writes numbers: whole ones without a fraction, and `inf`, `-inf`, `nan`.
+/// Formats numbers as Redis does: whole ones without a fraction, and `inf`, `-inf`, `nan`.
 fn float(number: f64, digits: &mut ryu::Buffer) -> &str {
     match number {
         number if number.is_nan() => "nan",
@@ -83,7 +83,7 @@ fn float(number: f64, digits: &mut ryu::Buffer) -> &str {
     }
 }
 
-/// A list of arguments. `u8` is no argument, so `[u8]` is bytes and no list.
+/// A list of arguments. `u8` is not an argument, so `[u8]` means bytes, not a list.
 impl<A: ToArguments> ToArguments for [A] {
     #[inline]
     fn count(&self) -> usize {

@@ -1,8 +1,9 @@
-//! One connection: requests out, replies in, in their order and within a deadline.
+//! One connection: requests out, replies in, in order and within a deadline.
 //!
-//! A connection is in use from [`Connection::begin`] until the exchange has succeeded; one whose exchange failed is broken
-//! and must be dropped, so that a reply that comes late meets nobody. Replies that nobody wants are counted in `owed` and
-//! dropped before the next wanted one. Pushes (RESP3) are no replies and are dropped as they come.
+//! A connection is in use from [`Connection::begin`] until the exchange has succeeded. A connection whose exchange failed
+//! is broken and must be dropped, so that a late reply is never taken for that of another command. Replies without a
+//! waiting caller are counted in `owed` and dropped before the next wanted reply. Pushes (RESP3) are not replies; they are
+//! dropped on arrival.
 
 use super::error::{Error, Lost};
 use super::input::Input;
@@ -13,11 +14,11 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Unwanted replies that may gather before they are read: a system call for so many commands, and less than what any
-/// socket holds.
+/// Largest number of replies without a waiting caller before they are read: one system call for that many commands, and
+/// fewer bytes than any socket buffer holds.
 const OWED_MAX: u64 = 64;
-/// Commands without a reply that follow one another as closely as this are a burst, which the kernel may send in full
-/// packets: a third of the time for small commands.
+/// Commands without a reply that follow one another within this time are a burst, which the kernel may send in full
+/// packets: that takes a third of the time for small commands.
 const BURST_PAUSE_MAX: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -25,21 +26,22 @@ pub(crate) struct Connection {
     stream: Stream,
     input: Input,
     reply_bytes_max: usize,
-    /// Timeout that the socket has.
+    /// Receive timeout that is set on the socket.
     receive_timeout: Duration,
-    /// Replies that come before the next wanted one.
+    /// Replies to skip before the next wanted one.
     owed: u64,
     /// Whether `CLIENT REPLY OFF` is in force.
     is_silent: bool,
     is_broken: bool,
-    /// Whether a byte of this exchange's request has left.
+    /// Whether a byte of the current request was sent.
     has_sent: bool,
-    /// Whether the socket's own timeout may end the next receive: once for each exchange, since it begins anew each time.
+    /// Whether the next receive may rely on the socket's own timeout: once for each exchange, since that timeout starts
+    /// anew with every call.
     may_block: bool,
-    /// Whether more commands are likely to follow at once.
+    /// Whether more commands are likely to follow soon.
     is_burst: bool,
     last_used: Instant,
-    /// When the last commands without a reply were sent, if they were the last of all.
+    /// Time of the last commands without a reply, if no other command followed.
     last_unanswered: Option<Instant>,
 }
 
@@ -67,10 +69,10 @@ impl Connection {
         })
     }
 
-    /// Begins an exchange whose deadline is `timeout` from `now`, or earlier where `is_late`.
+    /// Begins an exchange with the deadline `now + timeout`; `is_late` means that a part of that time is already used.
     ///
     /// # Errors
-    /// The connection is of no use: it is broken, or holds a reply that nobody asked for.
+    /// The connection is unusable: it is broken, or holds an unexpected reply.
     pub(crate) fn begin(&mut self, now: Instant, timeout: Duration, is_late: bool) -> Result<(), Error> {
         self.has_sent = false;
         if self.is_broken {
@@ -87,12 +89,12 @@ impl Connection {
         if self.input.is_empty() { Ok(()) } else { self.drop_arrived() }
     }
 
-    /// How long ago the last exchange began.
+    /// Time since the last exchange began.
     pub(crate) fn idle(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.last_used)
     }
 
-    /// Whether a byte of the exchange's request has left. Otherwise it may be sent again elsewhere.
+    /// Whether a byte of the exchange's request was sent. If none was, the request may be sent again elsewhere.
     pub(crate) fn has_sent(&self) -> bool {
         self.has_sent
     }
@@ -101,7 +103,7 @@ impl Connection {
         self.is_silent
     }
 
-    /// Sends a request and waits for its reply, as a place for [`Connection::view`].
+    /// Sends a request and waits for its reply; returns the reply's range for [`Connection::view`].
     #[inline]
     pub(crate) fn call(&mut self, request: &[u8], deadline: Instant) -> Result<Range<usize>, Error> {
         self.send(request, deadline)?;
@@ -120,8 +122,8 @@ impl Connection {
         self.input.view(reply)
     }
 
-    /// Sends requests and gives their replies to `on_reply`, in order and as they come: also while requests are still
-    /// being sent, since a server that cannot get rid of its replies stops reading.
+    /// Sends requests and passes their replies to `on_reply`, in order of arrival. Replies are read also while requests are
+    /// still being sent: a server that cannot write its replies stops reading.
     pub(crate) fn pipeline(
         &mut self,
         requests: &[u8],
@@ -148,7 +150,8 @@ impl Connection {
         }
     }
 
-    /// Sends commands whose replies nobody wants, and drops replies that have come. It waits only while the socket is full.
+    /// Sends commands whose replies are not wanted, and drops replies that have arrived. Waits only while the socket is
+    /// full.
     pub(crate) fn send_unanswered(&mut self, requests: &[u8], count: u64, deadline: Instant) -> Result<(), Error> {
         if !self.is_silent {
             self.owed += count;
@@ -171,13 +174,13 @@ impl Connection {
     /// Switches the server's replies off or on; `request` is the command for it.
     pub(crate) fn switch_silence(&mut self, request: &[u8], is_silent: bool, deadline: Instant) -> Result<(), Error> {
         self.send(request, deadline)?;
-        // Only the command that switches them on is answered.
+        // Only the command that switches replies on is answered.
         self.owed += u64::from(!is_silent);
         self.is_silent = is_silent;
         Ok(())
     }
 
-    /// Looks whether the server has closed the connection meanwhile.
+    /// Checks whether the server has closed the connection.
     pub(crate) fn is_alive(&mut self) -> bool {
         match self.receive_now() {
             Ok(_) => true,
@@ -186,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// Waits until something arrives, without a request: for subscribers. None at the deadline.
+    /// Waits without a request until a push arrives, for subscribers. None at the deadline.
     pub(crate) fn wait_for_push(&mut self, deadline: Instant) -> Result<Option<Range<usize>>, Error> {
         self.input.shrink();
         loop {
@@ -210,7 +213,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what the socket takes. Where it takes nothing, waits until it does, and receives what comes meanwhile.
+    /// Sends as much as the socket accepts. If the socket is full, waits until it is writable and receives bytes that
+    /// arrive meanwhile.
     #[inline]
     fn send_some(&mut self, bytes: &[u8], more_follows: bool, deadline: Instant) -> Result<usize, Error> {
         match self.stream.send_now(bytes, more_follows) {
@@ -236,14 +240,15 @@ impl Connection {
         }
     }
 
-    /// Receives something. The first time in an exchange one system call waits for it; later ones ask for the time left.
+    /// Receives bytes. The first receive of an exchange is one blocking system call; later ones wait with `poll` for the
+    /// time that is left.
     #[inline]
     fn receive(&mut self, deadline: Instant) -> Result<(), Error> {
         if self.may_block {
             self.may_block = false;
             let room = self.input.room(self.reply_bytes_max)?;
             match self.stream.receive(room) {
-                // The caller's next attempt asks for the time that is left.
+                // The caller's next attempt waits only for the time that is left.
                 Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
                     return Ok(());
                 }
@@ -255,12 +260,12 @@ impl Connection {
                 Err(Error::OutcomeUnknown(Lost::TimedOut)) => {}
                 received => return received.map(drop),
             }
-            // What arrives may be a part of a record of TLS: then nothing is there to be read yet.
+            // The bytes may be a part of a TLS record, so that no clear bytes can be read yet.
             self.stream.wait(false, deadline).map_err(Lost::from)?;
         }
     }
 
-    /// Receives what is there; `TimedOut` if that is nothing.
+    /// Receives the bytes that have arrived. `TimedOut`: none have.
     fn receive_now(&mut self) -> Result<usize, Error> {
         let room = self.input.room(self.reply_bytes_max)?;
         let received = self.stream.receive_now(room);
@@ -278,7 +283,7 @@ impl Connection {
         }
     }
 
-    /// The next wanted reply among what has come.
+    /// The next wanted reply among the received bytes.
     #[inline]
     fn next_arrived(&mut self) -> Result<Option<Range<usize>>, Error> {
         while let Some(reply) = self.input.next_reply()? {
@@ -293,10 +298,10 @@ impl Connection {
         Ok(None)
     }
 
-    /// Drops replies that have come without being wanted.
+    /// Drops received replies that no caller waits for.
     ///
     /// # Errors
-    /// One of them was not even owed: it might be taken for the reply of the next command.
+    /// A reply beyond the number owed: it could be taken for the reply of the next command.
     fn drop_arrived(&mut self) -> Result<(), Error> {
         let unexpected = self.next_arrived()?.is_some();
         let is_part_of_push = self.input.kind() == Some(ReplyKind::Push);
@@ -306,7 +311,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads owed replies as far as they have come.
+    /// Reads the owed replies that have arrived.
     fn drop_owed(&mut self) -> Result<(), Error> {
         while self.owed > 0 {
             match self.receive_now() {

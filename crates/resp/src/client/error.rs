@@ -1,4 +1,4 @@
-//! What can go wrong between a client and its server, by what the caller can do about it.
+//! Errors between a client and its server, by what the caller can do about them.
 
 use crate::codec::ProtocolError;
 use std::fmt;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 pub enum Error {
     /// Nothing was sent: the command may be repeated.
     NotSent(NotSent),
-    /// The command was sent, at least in part, and its reply did not come: it may have been executed or not. The
-    /// connection is closed, so a reply that comes late reaches nobody.
+    /// The command was sent, at least in part, and its reply did not arrive: it may or may not have been executed. The
+    /// connection is closed, so a late reply is never delivered.
     OutcomeUnknown(Lost),
-    /// The server sent bytes that are no reply. The connection is closed, and the outcome is unknown too.
+    /// The server sent bytes that are not a reply. The connection is closed, and the outcome is unknown too.
     Protocol(ProtocolError),
-    /// The server refused the command, or failed: its own words.
+    /// The server rejected the command or failed: its error reply.
     Server(ServerError),
-    /// The command was executed; its reply is of another type than the caller asked for.
+    /// The command was executed; its reply has another type than the caller requested.
     Conversion(Mismatch),
 }
 
@@ -26,39 +26,39 @@ pub enum Error {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NotSent {
-    /// The address is wrong, in these words.
+    /// The address is wrong; the text says why.
     Address(String),
     /// No connection could be made within the time of the call.
     Connect(io::Error),
-    /// One side refused the other's TLS: the server's certificate has an unknown issuer, another name or no more validity, the
-    /// server wants a certificate of the client, or speaks no TLS. The error says which.
+    /// One side rejected the other's TLS: the server's certificate has an unknown issuer, another name or has expired, the
+    /// server requires a client certificate, or does not speak TLS. The error says which.
     Tls(io::Error),
-    /// The server refused the password, the database or the protocol.
+    /// The server rejected the password, the database or the protocol.
     Handshake(ServerError),
-    /// A pool had no client free within the time of the call.
+    /// No client of the pool became free within the time of the call.
     PoolExhausted,
     /// There is no connection, and the queue for commands that wait for one is full: see `Settings::queue_bytes_max`.
     QueueFull,
-    /// As much is in flight or unsent as may be: see `LoopSettings`.
+    /// A bound on commands in flight or on unsent bytes is reached: see `LoopSettings`.
     Congested,
-    /// The command or pipeline has more than `Settings::request_bytes_max`.
+    /// The command or pipeline is larger than `Settings::request_bytes_max`.
     TooLarge {
-        /// Its bytes.
+        /// Its size.
         bytes: usize,
     },
 }
 
-/// How the reply was lost. All commands of a pipeline that wait for replies lose them in the same way.
+/// How the reply was lost. All commands of a pipeline that wait for replies share one loss.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Lost {
-    /// The time of the call ended.
+    /// The time of the call ran out.
     TimedOut,
     /// The server closed the connection.
     Closed,
-    /// The reply, or the part of it that must be whole, is larger than `Settings::reply_bytes_max`.
+    /// The reply, or the element that must be whole in the buffer, is larger than `Settings::reply_bytes_max`.
     TooLarge,
-    /// The kernel reported this.
+    /// The kernel reported this error.
     Io(Arc<io::Error>),
 }
 
@@ -69,7 +69,7 @@ pub struct ServerError {
 }
 
 impl ServerError {
-    /// Takes the bytes of an error reply; what is no UTF-8 is replaced.
+    /// Takes the bytes of an error reply; invalid UTF-8 is replaced.
     pub(crate) fn of(text: &[u8]) -> ServerError {
         ServerError { text: String::from_utf8_lossy(text).into_owned() }
     }
@@ -79,18 +79,18 @@ impl ServerError {
         self.text.split(' ').next().unwrap_or_default()
     }
 
-    /// All of it.
+    /// The whole text.
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// A reply of another type than was asked for.
+/// A reply of another type than requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What was asked for.
+    /// The type that was requested.
     pub expected: &'static str,
-    /// What came: its type, and the beginning of its value.
+    /// The reply that came: its type, and the beginning of its value.
     pub got: String,
 }
 

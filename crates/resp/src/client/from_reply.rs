@@ -1,7 +1,7 @@
-//! Replies to Rust's types.
+//! Conversion of replies to Rust types.
 //!
-//! RESP2 and RESP3 give the same values here: a map is also read from an array of keys and values by turns, a double from
-//! its text, a boolean from 1 and 0. What does not fit is a [`Mismatch`] that says what came instead.
+//! RESP2 and RESP3 give the same values here: a map is also read from an array of alternating keys and values, a double
+//! from its text, a boolean from 1 and 0. A reply that does not fit is a [`Mismatch`], which describes the reply.
 
 use super::error::{Mismatch, ServerError};
 use super::value::Value;
@@ -64,7 +64,7 @@ impl FromReply for Value {
     }
 }
 
-/// Integers, also as text: GET gives numbers so.
+/// Integers, also from text, which is how GET returns numbers.
 macro_rules! integer {
     ($($type:ty: $name:literal)*) => {$(
         impl FromReply for $type {
@@ -101,7 +101,7 @@ impl FromReply for f64 {
     }
 }
 
-/// `OK` is true, null is false: so `SET … NX` tells whether it set.
+/// `OK` is true and null is false, so `SET … NX` shows whether the key was set.
 impl FromReply for bool {
     fn from_reply(view: View<'_>) -> Result<bool, Mismatch> {
         match view {
@@ -142,7 +142,7 @@ impl<T: FromReply> FromReply for Option<T> {
     }
 }
 
-/// An error among other replies, as of a command in a transaction.
+/// An error reply among others, such as that of a command in a transaction.
 impl<T: FromReply> FromReply for Result<T, ServerError> {
     fn from_reply(view: View<'_>) -> Result<Result<T, ServerError>, Mismatch> {
         match view {
@@ -156,7 +156,7 @@ fn elements<'b>(expected: &'static str, view: View<'b>) -> Result<Elements<'b>, 
     view.elements().map_or_else(|| mismatch(expected, view), Ok)
 }
 
-/// A list. `u8` has no conversion of its own, so `Vec<u8>` is bytes and no list.
+/// A list. `u8` has no conversion of its own, so `Vec<u8>` is bytes, not a list.
 impl<T: FromReply> FromReply for Vec<T> {
     fn from_reply(view: View<'_>) -> Result<Vec<T>, Mismatch> {
         elements("a list", view)?.map(T::from_reply).collect()
@@ -175,7 +175,7 @@ impl<T: FromReply + Ord> FromReply for BTreeSet<T> {
     }
 }
 
-/// Keys and values, of a map or by turns in an array.
+/// Keys and values of a map or of an array that alternates them.
 fn pairs<K: FromReply, V: FromReply>(
     view: View<'_>,
 ) -> Result<impl Iterator<Item = Result<(K, V), Mismatch>>, Mismatch> {

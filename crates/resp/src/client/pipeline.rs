@@ -2,9 +2,10 @@
 
 use super::command::{self, ToArguments};
 
-/// Commands in the order in which they are added, encoded already: a pipeline can be sent many times.
+/// Encoded commands, in the order in which they were added. A pipeline can be sent many times.
 ///
-/// It holds its commands' bytes; a client sends no more than `Settings::request_bytes_max` at once.
+/// Its size is not bounded here; a client rejects one that is larger than
+/// `Settings::request_bytes_max`.
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
     bytes: Vec<u8>,
@@ -25,7 +26,7 @@ impl Pipeline {
         self
     }
 
-    /// Commands.
+    /// Number of commands.
     pub fn len(&self) -> usize {
         self.commands
     }
@@ -35,7 +36,7 @@ impl Pipeline {
         self.commands == 0
     }
 
-    /// Forgets the commands and keeps their memory.
+    /// Removes all commands and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.commands = 0;

@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// A bounded number of clients of one server. The one that was used last is given out first, so that few connections are in
-/// use where few are needed. Clients reconnect by themselves, so a pool needs no checks.
+/// A bounded number of clients of one server. The most recently used client is given out first, so that a light load uses
+/// few connections. Clients reconnect by themselves, so the pool needs no health checks.
 #[derive(Debug)]
 pub struct Pool {
     settings: Settings,
@@ -30,7 +30,7 @@ impl Pool {
         Pool { settings, clients_max: clients_max.max(1), state: Mutex::default(), returned: Condvar::new() }
     }
 
-    /// A client for the caller alone, until it is dropped. Waits up to `Settings::timeout` where all are given out.
+    /// Takes a client for the caller alone, until it is dropped. Waits up to `Settings::timeout` if all are given out.
     ///
     /// # Errors
     /// [`NotSent::PoolExhausted`].
@@ -53,18 +53,18 @@ impl Pool {
         }
     }
 
-    /// Every change under this lock is one step, so a panic elsewhere leaves nothing half done.
+    /// Every change under this lock is a single step, so a panic elsewhere leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A client of a pool; it goes back when this is dropped. What a command changed by itself (`SELECT`, `MULTI`) goes back
-/// with it.
+/// A client of a pool, returned to it on drop. State that a command changed directly (`SELECT`, `MULTI`) stays with the
+/// client.
 #[derive(Debug)]
 pub struct PooledClient<'p> {
     pool: &'p Pool,
-    /// None only while it is dropped.
+    /// None only during the drop.
     client: Option<Client>,
 }
 

@@ -8,7 +8,7 @@ pub(crate) struct Queue {
     bytes_max: usize,
 }
 
-/// Encoded commands, and how many they are.
+/// Encoded commands and their number.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) bytes: Vec<u8>,
@@ -28,7 +28,7 @@ impl Queue {
         self.waiting.commands == 0
     }
 
-    /// Adds commands, all or none.
+    /// Adds all of the commands or none.
     pub(crate) fn push(&mut self, bytes: &[u8], commands: u64) -> Result<(), NotSent> {
         if bytes.len() > self.bytes_max - self.waiting.bytes.len().min(self.bytes_max) {
             return Err(NotSent::QueueFull);
@@ -43,7 +43,7 @@ impl Queue {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Puts commands back that could not be sent, before those that came later.
+    /// Puts back commands that could not be sent, before those that were queued later.
     pub(crate) fn put_back(&mut self, mut before: Waiting) {
         before.bytes.append(&mut self.waiting.bytes);
         before.commands += self.waiting.commands;

@@ -1,7 +1,7 @@
-//! What a new connection is told before its first command: protocol, user, database.
+//! The commands that open a session on a new connection: protocol, user, database.
 //!
-//! The commands leave in one write: `HELLO 3 AUTH user password` or `AUTH [user] password`, then `SELECT database`. A server
-//! without HELLO (before Redis 6, twemproxy) works with RESP2, which needs none of them.
+//! They are sent in one write: `HELLO 3 AUTH user password` or `AUTH [user] password`, then `SELECT database`. A server
+//! without HELLO (before Redis 6, twemproxy) is used with RESP2, which does not need it.
 
 use super::command;
 use super::connection::Connection;
@@ -11,13 +11,13 @@ use crate::codec::{Version, View};
 use std::io;
 use std::time::Instant;
 
-/// User that a password without a user belongs to.
+/// User of a password that comes without a user name.
 const DEFAULT_USER: &str = "default";
 
 /// Connects and opens the session.
 ///
 /// # Errors
-/// [`NotSent::Connect`], which another attempt may mend, or [`NotSent::Tls`] or [`NotSent::Handshake`].
+/// [`NotSent::Connect`], which another attempt may cure, or [`NotSent::Tls`] or [`NotSent::Handshake`].
 pub(crate) fn open(settings: &Settings, deadline: Instant) -> Result<Connection, NotSent> {
     let mut connection = Connection::open(settings, deadline).map_err(of_connect)?;
     let (request, count) = request(settings);
@@ -39,7 +39,7 @@ pub(crate) fn open(settings: &Settings, deadline: Instant) -> Result<Connection,
     }
 }
 
-/// The commands of the session, and how many replies they have.
+/// The commands of the session, and the number of their replies.
 pub(crate) fn request(settings: &Settings) -> (Vec<u8>, usize) {
     let (mut output, mut count) = (Vec::new(), 0);
     let user = settings.user.as_deref();
@@ -63,7 +63,7 @@ pub(crate) fn request(settings: &Settings) -> (Vec<u8>, usize) {
     (output, count)
 }
 
-/// A session that was not opened counts as a connection that was not made.
+/// If opening the session fails, the connection counts as not made.
 fn as_io(error: Error) -> io::Error {
     match error {
         Error::OutcomeUnknown(Lost::TimedOut) => io::ErrorKind::TimedOut.into(),
@@ -72,7 +72,7 @@ fn as_io(error: Error) -> io::Error {
     }
 }
 
-/// Tells the refusals of TLS (see `Stream::connect`) from what another attempt may mend.
+/// Separates rejected TLS (see `Stream::connect`) from failures that another attempt may cure.
 fn of_connect(error: io::Error) -> NotSent {
     if error.kind() == io::ErrorKind::InvalidData { NotSent::Tls(error) } else { NotSent::Connect(error) }
 }

@@ -1,4 +1,4 @@
-//! What a client needs to know: where the server is, how to open a session, how long to wait, how much to hold.
+//! Settings of a client: the server's address, the session, time limits, size limits.
 //!
 //! | address | means |
 //! |---|---|
@@ -26,10 +26,10 @@ const PORT: u16 = 6379;
 /// Names of the options of an address.
 const OPTIONS: &str = "db, user, password, protocol, and for rediss:// ca, cert, key, name";
 
-/// No call waits longer, whatever it was given: moments further off need not exist.
+/// Longest timeout. A longer one could overflow the clock.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// When a time that begins now ends.
+/// The end of a timeout that begins now.
 #[inline]
 pub(crate) fn deadline(now: Instant, timeout: Duration) -> Instant {
     now + timeout.min(TIMEOUT_MAX)
@@ -62,23 +62,23 @@ pub struct Settings {
     pub password: Option<String>,
     /// Database that is selected on every new connection.
     pub database: u32,
-    /// RESP2 works with every server; RESP3 is asked for by `HELLO 3`, and a server that refuses it refuses the session.
+    /// RESP2 works with every server. RESP3 is requested by `HELLO 3`; a server that does not know it rejects the session.
     pub version: Version,
-    /// What a call may take in all: connecting, waiting for the next attempt, sending and the reply. At least a
-    /// millisecond. Longer than the time that a blocking command such as BLPOP may block.
+    /// Time limit of a whole call: connecting, waiting for the next attempt, sending and the reply. At least a millisecond.
+    /// It must be longer than a blocking command such as BLPOP may block.
     pub timeout: Duration,
-    /// What one attempt to connect may take, the session included.
+    /// Time limit of one attempt to connect, including the session.
     pub connect_timeout: Duration,
-    /// Pause after the first failed attempt to connect; it doubles with each further one, and a random part of up to a half
-    /// is taken off, so that the clients of a server that restarts do not come all at once.
+    /// Pause after the first failed attempt to connect. It doubles with each further one, and a random part of at most a
+    /// half is taken off, so that clients do not all reconnect at once after a server's restart.
     pub backoff_min: Duration,
     /// Longest pause between attempts.
     pub backoff_max: Duration,
-    /// Bytes of commands without a reply that wait for a connection.
+    /// Largest number of bytes of queued commands without a reply.
     pub queue_bytes_max: usize,
-    /// Bytes of one command or pipeline.
+    /// Largest size of one command or pipeline, in bytes.
     pub request_bytes_max: usize,
-    /// Bytes of one reply.
+    /// Largest size of one reply, in bytes.
     pub reply_bytes_max: usize,
 }
 
@@ -91,7 +91,7 @@ impl Settings {
         parse(address).map_err(|reason| NotSent::Address(format!("`{}`: {reason}", without_secret(address))))
     }
 
-    /// Default settings for a server that wants no password.
+    /// Default settings for a server without a password.
     pub fn for_endpoint(endpoint: Endpoint) -> Settings {
         Settings {
             endpoint,
@@ -111,7 +111,7 @@ impl Settings {
     }
 }
 
-/// Passwords are not for logs.
+/// Passwords must not appear in logs.
 impl std::fmt::Debug for Settings {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
@@ -126,7 +126,7 @@ impl std::fmt::Debug for Settings {
     }
 }
 
-/// The address for messages.
+/// The address without its password, for messages.
 fn without_secret(address: &str) -> String {
     match (address.find("://"), address.rfind('@')) {
         (Some(scheme), Some(at)) if at > scheme => format!("{}://…{}", &address[..scheme], &address[at..]),
@@ -193,7 +193,7 @@ fn parse_tcp(rest: &str) -> Result<Settings, String> {
     let (secret, host) = authority.rsplit_once('@').map_or((None, authority), |(secret, host)| (Some(secret), host));
     let mut settings = Settings::for_endpoint(parse_host(host)?);
     if let Some(secret) = secret {
-        // Redis's own tools take a lone word for the user; without a password it would mean nothing.
+        // Redis's own tools read a single word as the user; without a password it would be useless.
         let (user, password) = secret.split_once(':').ok_or("`USER:PASSWORD@` or `:PASSWORD@` is expected")?;
         settings.user = (!user.is_empty()).then(|| decode(user)).transpose()?;
         settings.password = Some(decode(password)?);

@@ -1,8 +1,8 @@
-//! Commands without replies: whether the server can be told to keep silent.
+//! Commands without replies: whether the server can switch its replies off.
 //!
-//! Redis does not answer `CLIENT REPLY OFF`, and answers `CLIENT REPLY ON`. A server that lacks them answers both with an
-//! error; one was seen that answers both with OK and goes on replying; a proxy may close the connection. So the question is
-//! asked once for each client, with a PING behind it that ends the answers.
+//! Redis does not answer `CLIENT REPLY OFF`, and answers `CLIENT REPLY ON`. A server without them answers both with an
+//! error; one was seen that answers both with OK and goes on replying; a proxy may close the connection. Therefore each
+//! client tests this once, with a PING behind both commands that marks the end of the replies.
 
 use super::command;
 use super::connection::Connection;
@@ -10,23 +10,23 @@ use super::error::Error;
 use crate::codec::View;
 use std::time::Instant;
 
-/// What is known of the server.
+/// What is known about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
     Unknown,
-    /// It keeps silent when it is told to.
+    /// It switches its replies off on request.
     Kept,
-    /// It answers every command: replies are read and dropped.
+    /// It answers every command: its replies are read and dropped.
     Refused,
 }
 
 pub(crate) const OFF: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n$3\r\nOFF\r\n";
 pub(crate) const ON: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n$2\r\nON\r\n";
 
-/// Asks the server, on a connection on which an exchange has begun. Replies are on afterwards.
+/// Tests the server, on a connection on which an exchange has begun. Replies are on afterwards.
 ///
 /// # Errors
-/// The connection is gone, which some servers do to answer an unknown command.
+/// The connection was lost; some servers close it after an unknown command.
 pub(crate) fn ask(connection: &mut Connection, deadline: Instant) -> Result<Silence, Error> {
     let mut request = [OFF, ON].concat();
     command::write(&mut request, "PING");

@@ -1,8 +1,7 @@
-//! The socket of a connection: blocking reads, writes that never block, and waiting for either with a limit of time.
+//! The socket of a connection: blocking reads, non-blocking writes, and waiting for either until a deadline.
 //!
-//! A call in the usual case is two system calls: `send` of the whole request, and one `recv` that the kernel ends with the
-//! reply or with the socket's timeout. Only where a request does not fit into the socket, or a reply comes in parts, `poll`
-//! joins them.
+//! The usual call makes two system calls: `send` of the whole request, and one `recv` that ends with the reply or with the
+//! socket's timeout. `poll` is added only if a request does not fit into the socket or a reply arrives in parts.
 //!
 //! TLS is a variant of the stream, behind the same operations (`tls/channel.rs`).
 
@@ -17,10 +16,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Shortest timeout of a socket: the kernel reads zero as none.
+/// Shortest timeout of a socket: the kernel takes zero as no timeout.
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
-/// What the kernel said of a socket that was waited for.
+/// Readiness of a socket as `poll` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Readiness {
     pub(crate) is_readable: bool,
@@ -35,11 +34,10 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Connects within this time, and shakes hands where TLS is set. Looking up a host's name is the system's own affair and
-    /// may take longer.
+    /// Connects until the deadline, including the handshake if TLS is set. The system's lookup of a host name may take longer.
     ///
     /// # Errors
-    /// `InvalidData`: one side refused the other's TLS; a further attempt would end in the same way.
+    /// `InvalidData`: one side rejected the other's TLS; a further attempt would end in the same way.
     pub(crate) fn connect(settings: &Settings, deadline: Instant) -> io::Result<Stream> {
         match (&settings.endpoint, &settings.tls) {
             (Endpoint::Tcp { host, port }, None) => connect_tcp(host, *port, deadline).map(Stream::Tcp),
@@ -55,9 +53,9 @@ impl Stream {
         Channel::open(socket, tls, deadline).map(|channel| Stream::Tls(Box::new(channel)))
     }
 
-    /// Sends what fits into the socket at once. After `WouldBlock` the next call has to bring the same bytes again: TLS may have
-    /// sent a part of their record. With `more_follows` the kernel may gather bytes until a packet is full; it sends them at
-    /// the latest when the peer has acknowledged all before, or after 200 ms (tcp(7), TCP_CORK).
+    /// Sends as much as fits into the socket. After `WouldBlock` the next call must pass the same bytes again: TLS may have sent
+    /// a part of their record. With `more_follows` the kernel may delay bytes until a packet is full; it sends them at the
+    /// latest when the peer has acknowledged all earlier ones, or after 200 ms (tcp(7), TCP_CORK).
     #[inline]
     pub(crate) fn send_now(&mut self, bytes: &[u8], more_follows: bool) -> io::Result<usize> {
         if let Stream::Tls(channel) = self {
@@ -67,10 +65,10 @@ impl Stream {
         Ok(send(self, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL | more)?)
     }
 
-    /// Receives, and waits no longer than the timeout that was set; 0 is the end of the connection.
+    /// Receives, and waits at most for the socket's timeout. 0: the end of the connection.
     ///
     /// # Errors
-    /// `WouldBlock`: the timeout ended, or what came is a part of a record of TLS.
+    /// `WouldBlock`: the timeout ended, or only a part of a TLS record has arrived.
     #[inline]
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
@@ -80,10 +78,10 @@ impl Stream {
         }
     }
 
-    /// Receives what is there.
+    /// Receives the bytes that have arrived.
     ///
     /// # Errors
-    /// `WouldBlock`: nothing is, or a part of a record of TLS.
+    /// `WouldBlock`: none, or only a part of a TLS record.
     pub(crate) fn receive_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let Stream::Tls(channel) = self {
             return channel.receive_now(buffer);
@@ -102,7 +100,7 @@ impl Stream {
         }
     }
 
-    /// Waits until something can be read, or until something can be written where that is wanted too.
+    /// Waits until the socket is readable, or, with `wants_write`, readable or writable.
     ///
     /// # Errors
     /// `TimedOut` at the deadline.
@@ -116,7 +114,7 @@ impl Stream {
     }
 }
 
-/// [`Stream::wait`] of a bare socket.
+/// [`Stream::wait`] for a bare socket.
 pub(super) fn wait(socket: BorrowedFd<'_>, wants_write: bool, deadline: Instant) -> io::Result<Readiness> {
     let interest = if wants_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     loop {
@@ -130,7 +128,7 @@ pub(super) fn wait(socket: BorrowedFd<'_>, wants_write: bool, deadline: Instant)
             Ok(0) => {}
             Ok(_) => {
                 let events = sockets[0].revents();
-                // A broken socket is ready for both: the operation then says what is wrong.
+                // A broken socket is ready for both: the next operation then reports the error.
                 let is_broken = events.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
                 return Ok(Readiness {
                     is_readable: is_broken || events.contains(PollFlags::IN),
@@ -166,7 +164,7 @@ fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream
             Ok(stream) if is_own_end(&stream, address) => last = io::ErrorKind::ConnectionRefused.into(),
             Ok(stream) => {
                 stream.set_nodelay(true)?;
-                // A peer that vanished without a word is noticed by the kernel; the intervals are the system's.
+                // The kernel detects a peer that vanished silently; the system sets the intervals.
                 sockopt::set_socket_keepalive(&stream, true)?;
                 return Ok(stream);
             }
@@ -176,12 +174,13 @@ fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream
     Err(last)
 }
 
-/// Whether the kernel joined the socket with itself: it does where nobody listens at a port that it then chose for our end.
+/// Whether the kernel connected the socket to itself. This happens if no server listens on a port which the kernel then chooses
+/// for the client's end.
 fn is_own_end(stream: &TcpStream, address: SocketAddr) -> bool {
     stream.local_addr().is_ok_and(|own| own == address)
 }
 
-/// A Unix socket answers at once, or is full.
+/// Connecting a Unix socket ends at once, or blocks while the server's backlog is full.
 fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(path)
 }

@@ -1,9 +1,9 @@
 //! Messages of channels: SUBSCRIBE and PSUBSCRIBE on a connection of their own.
 //!
-//! A subscriber keeps the list of what it is subscribed to and subscribes again after a reconnect. Messages that were
-//! published meanwhile are lost, which is reported as [`Event::Reconnected`]: the application then reads anew what it keeps.
-//! No message is queued here: the next one is read from the socket when it is asked for, and a subscriber that does not ask
-//! is cut off by the server's own limit (`client-output-buffer-limit`).
+//! A subscriber keeps the list of its subscriptions and subscribes again after a reconnect. Messages published meanwhile are
+//! lost, which is reported as [`Event::Reconnected`]: the application then rereads its data. No message is queued here: the
+//! next one is read from the socket on request. The server disconnects a subscriber that reads too slowly
+//! (`client-output-buffer-limit`).
 
 use super::backoff::Backoff;
 use super::command;
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// What a subscriber hears.
+/// An event of a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'s> {
     /// A message.
@@ -25,10 +25,10 @@ pub enum Event<'s> {
         pattern: Option<&'s [u8]>,
         /// Name of the channel.
         channel: &'s [u8],
-        /// What was published.
+        /// The published bytes.
         payload: &'s [u8],
     },
-    /// A subscription is in force: messages published from now on come.
+    /// A subscription is in force: messages published from now on will arrive.
     Subscribed {
         /// Name or pattern.
         channel: &'s [u8],
@@ -38,7 +38,7 @@ pub enum Event<'s> {
         /// Name or pattern.
         channel: &'s [u8],
     },
-    /// The connection was lost and made anew. Messages may be missing.
+    /// The connection was lost and reopened. Messages may be missing.
     Reconnected,
 }
 
@@ -102,10 +102,10 @@ impl Subscriber {
         self.send("PUNSUBSCRIBE", patterns)
     }
 
-    /// The next event; none if `timeout` ends before it. A lost connection is made anew meanwhile.
+    /// The next event. None if `timeout` ends first. A lost connection is reopened meanwhile.
     ///
     /// # Errors
-    /// The server refused a subscription ([`Error::Server`]) or the session, or sent bytes that are no message.
+    /// The server rejected a subscription ([`Error::Server`]) or the session, or sent bytes that are not a message.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Event<'_>>, Error> {
         let deadline = deadline(Instant::now(), timeout);
         if let Some(connection) = &mut self.connection {
@@ -156,7 +156,7 @@ impl Subscriber {
         }
     }
 
-    /// One attempt, with all subscriptions.
+    /// Makes one attempt to connect and renews all subscriptions.
     fn reconnect(&mut self, until: Instant) -> Result<(), Error> {
         let until = until.min(deadline(Instant::now(), self.settings.connect_timeout));
         let opened = session::open(&self.settings, until).and_then(|mut connection| {
@@ -178,7 +178,7 @@ impl Subscriber {
     }
 }
 
-/// Writes a command with these arguments; none at all where there are no arguments, which would mean "all".
+/// Writes a command with these arguments. Writes nothing if there are none, which the server would read as "all".
 pub(crate) fn write_subscriptions<'c>(output: &mut Vec<u8>, name: &str, channels: impl Iterator<Item = &'c [u8]>) {
     let channels: Vec<&[u8]> = channels.collect();
     if !channels.is_empty() {

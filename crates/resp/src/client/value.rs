@@ -3,7 +3,8 @@
 use super::error::ServerError;
 use crate::codec::View;
 
-/// Any reply. Nested no deeper than the codec allows ([`DEPTH_MAX`](crate::codec::DEPTH_MAX)).
+/// Any reply. Its nesting is no deeper than the codec allows
+/// ([`DEPTH_MAX`](crate::codec::DEPTH_MAX)).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -11,7 +12,7 @@ pub enum Value {
     Null,
     /// A simple string, as `OK`.
     Simple(String),
-    /// An error inside of an aggregate, as of a command in a transaction.
+    /// An error inside an aggregate, such as that of a command in a transaction.
     Error(ServerError),
     /// A 64-bit integer.
     Integer(i64),
@@ -23,7 +24,7 @@ pub enum Value {
     Map(Vec<(Value, Value)>),
     /// Values without an order.
     Set(Vec<Value>),
-    /// A message that no command asked for.
+    /// A message that the server sends unrequested.
     Push(Vec<Value>),
     /// A floating-point number.
     Double(f64),

@@ -1,35 +1,35 @@
-//! The arguments of a request, read in place, also while the request is still arriving.
+//! The arguments of a request, read in place, even while the request is still arriving.
 
 use super::payload::LINE_END_BYTES;
 
 /// Iterates over the arguments of a request in the form of an array of bulk strings.
 ///
-/// The bytes must be those that a [`RequestFramer`](super::RequestFramer) consumed since the request began, all of them or
-/// as many as came: then the iterator gives the complete arguments, and [`Arguments::rest`] the one that is cut off.
-/// Of other bytes it gives some arguments or none; it never panics.
+/// The bytes must be those that a [`RequestFramer`](super::RequestFramer) consumed since the request began, complete or
+/// not. The iterator yields the complete arguments, and [`Arguments::rest`] the incomplete one. For any other bytes the
+/// arguments are unspecified; the iterator never panics.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'b> {
     bytes: &'b [u8],
 }
 
-/// An argument of which not all bytes have come.
+/// An argument that is still arriving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialArgument<'b> {
-    /// What has come of it.
+    /// The received part.
     pub start: &'b [u8],
-    /// Bytes of the whole argument.
+    /// Size of the whole argument, in bytes.
     pub bytes: u64,
 }
 
 impl<'b> Arguments<'b> {
     /// The arguments of the request that begins here.
     pub fn of(request: &'b [u8]) -> Arguments<'b> {
-        // Behind the line of the count.
+        // Skips the line with the count.
         let line = memchr::memchr(b'\n', request).map_or(request.len(), |line_feed| line_feed + 1);
         Arguments { bytes: &request[line..] }
     }
 
-    /// What is left when the iterator ends: the argument that is cut off, if its length has come.
+    /// After the end of the iterator: the incomplete argument, if its length has arrived.
     pub fn rest(&self) -> Option<PartialArgument<'b>> {
         let (bytes, line_bytes) = length(self.bytes)?;
         let start = &self.bytes[line_bytes..];
@@ -50,7 +50,7 @@ impl<'b> Iterator for Arguments<'b> {
     }
 }
 
-/// The length behind `$`, and the bytes of its line.
+/// The length after `$`, and the number of bytes of its line.
 #[inline]
 fn length(bytes: &[u8]) -> Option<(usize, usize)> {
     let (b'$', digits) = bytes.split_first()? else { return None };

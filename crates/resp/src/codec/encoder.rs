@@ -1,11 +1,11 @@
-//! Bytes of commands and replies, appended to a buffer of the caller.
+//! Encodes commands and replies; appends to the caller's buffer.
 
 use super::protocol_error::ProtocolError;
 
-/// Which of the two protocols a connection speaks.
+/// The protocol version of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// What every connection begins with.
+    /// The version of every new connection.
     #[default]
     Resp2,
     /// After `HELLO 3`, from Redis 6 on.
@@ -21,7 +21,7 @@ pub(crate) fn write_integer(output: &mut Vec<u8>, kind: u8, integer: i64) {
     output.extend_from_slice(b"\r\n");
 }
 
-/// The same of a count, which is never negative. Nearly all have one or two digits: those are written without a call.
+/// The same for a count, which is never negative. Counts of one or two digits, nearly all, are written without a call.
 #[inline]
 pub(crate) fn write_count(output: &mut Vec<u8>, kind: u8, count: u64) {
     let digit = |digit: u64| b'0' + digit as u8;
@@ -39,7 +39,7 @@ fn write_long_count(output: &mut Vec<u8>, kind: u8, count: u64) {
     output.extend_from_slice(b"\r\n");
 }
 
-/// Writes a bulk string, which is also an argument of a command.
+/// Writes a bulk string, which is also the form of a command's argument.
 #[inline]
 pub(crate) fn write_bulk(output: &mut Vec<u8>, bytes: &[u8]) {
     write_count(output, b'$', bytes.len() as u64);
@@ -54,7 +54,7 @@ pub fn write_command<A: AsRef<[u8]>>(output: &mut Vec<u8>, arguments: &[A]) {
 }
 
 /// Writes replies as a server or a proxy sends them, in the protocol of the connection. Under RESP2 a type of RESP3 is
-/// written as the type that Redis puts in its place.
+/// replaced as Redis does.
 #[derive(Debug)]
 pub struct ReplyWriter<'o> {
     output: &'o mut Vec<u8>,
@@ -69,7 +69,7 @@ impl<'o> ReplyWriter<'o> {
 
     fn line(&mut self, kind: u8, text: &[u8]) {
         self.output.push(kind);
-        // A line end inside would be a second reply: Redis writes blanks too.
+        // A line end inside would begin a second reply: Redis replaces it by a blank too.
         self.output.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
         self.output.extend_from_slice(b"\r\n");
     }
@@ -78,17 +78,17 @@ impl<'o> ReplyWriter<'o> {
         self.version == Version::Resp3
     }
 
-    /// A short text; line ends in it become blanks.
+    /// A short text; line ends in it are replaced by blanks.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error: a code in capitals, a blank, a text. Line ends become blanks.
+    /// An error: a code in capitals, a blank, a text. Line ends are replaced by blanks.
     pub fn error(&mut self, text: &[u8]) {
         self.line(b'-', text);
     }
 
-    /// The error for a client whose bytes are no RESP; the connection is to be closed behind it.
+    /// The error for a client whose bytes are not RESP. The caller then closes the connection.
     pub fn protocol_error(&mut self, error: ProtocolError) {
         self.line(b'-', format!("ERR {error}").as_bytes());
     }
@@ -103,22 +103,22 @@ impl<'o> ReplyWriter<'o> {
         write_bulk(self.output, bytes);
     }
 
-    /// No value. RESP2: an absent bulk string.
+    /// No value. RESP2: a null bulk string.
     pub fn null(&mut self) {
         self.output.extend_from_slice(if self.is_resp3() { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// No array, as of a transaction that was not executed. RESP3 knows one null.
+    /// No array, as the result of a transaction that was not executed. RESP3 has only one null.
     pub fn null_array(&mut self) {
         self.output.extend_from_slice(if self.is_resp3() { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// An array; its elements are written next.
+    /// An array; the caller writes its elements next.
     pub fn array(&mut self, elements: u64) {
         write_count(self.output, b'*', elements);
     }
 
-    /// A map; its keys and values are written next, by turns. RESP2: an array of them.
+    /// A map; the caller writes its keys and values next, alternating. RESP2: an array of them.
     pub fn map(&mut self, pairs: u64) {
         match self.version {
             Version::Resp3 => write_count(self.output, b'%', pairs),
@@ -126,17 +126,17 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// A set; its elements are written next. RESP2: an array.
+    /// A set; the caller writes its elements next. RESP2: an array.
     pub fn set(&mut self, elements: u64) {
         write_count(self.output, if self.is_resp3() { b'~' } else { b'*' }, elements);
     }
 
-    /// A message that no command asked for; its elements are written next. RESP2: an array, as subscribers get it.
+    /// A push message; the caller writes its elements next. RESP2: an array, which is what subscribers expect.
     pub fn push(&mut self, elements: u64) {
         write_count(self.output, if self.is_resp3() { b'>' } else { b'*' }, elements);
     }
 
-    /// Attributes of the value that is written behind them: keys and values are written next, by turns.
+    /// Attributes of the value that follows; the caller writes their keys and values next, alternating.
     ///
     /// # Panics
     /// Under RESP2, which has no attributes.
@@ -145,7 +145,7 @@ impl<'o> ReplyWriter<'o> {
         write_count(self.output, b'|', pairs);
     }
 
-    /// A floating-point number, in the shortest text that gives the same number again. RESP2: a bulk string.
+    /// A floating-point number, in the shortest text that parses back to the same number. RESP2: a bulk string.
     pub fn double(&mut self, double: f64) {
         let mut digits = ryu::Buffer::new();
         let text = match double {

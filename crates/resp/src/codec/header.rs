@@ -8,8 +8,8 @@
 //! %n  |n                       n pairs of values follow; behind |n (attributes) comes the value that they describe
 //! ```
 //!
-//! The reader takes a line in as many pieces as it comes in and looks at each byte once. Texts (`+`, `-`, `(`) are passed
-//! over: they lie in the caller's buffer, or are forwarded.
+//! The reader takes a line in any pieces and reads each byte once. Texts (`+`, `-`, `(`) are skipped: they stay in the
+//! caller's buffer, or are forwarded.
 
 use super::limits::Limits;
 use super::number::Number;
@@ -17,9 +17,9 @@ use super::payload::LINE_END_BYTES;
 use super::protocol_error::ProtocolError;
 use super::short_length::short_length;
 
-/// Bytes of a double, a boolean or a null. Redis prints doubles with 17 digits.
+/// Largest size of a double, a boolean or a null. Redis prints doubles with 17 digits.
 const SHORT_TEXT_BYTES_MAX: usize = 64;
-/// Type of a verbatim string, and the colon behind it.
+/// Format of a verbatim string and the colon behind it.
 pub(crate) const VERBATIM_FORMAT_BYTES: u64 = 4;
 
 /// A decoded first line.
@@ -47,7 +47,7 @@ pub(crate) enum Header {
 }
 
 impl Header {
-    /// Bytes behind the line, line end included; 0 where the line is the whole value or elements follow.
+    /// Bytes after the line, line end included; 0 if the line is the whole value or elements follow.
     #[inline]
     pub(crate) fn payload_bytes(self) -> u64 {
         match self {
@@ -56,7 +56,7 @@ impl Header {
         }
     }
 
-    /// Values that follow as elements.
+    /// Number of values that follow as elements.
     #[inline]
     pub(crate) fn elements(self) -> u64 {
         match self {
@@ -68,8 +68,8 @@ impl Header {
     }
 }
 
-/// The header of a bulk string or an array whose length line lies whole in the input, as nearly all do; and the bytes behind
-/// its type. None leaves the line to [`HeaderReader`].
+/// Fast path: the header of a bulk string or an array whose length line is complete in the input, as nearly all are, with
+/// the number of bytes after its type. None leaves the line to [`HeaderReader`].
 #[inline]
 fn usual(kind: u8, rest: &[u8], limits: &Limits) -> Option<(Header, usize)> {
     if kind != b'$' && kind != b'*' {
@@ -83,14 +83,14 @@ fn usual(kind: u8, rest: &[u8], limits: &Limits) -> Option<(Header, usize)> {
     }
 }
 
-/// Reads one first line; to be made anew for the next.
+/// Reads one first line at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeaderReader {
-    /// The type's byte; 0 until it has come.
+    /// The type byte; 0 until it has arrived.
     kind: u8,
     awaits_line_feed: bool,
     number: Number,
-    /// Bytes of the line behind the type.
+    /// Bytes of the line after the type.
     text_bytes: usize,
     /// A double, a boolean or a null.
     short_text: [u8; SHORT_TEXT_BYTES_MAX],
@@ -107,14 +107,14 @@ impl HeaderReader {
         }
     }
 
-    /// Whether no byte of a line has come.
+    /// Whether no byte of a line has arrived.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.kind == 0
     }
 
-    /// Takes what is there of the line: the number of bytes that belong to it, and the header if the line is complete.
-    /// The reader is then ready for the next line.
+    /// Consumes the available bytes of the line. Returns the number of bytes that belong to it, and the header if the line
+    /// is complete. The reader is then ready for the next line.
     #[inline]
     pub(crate) fn advance(&mut self, input: &[u8], limits: &Limits) -> Result<(usize, Option<Header>), ProtocolError> {
         let mut at = 0;
@@ -154,7 +154,7 @@ impl HeaderReader {
         }
     }
 
-    /// Takes the text of the line up to its CR, which is taken too.
+    /// Consumes the text of the line and its CR.
     #[inline]
     fn text(&mut self, input: &[u8], limits: &Limits) -> Result<usize, ProtocolError> {
         let text = match self.kind {
@@ -220,7 +220,7 @@ impl HeaderReader {
         &self.short_text[..self.text_bytes]
     }
 
-    /// Rust's parser knows `inf`, `-inf`, `nan` and the exponent; RESP3's doubles are a part of its grammar.
+    /// Rust's parser accepts `inf`, `-inf`, `nan` and exponents; the doubles of RESP3 are a subset of its grammar.
     fn double(&self) -> Result<f64, ProtocolError> {
         std::str::from_utf8(self.short()).ok().and_then(|text| text.parse().ok()).ok_or(ProtocolError::Double)
     }
@@ -233,7 +233,7 @@ impl HeaderReader {
         }
     }
 
-    /// Bytes of the payload; none for the null of RESP2, where the type has one.
+    /// Bytes of the payload; none for the null of RESP2, if the type has one.
     fn bulk_bytes(&self, limits: &Limits, has_null: bool) -> Result<Option<u64>, ProtocolError> {
         match self.number.value() {
             Some(-1) if has_null => Ok(None),

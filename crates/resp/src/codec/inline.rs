@@ -10,11 +10,11 @@
 use super::encoder::{write_bulk, write_count};
 use super::protocol_error::ProtocolError;
 
-/// Writes an inline command as an array of bulk strings to the end of `output`, so that behind this function all requests
-/// look alike. Gives the number of arguments; of a blank line 0, and then nothing is written.
+/// Appends an inline command to `output` as an array of bulk strings, so that later code sees one form of request.
+/// Returns the number of arguments. For a blank line it is 0, and nothing is written.
 ///
 /// # Errors
-/// [`ProtocolError::UnbalancedQuotes`]; `output` is then as it was.
+/// [`ProtocolError::UnbalancedQuotes`]; `output` is then unchanged.
 pub fn rewrite_inline(line: &[u8], output: &mut Vec<u8>) -> Result<usize, ProtocolError> {
     let mut arguments: Vec<Vec<u8>> = Vec::new();
     let mut rest = line.trim_ascii_end();
@@ -34,7 +34,7 @@ pub fn rewrite_inline(line: &[u8], output: &mut Vec<u8>) -> Result<usize, Protoc
     Ok(arguments.len())
 }
 
-/// C's `isspace`, which also knows the vertical tab.
+/// C's `isspace`, which includes the vertical tab.
 fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }
@@ -44,7 +44,7 @@ fn trim_start(text: &[u8]) -> &[u8] {
     &text[blanks..]
 }
 
-/// The argument that begins here, and what stands behind it.
+/// The argument that begins here, and the text after it.
 fn argument(text: &[u8]) -> Result<(Vec<u8>, &[u8]), ProtocolError> {
     let mut argument = Vec::new();
     let mut rest = text;
@@ -60,7 +60,7 @@ fn argument(text: &[u8]) -> Result<(Vec<u8>, &[u8]), ProtocolError> {
     Ok((argument, rest))
 }
 
-/// Adds what stands in double quotes; the first byte is behind the opening one.
+/// Appends the content of double quotes; `text` begins after the opening quote.
 fn double_quoted<'l>(text: &'l [u8], argument: &mut Vec<u8>) -> Result<&'l [u8], ProtocolError> {
     let mut rest = text;
     loop {
@@ -83,7 +83,7 @@ fn double_quoted<'l>(text: &'l [u8], argument: &mut Vec<u8>) -> Result<&'l [u8],
     }
 }
 
-/// Adds what stands in single quotes; the first byte is behind the opening one.
+/// Appends the content of single quotes; `text` begins after the opening quote.
 fn single_quoted<'l>(text: &'l [u8], argument: &mut Vec<u8>) -> Result<&'l [u8], ProtocolError> {
     let mut rest = text;
     loop {

@@ -2,11 +2,11 @@
 //!
 //! | subject | file |
 //! |---|---|
-//! | where a request or a reply ends, in bytes that come in pieces | `request_framer`, `reply_framer`, `advance` |
-//! | what they are made of | `number`, `short_length`, `payload` (bulk strings passed over), `header` (first lines of replies) |
-//! | a message that lies in a buffer, read in place | `arguments`, `view`, `inline` |
+//! | where a request or a reply ends, in bytes that arrive in pieces | `request_framer`, `reply_framer`, `advance` |
+//! | parts of messages | `number`, `short_length`, `payload` (bulk strings, skipped), `header` (first lines of replies) |
+//! | a complete message in a buffer, read in place | `arguments`, `view`, `inline` |
 //! | writing | `encoder` |
-//! | what is refused | `limits`, `protocol_error` |
+//! | what is rejected | `limits`, `protocol_error` |
 
 mod advance;
 mod arguments;

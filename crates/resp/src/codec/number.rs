@@ -1,6 +1,6 @@
 //! Decimal integers as Redis reads them (`string2ll`), one byte at a time, so that a number may be split anywhere.
 //!
-//! `0`, `17` and `-17` are numbers. Refused: nothing at all, `+1`, `01`, `-0`, blanks, and what 64 bits cannot hold.
+//! `0`, `17` and `-17` are numbers. Rejected: an empty text, `+1`, `01`, `-0`, blanks, and numbers beyond 64 bits.
 
 /// A number whose digits are still arriving.
 #[derive(Clone, Copy, Debug)]
@@ -9,17 +9,17 @@ pub(crate) struct Number {
     bytes: usize,
     is_negative: bool,
     is_malformed: bool,
-    /// Whether the first byte was `?`, RESP3's sign of a length that is not known.
+    /// Whether the first byte was `?`, which in RESP3 stands for an unknown length.
     begins_with_question_mark: bool,
 }
 
 impl Number {
-    /// No byte has come.
+    /// A number without any byte.
     pub(crate) const EMPTY: Number =
         Number { magnitude: 0, bytes: 0, is_negative: false, is_malformed: false, begins_with_question_mark: false };
 
-    /// Adds the next byte of the line. A malformed number stays malformed; only [`Number::value`] reports it, as Redis
-    /// complains at the end of the line.
+    /// Adds the next byte of the line. A malformed number stays malformed, and [`Number::value`] reports it: Redis too
+    /// reports the error at the end of the line.
     #[inline]
     pub(crate) fn push(&mut self, byte: u8) {
         match byte {
@@ -42,7 +42,7 @@ impl Number {
         }
     }
 
-    /// Bytes that were pushed.
+    /// Number of bytes that were pushed.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -53,7 +53,7 @@ impl Number {
         self.begins_with_question_mark && self.bytes == 1
     }
 
-    /// The number, if the bytes were one.
+    /// The number, if the bytes form one.
     #[inline]
     pub(crate) fn value(&self) -> Option<i64> {
         let is_empty = self.bytes == usize::from(self.is_negative);

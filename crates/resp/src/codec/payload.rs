@@ -1,19 +1,19 @@
-//! The bytes of a bulk string and the CR LF behind them: passed over, never copied, wherever the input is cut.
+//! The bytes of a bulk string and the CR LF after them: skipped, never copied, wherever the input is cut.
 
 use super::protocol_error::ProtocolError;
 
 /// CR and LF.
 pub(crate) const LINE_END_BYTES: u64 = 2;
 
-/// How much of a bulk string is still to come.
+/// The remaining part of a bulk string.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Payload {
-    /// Bytes including the line end; 0 outside of a bulk string.
+    /// Bytes including the line end; 0 outside a bulk string.
     left: u64,
 }
 
 impl Payload {
-    /// So many bytes follow, the line end included; 0 for none.
+    /// A payload of this many bytes, the line end included; 0 for none.
     #[inline]
     pub(crate) fn of(bytes: u64) -> Payload {
         Payload { left: bytes }
@@ -25,7 +25,7 @@ impl Payload {
         self.left
     }
 
-    /// Passes over what is there of the bulk string and gives the number of bytes that belong to it.
+    /// Skips the available bytes of the bulk string and returns their number.
     #[inline]
     pub(crate) fn advance(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
         if let Some([b'\r', b'\n', ..]) = input.get(self.left.saturating_sub(LINE_END_BYTES) as usize..)
@@ -36,7 +36,7 @@ impl Payload {
         self.part(input)
     }
 
-    /// The same where the line end is not there yet, or is none.
+    /// Slow path: the line end is missing so far, or is wrong.
     fn part(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
         let data = (self.left.saturating_sub(LINE_END_BYTES)).min(input.len() as u64);
         self.left -= data;

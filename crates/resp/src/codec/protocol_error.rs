@@ -1,8 +1,8 @@
-//! Bytes that are no RESP, with Redis's own texts where Redis has one (`networking.c`).
+//! Errors for bytes that are not RESP, with Redis's own texts if Redis has one (`networking.c`).
 
 use std::fmt;
 
-/// Why a peer's bytes are refused. The connection is of no further use: nobody knows where the next message begins.
+/// Why a peer's bytes are rejected. The connection is then unusable: the start of the next message is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
@@ -10,7 +10,7 @@ pub enum ProtocolError {
     MultibulkLength,
     /// Request: the line behind `*` does not end.
     MultibulkLineTooLong,
-    /// Request: this byte stands where an argument must begin.
+    /// Request: this byte is found where an argument must begin.
     ExpectedBulk(u8),
     /// The number behind `$` is malformed, negative or above the limit.
     BulkLength,
@@ -20,7 +20,7 @@ pub enum ProtocolError {
     InlineTooLong,
     /// Request: an inline command whose quotes do not match, or with text right behind a closing quote.
     UnbalancedQuotes,
-    /// CR LF is missing behind a line or a bulk string. Redis skips these two bytes unseen.
+    /// CR LF is missing after a line or a bulk string. Redis does not check these two bytes.
     LineEnd,
     /// Reply: no type of RESP2 or RESP3 begins with this byte.
     ReplyType(u8),
@@ -34,9 +34,9 @@ pub enum ProtocolError {
     Boolean,
     /// Reply: text behind the null's `_`.
     Null,
-    /// Reply: the number of an aggregate's elements is malformed or above the limit.
+    /// Reply: the number of elements of an aggregate is malformed or above the limit.
     AggregateLength,
-    /// Reply: too many aggregates inside one another.
+    /// Reply: aggregates are nested too deeply.
     Depth,
     /// Reply: a streamed string or aggregate of RESP3 (length `?`), which no released server sends.
     Streamed,

@@ -1,11 +1,10 @@
-//! Finds the end and the kind of a reply, in bytes that come in any pieces.
+//! Finds the end and the kind of a reply whose bytes arrive in any pieces.
 //!
-//! The framer is given each byte once: what [`ReplyFramer::advance`] has consumed is never shown to it again. Payloads of
-//! bulk strings are passed over without being looked at. It keeps one counter for each level of nesting and no bytes, so a
-//! proxy can forward a reply of any size while it arrives. A reply that lies whole in one buffer is read through
-//! [`View`].
+//! The framer reads each byte once: the caller never passes again what [`ReplyFramer::advance`] has consumed. Payloads of bulk
+//! strings are skipped without reading them. The framer keeps one counter for each level of nesting and no bytes, so a proxy
+//! can forward a reply of any size while it arrives. A reply that is complete in one buffer is read through [`View`].
 //!
-//! Attributes belong to the value behind them: `|1 +a +b :1` is one reply of kind integer.
+//! Attributes belong to the value after them: `|1 +a +b :1` is one reply of kind integer.
 
 use super::advance::Advance;
 use super::header::{Header, HeaderReader};
@@ -34,7 +33,7 @@ pub enum ReplyKind {
     Map,
     /// `~`
     Set,
-    /// `>`: no reply, but a message that the server sends unasked
+    /// `>`: not a reply, but a message that the server sends unrequested
     Push,
     /// `,`
     Double,
@@ -67,7 +66,7 @@ impl ReplyKind {
     }
 }
 
-/// Where the first line of the reply's own value, behind its attributes, begins and ends.
+/// Position of the first line of the reply's own value, after its attributes.
 #[derive(Clone, Copy, Debug)]
 struct Top {
     header: Header,
@@ -80,12 +79,12 @@ struct Top {
 pub struct ReplyFramer {
     limits: Limits,
     header: HeaderReader,
-    /// Where the line in hand began, in bytes of the reply.
+    /// Start of the current line, as an offset in the reply.
     header_start: u64,
     payload: Payload,
-    /// Values that are still to begin in the innermost aggregate.
+    /// Values that have not begun in the innermost aggregate.
     left: u64,
-    /// The same of the aggregates around it; at most `Limits::depth_max` of them.
+    /// The same for the enclosing aggregates; at most `Limits::depth_max` of them.
     around: Vec<u64>,
     /// Bytes of this reply so far.
     bytes: u64,
@@ -109,10 +108,10 @@ impl ReplyFramer {
         }
     }
 
-    /// Takes the bytes that follow those consumed so far. Behind a complete reply the next call begins the next one.
+    /// Consumes the bytes that follow those consumed so far. After a complete reply the next call begins the next one.
     ///
     /// # Errors
-    /// The bytes are no RESP. Every later call repeats the error.
+    /// The bytes are not RESP. Every later call repeats the error.
     #[inline]
     pub fn advance(&mut self, input: &[u8]) -> Result<Advance, ProtocolError> {
         if let Some(failure) = self.failure {
@@ -131,8 +130,8 @@ impl ReplyFramer {
         advanced
     }
 
-    /// Takes a bulk string that lies whole at the beginning of the input: the usual reply, in three fifths of the instructions.
-    /// None leaves the input to the usual way, which also finds what is wrong with it.
+    /// Fast path for the usual reply, a bulk string that is complete at the beginning of the input: three fifths of the
+    /// instructions. None leaves the input to the general path, which also detects its errors.
     #[inline]
     fn whole_bulk(&mut self, input: &[u8]) -> Option<Advance> {
         let (length, length_bytes) = short_length(input.strip_prefix(b"$")?)?;
@@ -180,10 +179,10 @@ impl ReplyFramer {
         Ok(taken)
     }
 
-    /// Counts a value whose first line ends at this byte of the reply.
+    /// Counts a value whose first line ends at this offset in the reply.
     #[inline]
     fn begin(&mut self, header: Header, end: u64) -> Result<(), ProtocolError> {
-        // Attributes are no element of the aggregate that they stand in.
+        // Attributes are not an element of the enclosing aggregate.
         if !matches!(header, Header::Attribute(_)) {
             if self.around.is_empty() {
                 self.top = Some(Top { header, start: self.header_start, end });
@@ -225,22 +224,22 @@ impl ReplyFramer {
         }
     }
 
-    /// Type of the reply in hand, or of the one that was completed last; none as long as its first line is incomplete.
+    /// Type of the current reply, or of the one completed last; none while its first line is incomplete.
     pub fn kind(&self) -> Option<ReplyKind> {
         self.top.map(|top| ReplyKind::of(top.header))
     }
 
-    /// Bytes of the bulk string in hand that are still to come, its line end included; 0 elsewhere.
+    /// Remaining bytes of the current bulk string, its line end included; 0 elsewhere.
     pub fn bulk_bytes_to_come(&self) -> u64 {
         self.payload.bytes_to_come()
     }
 
-    /// Bytes of the reply so far; after its end, all of them.
+    /// Bytes of the reply so far; after its end, its size.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Attributes of the reply that was completed last: keys and values by turns. `reply` as for [`ReplyFramer::view`].
+    /// Attributes of the reply completed last: alternating keys and values. `reply` as for [`ReplyFramer::view`].
     ///
     /// # Panics
     /// As [`ReplyFramer::view`].
@@ -248,10 +247,9 @@ impl ReplyFramer {
         (self.complete(reply).start > 0).then(|| Elements::attributes(reply))
     }
 
-    /// The reply that was completed last, read in place, without its attributes.
+    /// The reply completed last, read in place, without its attributes.
     ///
-    /// `reply` must be exactly its bytes. Its first line is not decoded again, which is what makes this cheaper than
-    /// [`View::parse`].
+    /// `reply` must be exactly its bytes. Its first line is not decoded again, so this is cheaper than [`View::parse`].
     ///
     /// # Panics
     /// No reply is complete, or `reply` has another length.

@@ -1,17 +1,17 @@
-//! Finds the end of a request, in bytes that come in any pieces, as a server or a proxy reads them.
+//! Finds the end of a request whose bytes arrive in any pieces, for servers and proxies.
 //!
 //! ```text
 //! *n CRLF  then n times  $length CRLF bytes CRLF      n arguments; n of 0 or less is no request
 //! anything else up to LF                              an inline command; a blank line is no request
 //! ```
 //!
-//! The framer is given each byte once and keeps none: see [`ReplyFramer`](super::ReplyFramer). Arguments are read through
-//! [`Arguments`](super::Arguments), also while the rest of the request is still to come: the command and the key of
-//! `SET key value` are known before a value of 512 MB has arrived. Inline commands become requests of the usual form through
-//! [`rewrite_inline`](super::rewrite_inline), which also finds unbalanced quotes.
+//! The framer reads each byte once and keeps none: see [`ReplyFramer`](super::ReplyFramer). Arguments are read through
+//! [`Arguments`](super::Arguments), even while the rest of the request is still arriving: the command and the key of `SET
+//! key value` are known before a value of 512 MB is complete. [`rewrite_inline`](super::rewrite_inline) converts inline
+//! commands to the usual form and detects unbalanced quotes.
 //!
-//! What is refused, and when, is as in Redis (`processMultibulkBuffer`), with one exception: CR LF behind a bulk string and
-//! LF behind a length are checked.
+//! Requests are rejected for the same reasons and at the same point as in Redis (`processMultibulkBuffer`), with one
+//! exception: CR LF after a bulk string and LF after a length are checked.
 
 use super::advance::Advance;
 use super::limits::Limits;
@@ -23,13 +23,13 @@ use super::short_length::short_length;
 /// Form of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestKind {
-    /// An array of bulk strings, perhaps an empty one: a server then does nothing and answers nothing.
+    /// An array of bulk strings, perhaps an empty one, which a server ignores without a reply.
     Multibulk,
     /// A line of text.
     Inline,
 }
 
-/// What the next byte is.
+/// What the next byte must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Start,
@@ -79,10 +79,10 @@ impl RequestFramer {
         }
     }
 
-    /// Takes the bytes that follow those consumed so far. Behind a complete request the next call begins the next one.
+    /// Consumes the bytes that follow those consumed so far. After a complete request the next call begins the next one.
     ///
     /// # Errors
-    /// The bytes are no RESP. Every later call repeats the error.
+    /// The bytes are not RESP. Every later call repeats the error.
     #[inline]
     pub fn advance(&mut self, input: &[u8]) -> Result<Advance, ProtocolError> {
         if let Some(failure) = self.failure {
@@ -111,7 +111,7 @@ impl RequestFramer {
         Ok(Advance { consumed: at, is_complete: false })
     }
 
-    /// Takes some bytes, of one state; the state after the last byte of a request is `Start`.
+    /// Consumes bytes in the current state; the state after the last byte of a request is `Start`.
     #[inline]
     fn part(&mut self, input: &[u8]) -> Result<usize, ProtocolError> {
         match self.state {
@@ -222,22 +222,22 @@ impl RequestFramer {
         Ok(taken)
     }
 
-    /// Form of the request in hand, or of the one that was completed last.
+    /// Form of the current request, or of the one completed last.
     pub fn kind(&self) -> RequestKind {
         self.kind
     }
 
-    /// Arguments that the request announced, its command included; 0 of an inline command, and until they are known.
+    /// Number of arguments that the request announced, its command included; 0 for an inline command, and until it is known.
     pub fn arguments(&self) -> u64 {
         self.arguments
     }
 
-    /// Bytes of the argument in hand that are still to come, its line end included; 0 elsewhere.
+    /// Remaining bytes of the current argument, its line end included; 0 elsewhere.
     pub fn bulk_bytes_to_come(&self) -> u64 {
         self.payload.bytes_to_come()
     }
 
-    /// Bytes of the request so far; after its end, all of them.
+    /// Bytes of the request so far; after its end, its size.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,12 +1,12 @@
-//! The usual length line, read in one go: up to nine digits and CR LF, all of them there.
+//! Fast path for length lines: up to nine digits and CR LF, complete in the input.
 //!
-//! It spares the byte-by-byte state of [`Number`](super::number::Number), which takes all other lines: long, malformed,
-//! negative, or cut off. Both agree, which the tests show that feed the same bytes whole and cut.
+//! It avoids the byte-by-byte state of [`Number`](super::number::Number), which handles all other lines: long,
+//! malformed, negative, or incomplete. Tests feed the same bytes whole and in pieces to check that both paths agree.
 
-/// Longer ones cannot be lengths within the limits, and this many fit into any integer.
+/// More digits exceed the limits; this many fit into any integer type.
 const DIGITS_MAX: usize = 9;
 
-/// The length at the beginning of `input`, and the bytes of the line; none where this line is not of the usual kind.
+/// The length at the beginning of `input`, and the number of bytes of the line. None: the line needs the general path.
 #[inline]
 pub(crate) fn short_length(input: &[u8]) -> Option<(u64, usize)> {
     let mut length = 0u64;

@@ -1,8 +1,8 @@
 //! A reply read in place: strings are slices of the buffer, aggregates are iterators over it.
 //!
-//! A view exists only over bytes that a [`ReplyFramer`] has checked, so reading it cannot fail. Lines of
-//! elements are decoded when the iterator comes to them; nothing is allocated. An aggregate inside an aggregate is passed
-//! over once when the outer iterator goes on behind it, without recursion.
+//! A view exists only over bytes that a [`ReplyFramer`] has checked, so reading it cannot fail. First lines of elements
+//! are decoded when the iterator reaches them; nothing is allocated. A nested aggregate is skipped, without recursion,
+//! when the outer iterator moves past it.
 
 use super::header::{Header, HeaderReader, VERBATIM_FORMAT_BYTES};
 use super::limits::Limits;
@@ -10,7 +10,7 @@ use super::payload::LINE_END_BYTES;
 use super::protocol_error::ProtocolError;
 use super::reply_framer::ReplyFramer;
 
-/// Whatever passed the framer's limits is read here.
+/// No limits: the framer has applied them.
 const CHECKED: Limits = Limits {
     bulk_bytes_max: u64::MAX,
     arguments_max: u64::MAX,
@@ -34,17 +34,17 @@ pub enum View<'b> {
     Bulk(&'b [u8]),
     /// Values in order.
     Array(Elements<'b>),
-    /// Keys and values by turns, twice as many elements as pairs.
+    /// Alternating keys and values, twice as many elements as pairs.
     Map(Elements<'b>),
     /// Values without an order.
     Set(Elements<'b>),
-    /// A message that the server sends unasked: its kind, then its values.
+    /// A message that the server sends unrequested: its kind, then its values.
     Push(Elements<'b>),
-    /// A floating-point number; also infinite, also not a number.
+    /// A floating-point number, which may be infinite or not a number.
     Double(f64),
     /// True or false.
     Boolean(bool),
-    /// An integer of any size, in decimal digits that nobody has checked.
+    /// An integer of any size, in decimal digits that are not validated.
     BigNumber(&'b [u8]),
     /// A text with its format in three bytes, as `txt` or `mkd`.
     Verbatim {
@@ -56,10 +56,10 @@ pub enum View<'b> {
 }
 
 impl<'b> View<'b> {
-    /// Reads the first reply in `bytes`, and gives the number of its bytes with it; none as long as it is incomplete.
+    /// Reads the first reply in `bytes` and returns it with its size in bytes. None while it is incomplete.
     ///
     /// # Errors
-    /// The bytes are no RESP.
+    /// The bytes are not RESP.
     pub fn parse(bytes: &'b [u8], limits: Limits) -> Result<Option<(View<'b>, usize)>, ProtocolError> {
         let mut framer = ReplyFramer::new(limits);
         let advance = framer.advance(bytes)?;
@@ -90,13 +90,13 @@ impl<'b> View<'b> {
         }
     }
 
-    /// The header's reader has checked that the format is there.
+    /// The header reader has checked that the format is present.
     fn verbatim(payload: &'b [u8]) -> View<'b> {
         let (format, text) = payload.split_at(VERBATIM_FORMAT_BYTES as usize);
         View::Verbatim { format: &format[..VERBATIM_FORMAT_BYTES as usize - 1], text }
     }
 
-    /// The bytes of a text of any type; none of a number, a null, an error or an aggregate.
+    /// The bytes of a text of any type; none for a number, a null, an error or an aggregate.
     pub fn text(&self) -> Option<&'b [u8]> {
         match self {
             View::Simple(text) | View::Bulk(text) | View::Verbatim { text, .. } => Some(text),
@@ -113,34 +113,34 @@ impl<'b> View<'b> {
     }
 }
 
-/// The values of an aggregate, in order. Attributes of elements are passed over, unless they are asked for by
+/// The values of an aggregate, in order. Attributes of elements are skipped, unless the caller uses
 /// [`Elements::next_described`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Elements<'b> {
-    /// From the next element on; other replies may stand behind the last one.
+    /// From the next element on; other replies may follow the last one.
     bytes: &'b [u8],
     left: u64,
 }
 
 impl<'b> Elements<'b> {
-    /// Attributes, whose line begins here.
+    /// The attributes whose line begins here.
     pub(crate) fn attributes(bytes: &'b [u8]) -> Elements<'b> {
         let (header, line_bytes) = first_line(bytes);
         Elements { bytes: &bytes[line_bytes..], left: header.elements() }
     }
 
-    /// Elements still to come, those of maps as keys and values.
+    /// Number of remaining elements; maps count keys and values.
     pub fn len(&self) -> usize {
         // Each has at least three bytes in the buffer.
         self.left as usize
     }
 
-    /// Whether no element is left.
+    /// Whether no element remains.
     pub fn is_empty(&self) -> bool {
         self.left == 0
     }
 
-    /// The next element, and its attributes: keys and values by turns.
+    /// The next element, and its attributes: alternating keys and values.
     pub fn next_described(&mut self) -> Option<(Option<Elements<'b>>, View<'b>)> {
         if self.left == 0 {
             return None;
@@ -186,14 +186,14 @@ fn first_line(bytes: &[u8]) -> (Header, usize) {
     (header.expect("a line that a framer found complete"), line_bytes)
 }
 
-/// What stands behind so many values.
+/// The bytes after this many values.
 #[inline]
 fn behind(mut bytes: &[u8], values: u64) -> &[u8] {
     let mut left = values;
     while left > 0 {
         let (header, line_bytes) = first_line(bytes);
         bytes = &bytes[line_bytes + header.payload_bytes() as usize..];
-        // Values in all levels below are counted together: their order is of no interest here.
+        // Values of all nested levels are counted together: the levels do not matter here.
         left = left - u64::from(!matches!(header, Header::Attribute(_))) + header.elements();
     }
     bytes

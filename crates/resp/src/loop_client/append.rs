@@ -1,12 +1,12 @@
-//! Appending a command to bytes that are on their way: all of it or nothing.
+//! Appends a command to the output: all of it or nothing.
 
 use crate::client::NotSent;
 
-/// Has `write` append a command, and gives the number of its bytes.
+/// Lets `write` append a command, and returns its size in bytes.
 ///
 /// # Errors
-/// [`NotSent::TooLarge`]: it has more than `bytes_max`. Then, and where `write` panics, `output` is as it was: half a command would
-/// have the server take the next one for its rest.
+/// [`NotSent::TooLarge`]: it has more than `bytes_max`. In this case, and if `write` panics, `output` is restored: after a
+/// partial command the server would read the next one as its rest.
 #[inline]
 pub(super) fn append(
     output: &mut Vec<u8>,

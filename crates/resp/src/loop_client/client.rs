@@ -1,4 +1,4 @@
-//! What an application on an event loop sends commands with.
+//! The application's handle for commands on an event loop.
 
 use super::commands::{Commands, Order};
 use super::in_flight::{Completion, Gathered, Then};
@@ -12,8 +12,8 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// A client of one server on one event loop. Clones share its connection; when the last one is dropped, the connection ends once
-/// nothing is in flight. See the [module](self) for what holds.
+/// A client of one server on one event loop. Clones share its connection. After the last one is dropped, the connection ends once
+/// nothing is in flight. See the [module](self) for the guarantees.
 #[derive(Clone)]
 pub struct LoopClient {
     line: Shared<Commands>,
@@ -23,7 +23,7 @@ pub struct LoopClient {
 }
 
 impl LoopClient {
-    /// A client on the loop that is set up, which connects at its first command. Give each loop one of its own.
+    /// A client on the loop that `setup` describes; it connects at its first command. Each loop needs its own.
     pub fn new(settings: LoopSettings, setup: &mut Setup<'_>) -> LoopClient {
         let (timeout, queue_bytes_max) = (settings.client.timeout, settings.client.queue_bytes_max);
         let (line, handle) = (Line::new(settings, Commands::new(queue_bytes_max), setup.lp()), Rc::new(()));
@@ -31,15 +31,15 @@ impl LoopClient {
         LoopClient { line, timeout, _handle: handle }
     }
 
-    /// The same client with another time for each of its commands: waiting for a connection, sending and the reply.
+    /// The same client with another time limit for each of its commands: waiting for a connection, sending and the reply.
     pub fn within(&self, timeout: Duration) -> LoopClient {
         LoopClient { timeout, ..self.clone() }
     }
 
-    /// Sends a command; `then` gets its converted reply, or the reason why there is none, later in this loop.
+    /// Sends a command. `then` receives its converted reply, or an error, later on this loop.
     ///
     /// # Errors
-    /// Nothing is sent, and `then` is dropped: [`NotSent::Congested`], [`NotSent::QueueFull`] or [`NotSent::TooLarge`].
+    /// Nothing is sent and `then` is dropped: [`NotSent::Congested`], [`NotSent::QueueFull`] or [`NotSent::TooLarge`].
     pub fn command<T: FromReply>(
         &self,
         at: &mut Neighbourhood<'_>,
@@ -51,7 +51,8 @@ impl LoopClient {
         })
     }
 
-    /// Sends a command; `then` gets its reply in the loop's read buffer: nothing is copied or allocated but `then` itself.
+    /// Sends a command. `then` receives its reply as a view of the loop's read buffer: nothing is copied, and only `then` itself
+    /// is allocated.
     ///
     /// # Errors
     /// As [`LoopClient::command`].
@@ -65,7 +66,7 @@ impl LoopClient {
         self.take(at, |output| write_command(output, &command), 1, Then::One(completion))
     }
 
-    /// Sends all commands of a pipeline together, no other command between them; `then` gets a result for each, as from
+    /// Sends all commands of a pipeline together, with no other command between them. `then` receives a result for each, as from
     /// [`Client::pipeline`](crate::Client::pipeline). For an empty pipeline it is called at once.
     ///
     /// # Errors
@@ -84,8 +85,8 @@ impl LoopClient {
         self.take(at, |output| output.extend_from_slice(pipeline.bytes()), pipeline.len(), gather)
     }
 
-    /// Sends a command whose outcome nobody will see: its reply is dropped as it comes. (`CLIENT REPLY OFF` would silence the other
-    /// commands of the connection.) While there is no connection it waits for one, without a deadline.
+    /// Sends a command whose outcome is not wanted: its reply is dropped on arrival. (`CLIENT REPLY OFF` would silence the
+    /// connection's other commands too.) While there is no connection the command waits for one, without a deadline.
     ///
     /// # Errors
     /// As [`LoopClient::command`].
@@ -93,7 +94,7 @@ impl LoopClient {
         self.take(at, |output| write_command(output, &command), 1, Then::Nothing)
     }
 
-    /// [`LoopClient::noreply`] of all commands of a pipeline.
+    /// [`LoopClient::noreply`] for all commands of a pipeline.
     ///
     /// # Errors
     /// As [`LoopClient::command`].
@@ -104,8 +105,8 @@ impl LoopClient {
         self.take(at, |output| output.extend_from_slice(pipeline.bytes()), pipeline.len(), Then::Nothing)
     }
 
-    /// Selects a database, on this connection and, once the server has agreed, on all later ones. Commands sent before are executed in
-    /// the old one, later ones in the new one; clones share it.
+    /// Selects a database, on this connection and, once the server has agreed, on all later ones. Commands that were sent before
+    /// are executed in the old database, later ones in the new one. Clones share the choice.
     ///
     /// # Errors
     /// As [`LoopClient::command`].
@@ -124,7 +125,8 @@ impl LoopClient {
         })
     }
 
-    /// Becomes another user, on this connection and, once the server has agreed, on all later ones; without a name the default user.
+    /// Authenticates as another user, on this connection and, once the server has agreed, on all later ones; without a name as
+    /// the default user.
     ///
     /// # Errors
     /// As [`LoopClient::command`].
@@ -147,7 +149,7 @@ impl LoopClient {
         })
     }
 
-    /// Publishes a message; `then` gets the number of subscribers that the server sent it to.
+    /// Publishes a message. `then` receives the number of subscribers that the server sent it to.
     ///
     /// # Errors
     /// As [`LoopClient::command`].
@@ -161,7 +163,7 @@ impl LoopClient {
         self.command(at, ("PUBLISH", channel, message), then)
     }
 
-    /// Replies that have not come.
+    /// Number of replies that have not arrived.
     pub fn in_flight(&self) -> usize {
         self.line.borrow().work.in_flight()
     }
@@ -182,7 +184,7 @@ impl LoopClient {
     }
 }
 
-/// Changes what later connections begin with. A completion must not keep its own line alive, hence the weak pointer.
+/// Changes the settings of later connections. A completion must not keep its own line alive, hence the weak pointer.
 fn remember(line: &Weak<std::cell::RefCell<Line<Commands>>>, change: impl FnOnce(&mut LoopSettings)) {
     if let Some(line) = line.upgrade() {
         change(&mut line.borrow_mut().settings);

@@ -1,4 +1,4 @@
-//! Commands over a line: in flight on the connection that is open, or waiting for the next one.
+//! Commands over a line: in flight on the open connection, or waiting for the next one.
 
 use super::append::append;
 use super::failure::Failure;
@@ -32,7 +32,7 @@ impl Commands {
     }
 }
 
-/// What is sent, for how many replies, and what becomes of them.
+/// A request: its bytes, the number of its replies, and their receiver.
 pub(super) struct Order<F> {
     pub(super) write: F,
     pub(super) replies: usize,
@@ -44,7 +44,7 @@ impl Line<Commands> {
     /// Sends on the open connection, or queues.
     ///
     /// # Errors
-    /// There is no room, or the order is too large; nothing is sent then.
+    /// A bound is reached, or the order is too large; nothing is sent then.
     #[inline]
     pub(super) fn take(
         line: &Shared<Commands>,
@@ -89,7 +89,7 @@ impl Line<Commands> {
         if work.waiting.replies() >= self.settings.in_flight_max {
             return Err(NotSent::QueueFull);
         }
-        // A command without a reply has nobody that waits for it.
+        // Commands without a reply have no waiting caller, hence no deadline.
         let deadline_ns = if order.then.is_nothing() { u64::MAX } else { deadline_ns };
         let entry = Entry { then: order.then, replies_left: order.replies, deadline_ns };
         work.waiting.push(order.write, entry, self.settings.client.request_bytes_max)?;
@@ -97,7 +97,7 @@ impl Line<Commands> {
         Ok(())
     }
 
-    /// Sends what waits.
+    /// Sends the waiting commands.
     fn send_waiting(&mut self, output: &mut Vec<u8>, now_ns: u64) {
         let latest_ns = deadline_ns(now_ns, self.settings.client.timeout);
         for mut entry in self.work.waiting.send(output) {
@@ -143,7 +143,7 @@ impl Work for Commands {
             return Ok(());
         }
         let taker = line.borrow_mut().work.in_flight.take_reply(reply);
-        // A reply that nobody waits for might be taken for that of the next command.
+        // A reply that no command waits for could be taken for that of the next command.
         match taker.ok_or(Failure::Lost(Lost::Closed))? {
             Taker::Nothing => {}
             Taker::One(completion) => completion(value_of(reply), at),

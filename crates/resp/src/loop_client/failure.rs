@@ -1,4 +1,4 @@
-//! Why commands have no result, in a form that can be given to many of them.
+//! Why commands have no result, in a form that can be cloned for many of them.
 
 use crate::client::{Error, Lost, NotSent, ServerError};
 use crate::codec::ProtocolError;
@@ -6,18 +6,18 @@ use reactor::{Closed, ConnectFailure};
 use std::io;
 use std::sync::Arc;
 
-/// See the module.
+/// Why a connection or an attempt to connect failed.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
-    /// An open connection is gone.
+    /// An open connection was lost.
     Lost(Lost),
-    /// The server sent bytes that are no reply.
+    /// The server sent bytes that are not a reply.
     Protocol(ProtocolError),
     /// No connection could be made: another attempt may succeed.
     Connect(Reason),
-    /// One side refused the other's TLS.
+    /// One side rejected the other's TLS.
     Tls(Reason),
-    /// The server refused the session.
+    /// The server rejected the session.
     Handshake(ServerError),
 }
 
@@ -39,7 +39,7 @@ impl Reason {
 }
 
 impl Failure {
-    /// No connection was made in the time of the call.
+    /// No connection was made within the time of the call.
     pub(super) fn timed_out() -> Failure {
         Failure::Connect(Reason::new(io::ErrorKind::TimedOut, "not connected in time"))
     }
@@ -57,7 +57,7 @@ impl Failure {
         Failure::Connect(Reason::new(kind, failure))
     }
 
-    /// Why a connection ended, as the reactor says it.
+    /// Why a connection ended, from the reactor's reason.
     pub(super) fn of_closed(reason: Closed) -> Failure {
         match reason {
             Closed::Unconnected(failure) => Failure::of_connect(failure),
@@ -81,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// What the loss of a connection means where no session was opened on it: it was not made.
+    /// If the connection is lost before its session is open, it counts as not made.
     pub(super) fn before_session(self) -> Failure {
         match self {
             Failure::Lost(Lost::TimedOut) => Failure::timed_out(),
@@ -92,7 +92,7 @@ impl Failure {
         }
     }
 
-    /// What the loss of an open connection means.
+    /// If an open connection is lost, a failure of connecting or TLS counts as a loss.
     pub(super) fn after_session(self) -> Failure {
         match self {
             Failure::Tls(reason) | Failure::Connect(reason) => Failure::Lost(Lost::Io(Arc::new(reason.error()))),
@@ -100,7 +100,7 @@ impl Failure {
         }
     }
 
-    /// Whether later attempts would end the same way until somebody changes a setting.
+    /// Whether later attempts would end in the same way until a setting is changed.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Failure::Tls(_) | Failure::Handshake(_))
     }

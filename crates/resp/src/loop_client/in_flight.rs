@@ -1,4 +1,4 @@
-//! Commands that were sent, in the order in which their replies come.
+//! Commands that were sent, in the order of their replies.
 
 use crate::client::{Error, FromReply, ServerError};
 use crate::codec::View;
@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 
 use super::failure::Failure;
 
-/// What is done with the outcome of one command.
+/// Receiver of one command's outcome.
 pub(super) type Completion = Box<dyn FnOnce(Result<View<'_>, Error>, &mut Neighbourhood<'_>)>;
 
-/// What is done with the outcome of a command or of a pipeline.
+/// Receiver of the outcome of a command or a pipeline.
 pub(super) enum Then {
-    /// Nothing: its replies are dropped.
+    /// None: the replies are dropped.
     Nothing,
     One(Completion),
     Each(Box<dyn Gather>),
@@ -23,7 +23,7 @@ impl Then {
         matches!(self, Then::Nothing)
     }
 
-    /// Tells that the replies still missing will not come.
+    /// Reports that the missing replies will not arrive.
     pub(super) fn fail(self, failure: &Failure, at: &mut Neighbourhood<'_>) {
         match self {
             Then::Nothing => {}
@@ -33,11 +33,11 @@ impl Then {
     }
 }
 
-/// The replies of a pipeline, one by one.
+/// Collects the replies of a pipeline, one by one.
 pub(super) trait Gather {
     /// Takes the next reply.
     fn reply(&mut self, reply: View<'_>);
-    /// All have come, or the missing ones will not.
+    /// All replies have arrived, or the missing ones will not.
     fn end(self: Box<Self>, failure: Option<&Failure>, at: &mut Neighbourhood<'_>);
 }
 
@@ -79,7 +79,7 @@ where
     }
 }
 
-/// An error reply is an error.
+/// Turns an error reply into an error.
 pub(super) fn value_of(reply: View<'_>) -> Result<View<'_>, Error> {
     match reply {
         View::Error(text) => Err(Error::Server(ServerError::of(text))),
@@ -87,16 +87,16 @@ pub(super) fn value_of(reply: View<'_>) -> Result<View<'_>, Error> {
     }
 }
 
-/// A command or a pipeline on its way.
+/// A command or pipeline in flight.
 pub(super) struct Entry {
     pub(super) then: Then,
-    /// Replies that have not come; at least one.
+    /// Replies that have not arrived; at least one.
     pub(super) replies_left: usize,
-    /// By the loop's clock, in nanoseconds.
+    /// On the loop's clock, in nanoseconds.
     pub(super) deadline_ns: u64,
 }
 
-/// What the reply that was counted last is for.
+/// Receiver of the reply that was counted last.
 pub(super) enum Taker {
     Nothing,
     One(Completion),
@@ -111,7 +111,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Replies that have not come.
+    /// Number of replies that have not arrived.
     pub(super) fn len(&self) -> usize {
         self.replies
     }
@@ -121,7 +121,7 @@ impl InFlight {
         self.entries.push_back(entry);
     }
 
-    /// Counts a reply; none if no command waits for one.
+    /// Counts a reply and returns its receiver. None: no command waits for one.
     #[inline]
     pub(super) fn take_reply(&mut self, reply: View<'_>) -> Option<Taker> {
         let entry = self.entries.front_mut()?;
@@ -140,7 +140,7 @@ impl InFlight {
         })
     }
 
-    /// The earliest deadline; `u64::MAX`: nothing is in flight.
+    /// The earliest deadline; `u64::MAX` if nothing is in flight.
     pub(super) fn deadline_ns(&self) -> u64 {
         self.entries.iter().map(|entry| entry.deadline_ns).min().unwrap_or(u64::MAX)
     }

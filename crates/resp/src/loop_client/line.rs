@@ -1,4 +1,4 @@
-//! A connection that is made when it is wanted, and made again when it is lost.
+//! A connection that is opened on demand and reopened after a loss.
 //!
 //! ```text
 //!            wanted, and due            made             session open
@@ -7,9 +7,9 @@
 //!    └──── a pause (back-off) ────┴─────────────┴────── lost, or late ────┘
 //! ```
 //!
-//! Commands and messages are two kinds of [`Work`] over it. Code of the application (completions, handlers) is called while the line
-//! is not borrowed, so that it may send again. A connection that ends says so where no such call can be made
-//! ([`reactor::Protocol::closed`]): what is to be told then waits for the end of the tick ([`Line::end_of_tick`]).
+//! The two kinds of [`Work`] over a line are commands and messages. The application's code (completions, handlers) is called
+//! while the line is not borrowed, so that it may send again. A connection may end where such a call is impossible
+//! ([`reactor::Protocol::closed`]): its outcomes are then reported at the end of the tick ([`Line::end_of_tick`]).
 //!
 //! Invariant: `alarm_ns` is no later than the first moment at which something is due without an event of a connection.
 
@@ -24,28 +24,28 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// What a connection is for.
+/// The use of a connection.
 pub(super) trait Work: Sized + 'static {
-    /// News for the application that wait for the end of the tick.
+    /// Outcomes that are reported to the application at the end of the tick.
     type Ended;
 
-    /// Whether a connection is to be made.
+    /// Whether a connection is needed.
     fn wants_connection(&self) -> bool;
-    /// Whether the connection may end without a loss.
+    /// Whether the connection may be closed without losing anything.
     fn is_idle(&self) -> bool;
-    /// When something is late, by the loop's clock; `u64::MAX`: never.
+    /// The earliest deadline, on the loop's clock; `u64::MAX`: none.
     fn deadline_ns(&self) -> u64;
-    /// The session is open: the time to send what waits.
+    /// The session is open: sends the waiting requests.
     fn opened(line: &Shared<Self>, id: ConnectionId, at: &mut Neighbourhood<'_>);
     /// A reply, or a push. An error ends the connection.
     fn reply(line: &Shared<Self>, kind: ReplyKind, reply: View<'_>, at: &mut Neighbourhood<'_>) -> Result<(), Failure>;
-    /// An open connection is gone.
+    /// An open connection was lost.
     fn lost(&mut self, failure: &Failure, ended: &mut VecDeque<Self::Ended>);
     /// No connection could be made.
     fn refused(&mut self, failure: &Failure, ended: &mut VecDeque<Self::Ended>);
-    /// Ends what is late. `true`: the connection is of no use any more.
+    /// Ends work whose deadline has passed. `true`: the connection is of no further use.
     fn expire(&mut self, now_ns: u64, ended: &mut VecDeque<Self::Ended>) -> bool;
-    /// Tells the application.
+    /// Reports an outcome to the application.
     fn tell(line: &Shared<Self>, ended: Self::Ended, at: &mut Neighbourhood<'_>);
 }
 
@@ -58,14 +58,14 @@ pub(super) struct Line<W: Work> {
     lp: Loop,
     state: State,
     backoff: Backoff,
-    /// Attempts so far; the number of the last one names its connection.
+    /// Number of attempts so far; the number of the last one identifies its connection.
     attempts: usize,
-    /// Not before this moment the next attempt is made.
+    /// Earliest moment of the next attempt.
     due_ns: u64,
     alarm_ns: u64,
-    /// The open connection has brought a reply that is no error: the server works.
+    /// Whether the open connection has brought a reply other than an error: then the server works.
     has_replied: bool,
-    /// Makes no more connections for nothing, and ends the one that it has once that is idle.
+    /// Whether the line is ending: it then opens connections only for waiting work, and closes its connection once that is idle.
     is_ending: bool,
     ended: VecDeque<W::Ended>,
 }
@@ -124,7 +124,7 @@ impl<W: Work> Line<W> {
         self.alarm_ns
     }
 
-    /// Has the line looked at no later than at this moment.
+    /// Schedules a check of the line for this moment or an earlier one.
     #[inline]
     pub(super) fn look_by(&mut self, at_ns: u64) {
         if at_ns < self.alarm_ns {
@@ -133,7 +133,7 @@ impl<W: Work> Line<W> {
         }
     }
 
-    /// Has the loop's hooks called although no event comes: they set the timer, and tell what has ended.
+    /// Makes the loop call its hooks although no event arrives: they set the timer and report outcomes.
     #[cold]
     fn wake_loop(&self) {
         self.lp.run(Box::new(|_| {}));
@@ -143,7 +143,7 @@ impl<W: Work> Line<W> {
         self.is_ending = true;
     }
 
-    /// Connects, if a connection is wanted and an attempt is due.
+    /// Connects, if a connection is needed and an attempt is due.
     pub(super) fn connect_if_wanted(line: &Shared<W>, at: &mut Neighbourhood<'_>) {
         let this = &mut *line.borrow_mut();
         let is_wanted = this.work.wants_connection() && !(this.is_ending && this.work.is_idle());
@@ -162,7 +162,7 @@ impl<W: Work> Line<W> {
         }
     }
 
-    /// The connection of this attempt is made: begins the session.
+    /// The connection of this attempt is established: begins the session.
     pub(super) fn connected(line: &Shared<W>, attempt: usize, io: &mut Io<'_>) {
         let opened = line.borrow_mut().begin_session(attempt, io.output());
         if let Some(id) = opened {
@@ -170,7 +170,7 @@ impl<W: Work> Line<W> {
         }
     }
 
-    /// Gives the connection's id where the session is open already.
+    /// Returns the connection's id if no session is needed, so that it is open at once.
     fn begin_session(&mut self, attempt: usize, output: &mut Vec<u8>) -> Option<ConnectionId> {
         let State::Connecting(link) = self.state else { return None };
         if link.attempt != attempt {
@@ -192,10 +192,10 @@ impl<W: Work> Line<W> {
         link.id
     }
 
-    /// Takes a reply of the connection of this attempt.
+    /// Handles a reply on the connection of this attempt.
     ///
     /// # Errors
-    /// The connection is of no use.
+    /// The connection is of no further use.
     #[inline]
     pub(super) fn take_reply(
         line: &Shared<W>,
@@ -226,7 +226,7 @@ impl<W: Work> Line<W> {
         Ok(())
     }
 
-    /// Counts a reply to one of the session's commands. Gives the connection's id with the last one.
+    /// Counts a reply to one of the session's commands. Returns the connection's id after the last one.
     fn take_session_reply(&mut self, kind: ReplyKind, reply: View<'_>) -> Result<Option<ConnectionId>, Failure> {
         let State::Opening { link, replies_left, refusal, .. } = &mut self.state else { return Ok(None) };
         if kind == ReplyKind::Push {
@@ -246,7 +246,7 @@ impl<W: Work> Line<W> {
         }
     }
 
-    /// The connection of this attempt is gone.
+    /// The connection of this attempt was lost.
     pub(super) fn lost(&mut self, attempt: usize, failure: Failure) {
         if self.state.link().is_none_or(|link| link.attempt != attempt) {
             return;
@@ -267,7 +267,7 @@ impl<W: Work> Line<W> {
         self.wake_loop();
     }
 
-    /// A server that takes connections and ends them is not asked again at once either.
+    /// A server that accepts connections and closes them again is also retried only after a pause.
     fn pause_unless_replied(&mut self) {
         match self.has_replied {
             true => self.backoff.succeeded(),
@@ -282,7 +282,7 @@ impl<W: Work> Line<W> {
         self.due_ns = deadline_ns(self.lp.precise_now_ns(), pause);
     }
 
-    /// The alarm has come: ends what is late.
+    /// The alarm has fired: ends work whose deadline has passed.
     pub(super) fn look(&mut self, at: &mut Neighbourhood<'_>) {
         let now_ns = self.lp.precise_now_ns();
         if let State::Opening { until_ns, .. } = self.state
@@ -306,9 +306,9 @@ impl<W: Work> Line<W> {
         }
     }
 
-    /// Tells the application what has ended, and connects where that is wanted.
+    /// Reports outcomes to the application, and connects if a connection is needed.
     pub(super) fn end_of_tick(line: &Shared<W>, at: &mut Neighbourhood<'_>) {
-        // One by one: a call that panics does not take the others with it.
+        // One at a time: if a call panics, the other outcomes are still reported.
         while let Some(ended) = Line::next_ended(line) {
             W::tell(line, ended, at);
         }
@@ -331,7 +331,7 @@ impl<W: Work> Line<W> {
     }
 }
 
-/// When a time that begins now ends, by the loop's clock.
+/// The end of a timeout that begins now, on the loop's clock.
 #[inline]
 pub(super) fn deadline_ns(now_ns: u64, timeout: Duration) -> u64 {
     now_ns.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! A line as the reactor sees it: the protocol of its connections, and its hooks of the loop.
+//! The reactor's side of a line: the protocol of its connections, and its loop hooks.
 
 use super::failure::Failure;
 use super::line::{Line, Shared, Work};
@@ -14,9 +14,9 @@ pub(super) struct LinkProtocol<W: Work> {
     attempt: usize,
     reply_bytes_max: usize,
     framer: ReplyFramer,
-    /// Bytes of the input that the framer has seen: the beginning of a reply.
+    /// Bytes of the input that the framer has read: the beginning of a reply.
     seen: usize,
-    /// Why it ends, as far as that is known before [`Protocol::closed`].
+    /// Why the connection ends, if known before [`Protocol::closed`].
     failure: Option<Failure>,
 }
 
@@ -26,7 +26,7 @@ impl<W: Work> LinkProtocol<W> {
         LinkProtocol { line, attempt, reply_bytes_max, framer, seen: 0, failure: None }
     }
 
-    /// Takes the replies that have come whole.
+    /// Handles the complete replies in the input.
     fn take_replies(&mut self, io: &mut Io<'_>) -> Result<(), Failure> {
         let mut taken = 0;
         loop {
@@ -66,7 +66,8 @@ impl<W: Work> Protocol for LinkProtocol<W> {
     }
 
     fn drain(&mut self, _io: &mut Io<'_>) {
-        // Other connections of the loop may still need replies: the line ends its connection once it is idle.
+        // Other connections of the loop may still need replies: the line closes its connection once it is
+        // idle.
     }
 
     fn failed(&mut self, error: &io::Error) {
@@ -79,10 +80,10 @@ impl<W: Work> Protocol for LinkProtocol<W> {
     }
 }
 
-/// The hooks.
+/// The loop hooks.
 pub(super) struct Upkeep<W: Work> {
     line: Shared<W>,
-    /// Held by the application's handles.
+    /// Shared with the application's handles.
     handles: Weak<()>,
     armed_ns: u64,
 }

@@ -1,29 +1,31 @@
-//! Settings of a client on an event loop: those of the blocking client, with the host looked up and the loop's own bounds.
+//! Settings of a client on an event loop: those of the blocking client, with resolved addresses and the loop's own bounds.
 
 use crate::client::{Endpoint, NotSent, Settings};
 use reactor::{Address, Outgoing, TlsClient, Traffic};
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
-/// Commands whose replies have not come.
+/// Default bound on commands whose replies have not arrived.
 const IN_FLIGHT_MAX: usize = 1 << 16;
-/// Bytes that wait for the server to take them.
+/// Default bound on bytes that the kernel has not accepted.
 const UNSENT_BYTES_MAX: usize = 16 << 20;
-/// What a connection may have unsent before the reactor would stop reading it: never. A server that waits for its replies to be
-/// read takes nothing meanwhile, and each side would wait for the other. [`LoopSettings::unsent_bytes_max`] is the bound.
+/// Unsent bytes of a connection at which the reactor stops reading it: never. A server whose replies are not read stops reading
+/// too, and both sides would wait for each other. [`LoopSettings::unsent_bytes_max`] is the bound.
 const OUTPUT_HIGH_WATER: usize = usize::MAX / 4;
-/// Input beyond the largest reply, so that a reply that is too large is seen to be so.
+/// Room for input beyond the largest reply, so that an oversized reply is detected.
 const INPUT_BYTES_SPARE: usize = 128 << 10;
 
-/// What the clients of all loops share. A host's name is looked up once, when this is made: a loop must not wait for that.
+/// Settings that the clients of all loops share. The host name is looked up once, when they are made: a loop must not block on
+/// that.
 #[derive(Clone, Debug)]
 pub struct LoopSettings {
-    /// Commands in flight on one connection; at the bound more are refused as [`NotSent::Congested`]. Default: 65,536.
+    /// Bound on commands in flight on one connection; further ones are rejected as [`NotSent::Congested`]. Default: 65,536.
     pub in_flight_max: usize,
-    /// Bytes that the kernel has not taken; at the bound more commands are refused as [`NotSent::Congested`]. Default: 16 MB.
+    /// Bound on bytes that the kernel has not accepted; further commands are rejected as [`NotSent::Congested`]. Default: 16
+    /// MB.
     pub unsent_bytes_max: usize,
     pub(super) client: Settings,
-    /// For each address of the host.
+    /// One for each address of the host.
     outgoing: Arc<[Outgoing]>,
 }
 
@@ -58,13 +60,13 @@ impl LoopSettings {
         })
     }
 
-    /// Where this attempt to connect leads: the host's addresses by turns.
+    /// The target of this attempt to connect: the host's addresses in rotation.
     pub(super) fn outgoing(&self, attempt: usize) -> &Outgoing {
         &self.outgoing[attempt % self.outgoing.len()]
     }
 }
 
-/// One address at least.
+/// The addresses of the endpoint; at least one.
 fn addresses(endpoint: &Endpoint) -> Result<Vec<Address>, NotSent> {
     let (host, port) = match endpoint {
         Endpoint::Unix(path) => return Ok(vec![Address::Unix(path.clone())]),

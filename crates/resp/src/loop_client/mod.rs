@@ -1,23 +1,24 @@
 //! The client on an event loop (feature `reactor`): commands whose replies come to closures of the same loop.
 //!
-//! A [`LoopClient`] lives on one loop of a [`reactor::Reactor`] and has one connection, which the loop's requests share by pipelining:
-//! what is sent in one tick leaves in one write. It is made where the loop is set up, and used from turns of other connections
-//! ([`reactor::Io::neighbourhood`]) and from hooks ([`reactor::LoopContext::neighbourhood`]).
+//! A [`LoopClient`] lives on one loop of a [`reactor::Reactor`] and has one connection, which the loop's requests share by
+//! pipelining: all commands of one tick are sent in one write. It is made when the loop is set up, and used from turns of other
+//! connections ([`reactor::Io::neighbourhood`]) and from hooks ([`reactor::LoopContext::neighbourhood`]).
 //!
-//! What holds:
+//! Guarantees:
 //!
-//! - A completion is called once, later, on the loop's thread, unless the loop ends before. It may send further commands, and write to any
-//!   connection of the loop. It is the only allocation that a command makes; nothing locks.
-//! - A command ends within its time: [`LoopClient::within`], or `Settings::timeout`. Where a reply is late, the connection is dropped, so
-//!   that it reaches nobody; other commands in flight end with [`Lost::Closed`](crate::Lost::Closed).
-//! - Commands wait in a bounded queue (`Settings::queue_bytes_max`, or one larger command) while there is no connection, and are sent in order once its session
-//!   (HELLO or AUTH, SELECT) is open. A command that was given to a connection is never sent again.
-//! - A lost connection is made again when a command wants one. Attempts are spread by a growing pause with a random part.
-//! - What is in flight and unsent has bounds ([`LoopSettings`]); beyond them commands are refused at once.
-//! - A draining loop answers what is in flight, and then ends the connection.
+//! - A completion is called once, later, on the loop's thread, unless the loop ends before. It may send further commands, and
+//!   write to any connection of the loop. It is the only allocation of a command; there are no locks.
+//! - A command ends within its time: [`LoopClient::within`], or `Settings::timeout`. If a reply is late, the connection is
+//!   dropped, so that the reply is never delivered; other commands in flight end with [`Lost::Closed`](crate::Lost::Closed).
+//! - While there is no connection, commands wait in a queue of at most `Settings::queue_bytes_max` (or one larger command). They
+//!   are sent in order once the session (HELLO or AUTH, SELECT) is open. A command that was given to a connection is never sent
+//!   again.
+//! - A lost connection is reopened when a command needs it. Attempts are spread by a growing pause with a random part.
+//! - Commands in flight and unsent bytes are bounded ([`LoopSettings`]); further commands are rejected at once.
+//! - A draining loop first answers the commands in flight, then closes the connection.
 //!
-//! A command that blocks on the server, such as BLPOP, holds up those behind it: give it a client of its own, with a longer time.
-//! Messages of channels come to a [`LoopSubscriber`].
+//! A command that blocks on the server, such as BLPOP, delays those after it: use a separate client for it, with a longer time.
+//! Messages of channels are received by a [`LoopSubscriber`].
 //!
 //! ```
 //! # use std::io::{Read, Write};

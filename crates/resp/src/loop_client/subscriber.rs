@@ -1,7 +1,7 @@
 //! Messages of channels on an event loop: SUBSCRIBE and PSUBSCRIBE on a connection of their own.
 //!
-//! The subscriber keeps the list of its channels and patterns, connects when the loop starts, and subscribes again after a loss. Messages
-//! published meanwhile are lost, which is reported as [`Event::Reconnected`].
+//! The subscriber keeps the list of its channels and patterns, connects when the loop starts, and subscribes again after a loss.
+//! Messages published meanwhile are lost, which is reported as [`Event::Reconnected`].
 
 use super::failure::Failure;
 use super::line::{Line, Shared, Work};
@@ -17,18 +17,18 @@ use std::rc::Rc;
 
 type Handler = dyn FnMut(Result<Event<'_>, Error>, &mut Neighbourhood<'_>);
 
-/// A connection for messages on one event loop. Clones share it; when the last one is dropped, it ends.
+/// A connection for messages on one event loop. Clones share it; it ends when the last one is dropped.
 #[derive(Clone)]
 pub struct LoopSubscriber {
     line: Shared<Messages>,
-    /// Counted by the loop's hooks.
+    /// Its reference count tells the loop's hooks when the last handle is gone.
     _handle: Rc<()>,
 }
 
 impl LoopSubscriber {
-    /// A subscriber on the loop that is set up. `on_event` gets each event, in place, as it comes; an error where the server refuses a
-    /// subscription or the session ([`NotSent`](crate::NotSent), and further attempts follow), or where it sends bytes that are no
-    /// message.
+    /// A subscriber on the loop that `setup` describes. `on_event` receives each event as it arrives, without a copy. It receives
+    /// an error if the server rejects a subscription or the session ([`NotSent`](crate::NotSent); further attempts follow), or
+    /// sends bytes that are not a message.
     pub fn new(
         settings: LoopSettings,
         setup: &mut Setup<'_>,
@@ -69,7 +69,7 @@ impl LoopSubscriber {
         self.send(at, "PUNSUBSCRIBE", patterns);
     }
 
-    /// Sends on the open connection. Where there is none, the next one begins with the list as it is by then.
+    /// Sends on the open connection. If there is none, the next one begins with the list as it then is.
     fn send<C: AsRef<[u8]>>(&self, at: &mut Neighbourhood<'_>, name: &str, channels: &[C]) {
         let open = self.line.borrow().open_id();
         if let Some(output) = open.and_then(|id| at.output(id)) {
@@ -91,9 +91,9 @@ impl fmt::Debug for LoopSubscriber {
 struct Messages {
     channels: BTreeSet<Vec<u8>>,
     patterns: BTreeSet<Vec<u8>>,
-    /// An earlier connection was open.
+    /// Whether an earlier connection was open.
     was_open: bool,
-    /// Borrowed only while it is called, and nothing calls it from within.
+    /// Borrowed only during the call; nothing calls it recursively.
     on_event: Rc<RefCell<Handler>>,
 }
 

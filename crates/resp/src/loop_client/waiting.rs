@@ -8,9 +8,9 @@ use super::in_flight::Entry;
 
 pub(super) struct Waiting {
     bytes: Vec<u8>,
-    /// With the number of their bytes.
+    /// Each with the number of its bytes.
     entries: VecDeque<(Entry, usize)>,
-    /// That all of them will have.
+    /// Number of replies that all of them will have.
     replies: usize,
     bytes_max: usize,
 }
@@ -24,7 +24,7 @@ impl Waiting {
         self.entries.is_empty()
     }
 
-    /// Replies that the commands will have.
+    /// Number of replies that the commands will have.
     pub(super) fn replies(&self) -> usize {
         self.replies
     }
@@ -33,10 +33,10 @@ impl Waiting {
         self.bytes.len()
     }
 
-    /// Adds what `write` appends.
+    /// Adds a command that `write` appends.
     ///
     /// # Errors
-    /// There is no room for it, or it has more than `request_bytes_max`; nothing was added.
+    /// There is no room for it, or it is larger than `request_bytes_max`; nothing was added.
     pub(super) fn push(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>),
@@ -45,7 +45,8 @@ impl Waiting {
     ) -> Result<(), NotSent> {
         let before = self.bytes.len();
         let bytes = append(&mut self.bytes, request_bytes_max, write)?;
-        // The first one may be of any size: a client that was not used yet takes what a connected one takes.
+        // The first one may be of any size: an unconnected client accepts the same commands as a connected
+        // one.
         if before > 0 && self.bytes.len() > self.bytes_max {
             self.bytes.truncate(before);
             return Err(NotSent::QueueFull);
@@ -55,14 +56,14 @@ impl Waiting {
         Ok(())
     }
 
-    /// Moves all bytes to `output`, and gives their commands.
+    /// Moves all bytes to `output`, and returns their commands.
     pub(super) fn send(&mut self, output: &mut Vec<u8>) -> impl Iterator<Item = Entry> + use<> {
         output.extend_from_slice(&self.bytes);
         (self.bytes, self.replies) = (Vec::new(), 0);
         std::mem::take(&mut self.entries).into_iter().map(|(entry, _)| entry)
     }
 
-    /// Takes out the commands that are chosen, with their bytes.
+    /// Removes the chosen commands and their bytes.
     pub(super) fn take(&mut self, mut is_chosen: impl FnMut(&Entry) -> bool) -> Vec<Entry> {
         let (mut taken, mut kept) = (Vec::new(), VecDeque::new());
         let (mut from, mut to) = (0, 0);
@@ -82,7 +83,7 @@ impl Waiting {
         taken
     }
 
-    /// The earliest deadline; `u64::MAX`: nothing waits that has one.
+    /// The earliest deadline; `u64::MAX` if no command has one.
     pub(super) fn deadline_ns(&self) -> u64 {
         self.entries.iter().map(|(entry, _)| entry.deadline_ns).min().unwrap_or(u64::MAX)
     }

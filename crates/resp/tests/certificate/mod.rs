@@ -1,4 +1,4 @@
-//! An authority of the test's own, and certificates that it issues.
+//! The test's own certificate authority, and the certificates that it issues.
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ pub(crate) struct Pair {
 }
 
 impl Authority {
-    /// One with a name of its own.
+    /// An authority with a unique name.
     pub(crate) fn new() -> Authority {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         Authority::named(&format!("authority {}", COUNT.fetch_add(1, Ordering::Relaxed)))
@@ -36,7 +36,7 @@ impl Authority {
         self.sign(CertificateParams::new([name.to_owned()]).unwrap())
     }
 
-    /// One that was valid in the year 2000 alone.
+    /// A certificate that was valid only in the year 2000.
     pub(crate) fn issue_expired(&self, name: &str) -> Pair {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(2001, 1, 1));

@@ -1,4 +1,4 @@
-//! A server that does what a test says, one script for each connection, in order; with TLS where a test wants it.
+//! A server that follows a test's scripts, one for each connection, in order; optionally with TLS.
 
 use crate::certificate::{Authority, Pair};
 use resp::codec::{Limits, RequestFramer};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Nothing here waits longer.
+/// Every wait ends after this time.
 const LIMIT: Duration = Duration::from_secs(20);
 
 pub(crate) type Script = Box<dyn FnOnce(&mut Peer) + Send>;
@@ -26,7 +26,7 @@ pub(crate) struct FakeServer {
 /// The server's end of a connection.
 pub(crate) struct Peer {
     stream: Wire,
-    /// Received, and not yet asked for.
+    /// Received bytes that no script has read yet.
     input: Vec<u8>,
 }
 
@@ -41,7 +41,7 @@ impl FakeServer {
         FakeServer::run(scripts, Wire::Plain)
     }
 
-    /// The same over TLS, which the settings are for.
+    /// The same over TLS, with settings to match.
     pub(crate) fn start_tls(scripts: Vec<Script>) -> FakeServer {
         let authority = Authority::new();
         let mut server = FakeServer::start_tls_with(&authority.issue("127.0.0.1"), scripts);
@@ -72,7 +72,7 @@ impl FakeServer {
         FakeServer { settings, thread: Some(thread) }
     }
 
-    /// Waits until all scripts have ended, and fails if one of them has.
+    /// Waits until all scripts have ended; panics if one of them has failed.
     pub(crate) fn finish(mut self) {
         self.thread.take().unwrap().join().expect("the scripts");
     }
@@ -84,7 +84,7 @@ impl Peer {
         self.stream.flush().unwrap();
     }
 
-    /// Sends what the socket takes at once, and gives the number of bytes.
+    /// Sends as much as the socket accepts at once, and returns the number of bytes.
     pub(crate) fn send_some(&mut self, bytes: &[u8]) -> usize {
         self.stream.socket().set_nonblocking(true).unwrap();
         let sent = self.stream.write(bytes).unwrap_or(0);
@@ -113,14 +113,14 @@ impl Peer {
         }
     }
 
-    /// Takes a request, which must hold this text.
+    /// Reads a request, which must contain this text.
     pub(crate) fn expect(&mut self, text: &str) {
         let request = self.request().expect("a request");
         let request = String::from_utf8_lossy(&request).into_owned();
         assert!(request.contains(text), "{request:?} has no {text:?}");
     }
 
-    /// Waits until the client gives up the handshake; drops what it sends for that.
+    /// Waits until the client gives up the handshake; drops the bytes that it sends for that.
     pub(crate) fn expect_refusal(&mut self) {
         loop {
             match self.stream.read(&mut [0; 4096]) {

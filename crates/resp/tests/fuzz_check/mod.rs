@@ -1,5 +1,5 @@
-//! Checks of the codec on any bytes: the result is that of a plain reading, whatever the cuts, and each byte is shown to
-//! the framer once. The fuzz targets and the property tests share them.
+//! Checks of the codec on any bytes: the result is that of a plain parser, wherever the input is cut, and the framer
+//! reads each byte once. The fuzz targets and the property tests share them.
 
 #![allow(dead_code, reason = "each program that includes this file uses a part of it")]
 
@@ -15,7 +15,7 @@ pub(crate) fn tree(view: View<'_>) -> Tree {
     match view {
         View::Null => Tree::Null,
         View::Simple(text) => Tree::Text(b'+', text.to_vec()),
-        // The plain reading of an error with a length has another type byte: see `alike`.
+        // The plain parser keeps another type byte for an error with a length: see `alike`.
         View::Error(text) => Tree::Text(b'-', text.to_vec()),
         View::BigNumber(text) => Tree::Text(b'(', text.to_vec()),
         View::Bulk(text) => Tree::Text(b'$', text.to_vec()),
@@ -30,7 +30,7 @@ pub(crate) fn tree(view: View<'_>) -> Tree {
     }
 }
 
-/// The plain reading, with what the view does not tell apart made equal.
+/// The plain parser's result, with values made equal that a view does not distinguish.
 fn alike(tree: Tree) -> Tree {
     match tree {
         Tree::Text(b'!', text) => Tree::Text(b'-', text),
@@ -43,8 +43,8 @@ fn alike(tree: Tree) -> Tree {
 /// How the messages of a stream ended.
 type Ends = (Vec<usize>, Option<ProtocolError>);
 
-/// Feeds a stream in pieces of these sizes, by turns, and gives the ends of its messages. Each byte is fed once, and the
-/// framer must take all of a piece that holds no end.
+/// Feeds a stream in pieces of these sizes, in rotation, and returns the ends of its messages. Each byte is fed once,
+/// and the framer must consume all of a piece that holds no end.
 fn ends(stream: &[u8], cuts: &[usize], mut advance: impl FnMut(&[u8]) -> Result<Advance, ProtocolError>) -> Ends {
     let (mut found, mut at, mut piece) = (Vec::new(), 0, 0);
     while at < stream.len() {
@@ -72,7 +72,7 @@ fn ends(stream: &[u8], cuts: &[usize], mut advance: impl FnMut(&[u8]) -> Result<
     (found, None)
 }
 
-/// Replies: whole, cut, and by the plain reading.
+/// Replies: whole, cut, and with the plain parser.
 pub(crate) fn check_replies(stream: &[u8], cuts: &[usize]) {
     let mut framer = ReplyFramer::new(Limits::default());
     let whole = ends(stream, &[stream.len().max(1)], |input| framer.advance(input));
@@ -91,17 +91,18 @@ pub(crate) fn check_replies(stream: &[u8], cuts: &[usize]) {
     check_rest(plain::reply(rest, 0).map(drop), whole.1);
 }
 
-/// Behind the last message: what the framer refuses is not whole, and what it waits for is neither whole nor wrong.
+/// After the last message: bytes that the framer rejects are not a whole message, and bytes that it waits on are neither
+/// whole nor wrong.
 fn check_rest(plain: Result<(), Nothing>, error: Option<ProtocolError>) {
     match plain {
         Ok(()) => panic!("a whole message that the framer did not find: {error:?}"),
-        // An error inside of what is incomplete is found by one of the two alone: the plain reading wants whole lines.
+        // Only the framer finds an error inside an incomplete message: the plain parser needs whole lines.
         Err(Nothing::Incomplete) => {}
         Err(Nothing::Wrong) => assert!(error.is_some(), "wrong bytes that the framer took"),
     }
 }
 
-/// Requests: whole, cut, and by the plain reading.
+/// Requests: whole, cut, and with the plain parser.
 pub(crate) fn check_requests(stream: &[u8], cuts: &[usize]) {
     let mut framer = RequestFramer::new(Limits::default());
     let whole = ends(stream, &[stream.len().max(1)], |input| framer.advance(input));
@@ -115,7 +116,7 @@ pub(crate) fn check_requests(stream: &[u8], cuts: &[usize]) {
         rest = behind;
     }
     check_rest(plain::request(rest).map(drop), whole.1);
-    // Of what has come of a request, complete arguments can be read; of any other bytes, nothing that matters.
+    // The complete arguments of an incomplete request can be read; for other bytes the result does not matter.
     let cut = Arguments::of(rest);
     cut.for_each(drop);
     let _ = cut.rest();

@@ -1,4 +1,4 @@
-//! A plain reading of RESP, recursive and from whole texts: what the codec is compared with.
+//! A plain parser of RESP, recursive and on whole texts, with which the codec is compared.
 
 /// A reply as a tree that owns its bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub(crate) enum Nothing {
 
 use Nothing::{Incomplete, Wrong};
 
-/// The line that begins here, and what is behind it.
+/// The line that begins here, and the text after it.
 fn line(bytes: &[u8]) -> Result<(&[u8], &[u8]), Nothing> {
     let end = bytes.iter().position(|&byte| byte == b'\r').ok_or(Incomplete)?;
     match bytes.get(end + 1) {
@@ -30,7 +30,7 @@ fn line(bytes: &[u8]) -> Result<(&[u8], &[u8]), Nothing> {
     }
 }
 
-/// An integer in its only form.
+/// An integer in its canonical form.
 fn integer(text: &[u8]) -> Result<i64, Nothing> {
     let text = std::str::from_utf8(text).map_err(|_| Wrong)?;
     text.parse::<i64>().ok().filter(|integer| integer.to_string() == text).ok_or(Wrong)
@@ -45,7 +45,7 @@ fn payload(bytes: &[u8], length: usize) -> Result<(&[u8], &[u8]), Nothing> {
     }
 }
 
-/// The reply that begins here, and what is behind it. Attributes are passed over.
+/// The reply that begins here, and the text after it. Attributes are skipped.
 pub(crate) fn reply(bytes: &[u8], depth: usize) -> Result<(Tree, &[u8]), Nothing> {
     let (&kind, behind) = bytes.split_first().ok_or(Incomplete)?;
     if !b"+-(:,#_$!=*~>%|".contains(&kind) {
@@ -92,7 +92,7 @@ fn aggregate(kind: u8, length: i64, bytes: &[u8], depth: usize) -> Result<(Tree,
     if kind == b'|' { reply(rest, depth) } else { Ok((Tree::Aggregate(kind, trees), rest)) }
 }
 
-/// The arguments of the request that begins here, and what is behind it; an inline command as its line.
+/// The arguments of the request that begins here, and the text after it; an inline command as its line.
 pub(crate) fn request(bytes: &[u8]) -> Result<(Vec<Vec<u8>>, &[u8]), Nothing> {
     let Some(behind) = bytes.strip_prefix(b"*") else {
         let end = bytes.iter().position(|&byte| byte == b'\n').ok_or(Incomplete)?;

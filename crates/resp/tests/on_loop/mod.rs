@@ -1,4 +1,4 @@
-//! A loop with a client and nothing else, and a way to hand it work from the test's thread.
+//! A loop with only a client, and a way to hand it jobs from the test's thread.
 
 use reactor::{LoopContext, LoopState, Neighbourhood, Reactor, Running};
 use resp::{Error, FromReply, LoopClient, LoopSettings, Settings, ToArguments};
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-/// For what does not come in time if it does not come at all.
+/// A test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 type Job = Box<dyn FnOnce(&mut Option<LoopClient>, &mut Neighbourhood<'_>) + Send>;
@@ -16,14 +16,14 @@ pub(crate) struct OnLoop {
     jobs: Sender<Job>,
 }
 
-/// Does the jobs.
+/// Runs the jobs.
 struct Worker {
     client: Option<LoopClient>,
     jobs: Receiver<Job>,
 }
 
 impl LoopState for Worker {
-    // Behind the hooks of the client, which was set up before.
+    // After the hooks of the client, which was set up before.
     fn before_wait(&mut self, at: &mut LoopContext<'_>) {
         while let Ok(job) = self.jobs.try_recv() {
             job(&mut self.client, &mut at.neighbourhood());
@@ -57,13 +57,13 @@ impl OnLoop {
         OnLoop { running: Some(reactor.start().unwrap()), jobs }
     }
 
-    /// Does a job on the loop, with the client.
+    /// Runs a job on the loop, with the client.
     pub(crate) fn run(&self, job: impl FnOnce(&LoopClient, &mut Neighbourhood<'_>) + Send + 'static) {
         self.jobs.send(Box::new(|client, at| job(client.as_ref().unwrap(), at))).unwrap();
         self.wake();
     }
 
-    /// The same, and gives what the job sends back.
+    /// The same, and returns what the job sends back.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         job: impl FnOnce(&LoopClient, &mut Neighbourhood<'_>, Sender<T>) + Send + 'static,
@@ -110,7 +110,7 @@ impl OnLoop {
         self.begin(command, PATIENCE).recv_timeout(PATIENCE * 2).expect("an outcome")
     }
 
-    /// Waits until something holds on the loop.
+    /// Waits until a condition holds on the loop.
     #[track_caller]
     pub(crate) fn eventually(&self, what: &str, holds: impl Fn(&LoopClient) -> bool + Clone + Send + 'static) {
         let started = std::time::Instant::now();

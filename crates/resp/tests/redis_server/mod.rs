@@ -1,4 +1,4 @@
-//! A redis-server of the test's own, on a free port and a Unix socket, without files; ended with the value.
+//! The test's own redis-server, on a free port and a Unix socket, without files; it ends when the value is dropped.
 
 use resp::{Client, Settings};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server that does not answer by then is broken.
+/// A server that does not answer within this time is broken.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 pub(crate) struct RedisServer {
@@ -19,10 +19,10 @@ pub(crate) struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one with further arguments; none, and a line that says so, where redis-server is not installed.
+    /// Starts a server with further arguments. None, after printing a line, if redis-server is not installed.
     pub(crate) fn start(arguments: &[&str]) -> Option<RedisServer> {
         let Some(program) = program() else {
-            // Not `println!`, which libtest keeps: the closing line of `cargo xtask test` counts this one.
+            // Not `println!`, which libtest captures: the closing line of `cargo xtask test` counts this one.
             let line = "\nSKIPPED: redis-server is not there (cargo xtask redis installs it)\n";
             std::io::stdout().write_all(line.as_bytes()).expect("a standard output");
             return None;
@@ -92,13 +92,14 @@ impl Drop for RedisServer {
     }
 }
 
-/// What `REDIS_SERVER` names, another version or Valkey say; else on the PATH, or where `cargo xtask redis` puts it.
+/// The program that `REDIS_SERVER` names, such as another version or Valkey; else the one on the PATH, or where
+/// `cargo xtask redis` puts it.
 pub(crate) fn program() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("REDIS_SERVER") {
         return Some(PathBuf::from(named));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // The tests' program lies in target/PROFILE/deps.
+    // The test program lies in target/PROFILE/deps.
     let target = std::env::current_exe().ok().and_then(|program| Some(program.ancestors().nth(3)?.to_path_buf()));
     let folders = std::env::split_paths(&path).chain(target.map(|target| target.join("redis")));
     folders.map(|folder| folder.join("redis-server")).find(|program| program.is_file())

@@ -10,13 +10,13 @@ use std::process::Command;
 pub(crate) struct TlsRedis {
     server: RedisServer,
     port: u16,
-    /// Certificates and keys, which are read again after a restart.
+    /// Certificates and keys, which the server reads again after a restart.
     files: tempfile::TempDir,
 }
 
 impl TlsRedis {
-    /// Starts one whose certificate this authority issues; none, and a line that says so, where redis-server is not there or
-    /// was built without TLS.
+    /// Starts a server whose certificate this authority issues. None, after printing a line, if redis-server is missing or was
+    /// built without TLS.
     pub(crate) fn start(authority: &Authority, arguments: &[&str]) -> Option<TlsRedis> {
         if program().is_some_and(|program| !knows_tls(&program)) {
             skip("redis-server was built without TLS");
@@ -45,18 +45,19 @@ impl TlsRedis {
         self.server.run();
     }
 
-    /// The address, with the authority as the only one that is trusted.
+    /// The address, with the authority as the only trusted one.
     pub(crate) fn tls_address(&self) -> String {
         format!("rediss://127.0.0.1:{}?ca={}", self.port, self.files.path().join("root.pem").display())
     }
 }
 
-/// Not `println!`, which libtest keeps: the closing line of `cargo xtask test` counts these.
+/// Not `println!`, which libtest captures: the closing line of `cargo xtask test` counts these.
 pub(crate) fn skip(reason: &str) {
     std::io::stdout().write_all(format!("\nSKIPPED: {reason}\n").as_bytes()).expect("a standard output");
 }
 
-/// A server that misses the key ends at once; one without TLS knows no such directive (Redis), or no such kind of connection (Valkey).
+/// A server without the key ends at once; a server without TLS does not know the directive (Redis) or the kind of connection
+/// (Valkey).
 fn knows_tls(program: &Path) -> bool {
     let without_key = ["--port", "0", "--tls-port", "1", "--bind", "127.0.0.1", "--tls-cert-file", "/none.pem"];
     let output = Command::new(program).args(without_key).args(["--save", "", "--dir", "/tmp"]).output();

@@ -5,17 +5,17 @@
 //!  reply buffer <--reader-- clear bytes <--process-- records <--read_tls-- socket
 //! ```
 //!
-//! What it promises:
+//! Guarantees:
 //!
-//! - Clear bytes count as sent when the record that holds them has left whole. Of a record that left in part the server can
-//!   decrypt nothing, so a request whose first record is cut off was not executed. The rest of a record that the socket had no
-//!   room for leaves first at the next call, which therefore has to bring the same bytes again.
-//! - Between calls it holds at most one outgoing record (16 KB), one incoming one or one message of a handshake (64 KB), and the
-//!   clear bytes of one record.
-//! - The handshake ends by the deadline that it was given, whatever the server sends.
+//! - Clear bytes count as sent when their whole record was sent. The server can decrypt nothing of a record that was sent in
+//!   part, so a request whose first record is cut off was not executed. If the socket has no room for the rest of a record, the
+//!   next call sends that rest first; that call must therefore pass the same bytes again.
+//! - Between calls the channel holds at most one outgoing record (16 KB), one incoming record or one handshake message (64 KB),
+//!   and the clear bytes of one record.
+//! - The handshake ends by its deadline, whatever the server sends.
 //!
-//! An end of the connection without a close_notify is reported like one with it: replies have lengths of their own, so a
-//! connection that an attacker cuts off (RFC 8446, 6.1) shortens none of them.
+//! An end of the connection without a close_notify is reported like one with it: replies carry their own lengths, so an attacker
+//! who cuts the connection (RFC 8446, 6.1) cannot shorten one.
 
 use super::Tls;
 use crate::client::stream;
@@ -25,24 +25,24 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-/// Clear bytes of the largest record (RFC 8446, 5.1).
+/// Clear bytes of a full record (RFC 8446, 5.1).
 const RECORD_BYTES_MAX: usize = 16 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: OwnedFd,
     session: ClientConnection,
-    /// Clear bytes of the record that left in part.
+    /// Clear bytes of the record that was sent in part.
     unsent: usize,
-    /// What ended the session, kept until the clear bytes before it were read.
+    /// The error that ended the session, kept until the clear bytes before it are read.
     failed: Option<io::Error>,
 }
 
 impl Channel {
-    /// Shakes hands over a connected socket.
+    /// Performs the handshake over a connected socket.
     ///
     /// # Errors
-    /// `TimedOut` at the deadline; else the reason of either side, in words.
+    /// `TimedOut` at the deadline; otherwise the reason that either side gives.
     pub(crate) fn open(socket: OwnedFd, tls: &Tls, deadline: Instant) -> io::Result<Channel> {
         let session = tls.new_session().map_err(|error| explained(&error))?;
         let mut channel = Channel { socket, session, unsent: 0, failed: None };
@@ -65,7 +65,7 @@ impl Channel {
         }
     }
 
-    /// Encrypts and sends what fits into the socket at once; see above about the rest of a record.
+    /// Encrypts and sends as much as fits into the socket; see the module about the rest of a record.
     pub(crate) fn send_now(&mut self, bytes: &[u8], more_follows: bool) -> io::Result<usize> {
         let mut sent = 0;
         while sent < bytes.len() {
@@ -81,22 +81,21 @@ impl Channel {
         if sent == 0 && !bytes.is_empty() { Err(ErrorKind::WouldBlock.into()) } else { Ok(sent) }
     }
 
-    /// Receives clear bytes, and waits for the next bytes of the socket no longer than its timeout; 0 is the end of the
-    /// connection.
+    /// Receives clear bytes, and waits for the socket at most for its timeout. 0: the end of the connection.
     ///
     /// # Errors
-    /// `WouldBlock`: no record became whole.
+    /// `WouldBlock`: no record is complete.
     pub(crate) fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
         self.fill(room, RecvFlags::empty())
     }
 
-    /// Receives the clear bytes that are there; 0 is the end of the connection.
+    /// Receives the clear bytes that are available. 0: the end of the connection.
     pub(crate) fn receive_now(&mut self, room: &mut [u8]) -> io::Result<usize> {
         self.fill(room, RecvFlags::DONTWAIT)
     }
 
-    /// Fills `room` as far as there are bytes. The first read from the socket has these flags, unless clear bytes are there
-    /// already; later reads never wait.
+    /// Fills `room` with the bytes that are available. `first` are the flags of the first read from the socket, unless clear
+    /// bytes are available already. Later reads never wait.
     fn fill(&mut self, room: &mut [u8], first: RecvFlags) -> io::Result<usize> {
         let mut filled = self.read_clear(room)?;
         let mut flags = if filled == 0 { first } else { RecvFlags::DONTWAIT };
@@ -120,19 +119,19 @@ impl Channel {
         if filled > 0 { Ok(filled) } else { self.session.reader().read(room) }
     }
 
-    /// Whether clear bytes were received that nobody has read.
+    /// Whether decrypted bytes wait to be read.
     pub(crate) fn has_clear_bytes(&mut self) -> bool {
         matches!(self.session.reader().into_first_chunk(), Ok(chunk) if !chunk.is_empty())
     }
 
-    /// Reads clear bytes that were decrypted before.
+    /// Reads bytes that were decrypted earlier.
     fn read_clear(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < room.len() {
             match self.session.reader().read(&mut room[filled..]) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
-                // What the end of the connection means is decided where nothing is left before it.
+                // The end of the connection is reported only after all bytes before it.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::UnexpectedEof) => break,
                 Err(error) => return Err(error),
             }
@@ -140,7 +139,7 @@ impl Channel {
         Ok(filled)
     }
 
-    /// One read from the socket, and the decryption of the records that it completed.
+    /// Reads once from the socket and decrypts the records that this completes.
     fn take_records(&mut self, flags: RecvFlags) -> io::Result<Taken> {
         let mut reading = Reading { socket: self.socket.as_fd(), flags, is_all: false };
         let bytes = self.session.read_tls(&mut reading)?;
@@ -152,15 +151,15 @@ impl Channel {
         Ok(Taken { bytes, is_all })
     }
 
-    /// Sends the alert that tells the server why the connection ends, as far as the socket takes it. Behind a record that left
-    /// in part it is not sent: the record would become whole, and a request that was reported as not sent be executed.
+    /// Sends the alert that tells the server why the connection ends, if the socket accepts it. It is not sent behind a record
+    /// that was sent in part: that record would become complete, and a request that was reported as not sent would be executed.
     fn send_last_words(&mut self) {
         if self.unsent == 0 {
             let _ = self.send_pending(false);
         }
     }
 
-    /// Sends records that wait. False: the socket takes no more.
+    /// Sends pending records. False: the socket is full.
     fn send_pending(&mut self, more_follows: bool) -> io::Result<bool> {
         let mut writing = Writing { socket: self.socket.as_fd(), more_follows };
         while self.session.wants_write() {
@@ -174,7 +173,7 @@ impl Channel {
     }
 }
 
-/// Tells the server that the end is meant.
+/// Tells the server that the end is intended.
 impl Drop for Channel {
     fn drop(&mut self) {
         self.session.send_close_notify();
@@ -188,7 +187,7 @@ impl AsFd for Channel {
     }
 }
 
-/// What one read brought.
+/// Result of one read.
 struct Taken {
     bytes: usize,
     /// The read was short: the socket is empty, or has ended.
@@ -228,7 +227,7 @@ impl Write for Writing<'_> {
     }
 }
 
-/// An error of the session, in words that say what to do about it.
+/// An error of the session, with a text that says what to do about it.
 pub(crate) fn explained(error: &rustls::Error) -> io::Error {
     let words = match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
@@ -247,7 +246,7 @@ pub(crate) fn explained(error: &rustls::Error) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("TLS: {words}"))
 }
 
-/// What happened in the handshake, which the bare kinds of errors do not say.
+/// Names what happened in the handshake, which the error kind alone does not show.
 fn of_handshake(error: io::Error) -> io::Error {
     let words = match error.kind() {
         ErrorKind::TimedOut => "the server did not complete the handshake in time",
@@ -268,14 +267,14 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    /// A channel, and the server's end of it, after the handshake.
+    /// A channel and the server's end of it, after the handshake.
     fn connected() -> (Channel, ServerConnection, TcpStream) {
         let made = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
         let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
         let mut config = builder.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
-        // Tickets that nobody reads would make the end of the connection a reset.
+        // Session tickets that the client does not read would turn the end of the connection into a reset.
         config.send_tls13_tickets = 0;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -293,7 +292,7 @@ mod tests {
         (channel, session, stream)
     }
 
-    /// The clear bytes of whole records.
+    /// Number of clear bytes in whole records.
     fn decrypted(session: &mut ServerConnection, mut records: &[u8]) -> usize {
         let (mut bytes, mut room) = (0, [0; RECORD_BYTES_MAX]);
         while !records.is_empty() {

@@ -1,7 +1,7 @@
-//! Settings of TLS: which certificates are trusted, which name the server must have, which certificate the client shows.
+//! TLS settings: trusted certificates, expected server name, client certificate.
 //!
-//! Files are read when the settings are made, not when a connection is: a wrong file is reported at once, and the clients of
-//! a pool share one copy. To use changed files, make the settings anew.
+//! Files are read when the settings are made, not for each connection: a wrong file is reported at once, and the clients of
+//! a pool share one copy. To use changed files, make new settings.
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -11,9 +11,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Variable of the environment that names another file of the system's roots, as for OpenSSL.
+/// Environment variable that names another file of root certificates, as for OpenSSL.
 const ROOTS_VARIABLE: &str = "SSL_CERT_FILE";
-/// Where systems keep the certificates that they trust, in one PEM file.
+/// Where systems keep their root certificates, in one PEM file.
 const ROOTS_FILES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt", // Debian, Ubuntu, Arch, Gentoo
     "/etc/pki/tls/certs/ca-bundle.crt",   // Fedora, Red Hat
@@ -21,7 +21,7 @@ const ROOTS_FILES: [&str; 4] = [
     "/etc/ssl/cert.pem",                  // Alpine, BSD, macOS
 ];
 
-/// Why TLS cannot be used as it was set.
+/// Why the TLS settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -34,11 +34,11 @@ pub enum TlsError {
     },
     /// The system has no file of trusted certificates at any of the usual places.
     NoSystemRoots,
-    /// The text of trusted certificates has no PEM block of a certificate, or a damaged one.
+    /// The PEM text of trusted certificates holds no certificate, or a damaged one.
     Roots(String),
     /// The server's name is neither a DNS name nor an IP address.
     Name(String),
-    /// The client's certificate or its key cannot be used, or they are not of one pair.
+    /// The client's certificate or key cannot be used, or they do not belong together.
     Identity(String),
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-/// The client's side of TLS. Cheap to clone; clones resume one another's sessions.
+/// The client's side of TLS. Cloning is cheap; clones can resume one another's sessions.
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,
@@ -68,15 +68,15 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Trusts the certificates that the system trusts, or those of the file that the environment's `SSL_CERT_FILE` names.
-    /// `server_name` is the DNS name or IP address that the server's certificate must be for.
+    /// Trusts the system's root certificates, or those of the file that `SSL_CERT_FILE` names. `server_name` is the DNS name
+    /// or IP address in the server's certificate.
     ///
     /// # Errors
-    /// There is no such file, or the name is none.
+    /// There is no such file, or the name is invalid.
     pub fn with_system_roots(server_name: &str) -> Result<Tls, TlsError> {
         let pem = read_file(&system_roots_file()?)?;
         let mut roots = RootCertStore::empty();
-        // One certificate that this library cannot read must not make all others useless.
+        // A single certificate that this library cannot read must not make the others useless.
         let (added, _) = roots.add_parsable_certificates(certificates(&pem).map_err(TlsError::Roots)?);
         if added == 0 {
             return Err(TlsError::Roots("none of the system's can be used".to_owned()));
@@ -84,10 +84,10 @@ impl Tls {
         Tls::of(roots, server_name)
     }
 
-    /// Trusts the certificates of this PEM text and what their owners have issued, and nothing else.
+    /// Trusts only the certificates of this PEM text and those issued by them.
     ///
     /// # Errors
-    /// The text holds no certificate, or a damaged one, or the name is none.
+    /// The text holds no certificate, or a damaged one, or the name is invalid.
     pub fn with_roots(pem: &[u8], server_name: &str) -> Result<Tls, TlsError> {
         let mut roots = RootCertStore::empty();
         for root in certificates(pem).map_err(TlsError::Roots)? {
@@ -96,19 +96,19 @@ impl Tls {
         Tls::of(roots, server_name)
     }
 
-    /// [`Tls::with_roots`] of a file.
+    /// [`Tls::with_roots`] from a file.
     ///
     /// # Errors
-    /// As there, or the file cannot be read.
+    /// As [`Tls::with_roots`], or the file cannot be read.
     pub fn with_roots_file(path: &Path, server_name: &str) -> Result<Tls, TlsError> {
         Tls::with_roots(&read_file(path)?, server_name)
     }
 
-    /// Has the client show a certificate where the server asks for one, as Redis does by default (`tls-auth-clients`). Both
-    /// are PEM: a certificate with those of its issuers behind it, and its private key (PKCS #8, PKCS #1 or SEC 1).
+    /// Sets the client certificate for servers that require one, as Redis does by default (`tls-auth-clients`). Both texts
+    /// are PEM: a certificate followed by those of its issuers, and its private key (PKCS #8, PKCS #1 or SEC 1).
     ///
     /// # Errors
-    /// One of them cannot be used, or they are not of one pair.
+    /// One of them cannot be used, or they do not belong together.
     pub fn with_identity(self, certificate: &[u8], key: &[u8]) -> Result<Tls, TlsError> {
         let chain = certificates(certificate).map_err(TlsError::Identity)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| TlsError::Identity(error.to_string()))?;
@@ -117,10 +117,10 @@ impl Tls {
         Ok(Tls { config: Arc::new(config), ..self })
     }
 
-    /// [`Tls::with_identity`] of files.
+    /// [`Tls::with_identity`] from files.
     ///
     /// # Errors
-    /// As there, or a file cannot be read.
+    /// As [`Tls::with_identity`], or a file cannot be read.
     pub fn with_identity_files(self, certificate: &Path, key: &Path) -> Result<Tls, TlsError> {
         self.with_identity(&read_file(certificate)?, &read_file(key)?)
     }
@@ -133,19 +133,19 @@ impl Tls {
         Ok(Tls { config, roots, server_name })
     }
 
-    /// What a session is made from.
+    /// The parts from which a session is made.
     #[cfg(feature = "reactor")]
     pub(crate) fn parts(&self) -> (Arc<ClientConfig>, ServerName<'static>) {
         (Arc::clone(&self.config), self.server_name.clone())
     }
 
-    /// The client's end of a session that is about to begin.
+    /// A new client session.
     pub(crate) fn new_session(&self) -> Result<ClientConnection, rustls::Error> {
         ClientConnection::new(Arc::clone(&self.config), self.server_name.clone())
     }
 }
 
-/// Clones are equal. Settings that were made apart are not: what their files held may differ.
+/// Clones are equal. Settings made separately are not: their files may have differed.
 impl PartialEq for Tls {
     fn eq(&self, other: &Tls) -> bool {
         Arc::ptr_eq(&self.config, &other.config) && self.server_name == other.server_name
@@ -168,7 +168,7 @@ fn builder(roots: &Arc<RootCertStore>) -> Result<Builder, TlsError> {
     Ok(builder.with_root_certificates(Arc::clone(roots)))
 }
 
-/// The certificates of a PEM text, one at least.
+/// The certificates of a PEM text; at least one.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|error| error.to_string())?;
