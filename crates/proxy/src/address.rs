@@ -1,4 +1,4 @@
-//! Nodes as people write them: `HOST:PORT`, or `unix:PATH`.
+//! Nodes in the written form: `HOST:PORT`, or `unix:PATH`.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -6,33 +6,33 @@ use std::path::PathBuf;
 use crate::config::NodeConfig;
 use reactor::Address;
 
-/// memcached's port, which libketama leaves out of a server's name.
+/// memcached's port, which libketama omits from a server's name.
 const KETAMA_PORT: &str = ":11211";
 
-/// A node, whose host is looked up now.
+/// Parses a node, and looks up its host now.
 ///
 /// # Errors
-/// What is wrong, in one sentence.
+/// The problem, in one sentence.
 pub fn parse_node(text: &str) -> Result<NodeConfig, String> {
     let address = parse_address(text)?;
     let ring_name = text.strip_suffix(KETAMA_PORT).unwrap_or(text).to_owned();
     Ok(NodeConfig { name: text.to_owned(), address, weight: 1, ring_name })
 }
 
-/// The nodes of a file: one on each line; blank lines and those that begin with `#` are none.
+/// Parses a file of nodes: one per line; blank lines and lines that begin with `#` are skipped.
 ///
 /// # Errors
-/// What is wrong, and on which line.
+/// The problem, with its line.
 pub fn parse_nodes(text: &str) -> Result<Vec<NodeConfig>, String> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     lines.map(|(at, line)| parse_node(line).map_err(|problem| format!("line {at}: {problem}"))).collect()
 }
 
-/// An address: `HOST:PORT`, whose host is looked up now, or `unix:PATH`.
+/// Parses an address: `HOST:PORT`, whose host is looked up now, or `unix:PATH`.
 ///
 /// # Errors
-/// What is wrong, in one sentence.
+/// The problem, in one sentence.
 pub fn parse_address(text: &str) -> Result<Address, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return Ok(Address::Unix(PathBuf::from(path)));
@@ -42,7 +42,7 @@ pub fn parse_address(text: &str) -> Result<Address, String> {
     }
     let found =
         text.to_socket_addrs().map_err(|error| format!("{text:?} is no HOST:PORT that is known here: {error}"))?;
-    // Redis listens on IPv4 alone more often than on IPv6 alone.
+    // A Redis that listens only on IPv4 is more common than one that listens only on IPv6.
     let all: Vec<SocketAddr> = found.collect();
     let first = all.iter().find(|address| address.is_ipv4()).or(all.first());
     first.map(|address| (*address).into()).ok_or_else(|| format!("{text:?} has no address"))

@@ -1,7 +1,7 @@
-//! What a proxy is made of: its nodes, how keys are spread over them, passwords, bounds.
+//! Configuration of a proxy: its nodes, the distribution of keys, passwords, bounds.
 //!
-//! Everything here has been checked: names are resolved, numbers are in their ranges. Where it was written (command line, twemproxy's file)
-//! is left to those that read it.
+//! All values have been checked: names are resolved, numbers are in range. Reading them (command line, twemproxy's file) is up to
+//! the callers.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,31 +16,31 @@ pub const NODES_MAX: usize = 1024;
 /// One Redis server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeConfig {
-    /// What errors and metrics call it: `HOST:PORT` as it was written, or a name of its own.
+    /// Its name in errors and metrics: `HOST:PORT` as written, or an explicit name.
     pub name: String,
-    /// Where it listens.
+    /// Its address.
     pub address: Address,
-    /// How many keys it takes beside others, by the distributions of twemproxy.
+    /// Its share of the keys, relative to the other nodes, in the distributions of twemproxy.
     pub weight: u32,
-    /// What its points on a ring are made from.
+    /// The text from which its points on a ring are computed.
     pub ring_name: String,
 }
 
-/// How keys are spread over the nodes.
+/// How keys are distributed over the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// CRC-32 modulo the nodes, as RedisSharding.
+    /// CRC-32 modulo the number of nodes, as RedisSharding does.
     Crc32,
-    /// As twemproxy.
+    /// As twemproxy does.
     Twemproxy {
         /// The hash function.
         hash: Hash,
-        /// How a hash finds its node.
+        /// How a hash is mapped to a node.
         distribution: DistributionKind,
-        /// The bytes around the part of a key that counts.
+        /// The bytes that enclose the hashed part of a key.
         hash_tag: Option<[u8; 2]>,
     },
-    /// As Redis Cluster, whose table of slots is asked for: the nodes are those that are asked first.
+    /// As Redis Cluster does, by its table of slots: the configured nodes are those that are asked for it first.
     Slots,
 }
 
@@ -53,29 +53,29 @@ pub enum DistributionKind {
     Random,
 }
 
-/// When the keys of a node that fails go to the others, as twemproxy's `auto_eject_hosts` has it. Values that were written before are out of
-/// reach meanwhile, and those that are written meanwhile afterwards: it is for caches alone.
+/// When the keys of a failing node move to the other nodes, as with twemproxy's `auto_eject_hosts`. Values that were written
+/// before the ejection are unreachable during it, and values written during it are unreachable afterwards: it suits caches only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ejection {
-    /// So many failures of its connections in a row, seen by one loop; one at least.
+    /// Number of consecutive failures of its connections, counted by one loop; at least one.
     pub failures: u32,
-    /// How long its keys are with the others.
+    /// How long the other nodes hold its keys.
     pub time: Duration,
 }
 
 impl Spread {
-    /// Whether a node may be left out: twemproxy's distributions alone have a rule for its keys.
+    /// Whether a node may be ejected: only twemproxy's distributions define where its keys go.
     pub fn may_eject(&self) -> bool {
         matches!(self, Spread::Twemproxy { .. })
     }
 
-    /// The placement over these nodes, of which there is one at least.
+    /// The placement over these nodes; there must be at least one.
     pub fn placement(&self, nodes: &[NodeConfig]) -> Placement {
         self.placement_over(nodes, |_| true)
     }
 
-    /// The placement over those nodes that take keys, by their places in the list; one at least takes keys. Where no node may be left out, all
-    /// do.
+    /// The placement over the nodes for which `takes_keys` is true, by their positions in the list; at least one must be. If the
+    /// distribution does not permit ejection, all nodes take keys.
     pub fn placement_over(&self, nodes: &[NodeConfig], takes_keys: impl Fn(usize) -> bool) -> Placement {
         let servers = || -> Vec<Server> {
             nodes.iter().map(|node| Server { name: node.ring_name.clone(), weight: node.weight }).collect()
@@ -110,25 +110,28 @@ impl fmt::Debug for Password {
 /// Bounds of a proxy, each with its default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Clients connected at once.
+    /// Clients connected at the same time.
     pub clients_max: usize,
-    /// Commands of one client that are not answered yet; at this bound it is not read.
+    /// Unanswered commands of one client; at this bound the client is not read.
     pub commands_max: u32,
-    /// Bytes of one client: of its unanswered requests, and again of replies that wait for those before them, and again of replies that
-    /// it has not taken. At each of these it is not read; at twice the last two, its nodes are not read on this loop until it takes some.
+    /// Bound in bytes that applies separately to a client's unanswered requests, its replies that wait for earlier ones, and its
+    /// unsent replies. At any of them the client is not read. At twice the bound of one of the last two, the loop's node
+    /// connections that have replies for it are not read until it reads.
     pub client_bytes_max: usize,
-    /// Bytes of a request that is held until it is complete. Larger ones are passed on while they arrive, if all their keys are of one node.
+    /// Largest request in bytes that is held until it is complete. A larger one is forwarded while it arrives, if all its keys
+    /// are on one node.
     pub request_bytes_max: usize,
-    /// Bytes of replies that are joined to one; where they are more, the reply is an error.
+    /// Largest joined reply in bytes; a larger one is replaced by an error.
     pub joined_bytes_max: usize,
-    /// Bytes of all clients and nodes together. From half of it on those clients that hold any are not read; past it, those that hold
-    /// most for longest are cut.
+    /// Bytes held for all clients and nodes together. Above half of it, clients that hold any are not read; above all of it,
+    /// those that have held the most for the longest are disconnected.
     pub total_bytes_max: usize,
-    /// Node connections that belong to one client for a time: of transactions, blocking commands, subscribers, large requests.
+    /// Node connections that are reserved for one client: for transactions, blocking commands, subscribers, large requests.
     pub own_connections_max: usize,
     /// Channels and patterns of one client.
     pub subscriptions_max: usize,
-    /// How long a client may take nothing while something waits for it (below 1 KB/s), and how long a node may be not read for its sake.
+    /// How long a client may read too slowly (below 1 KB/s) while data waits for it, and how long it may keep a node connection
+    /// from being read.
     pub stall_max: Duration,
 }
 
@@ -151,49 +154,49 @@ impl Default for Limits {
 /// A proxy.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// One at least, [`NODES_MAX`] at most.
+    /// At least one, at most [`NODES_MAX`].
     pub nodes: Vec<NodeConfig>,
     /// How keys are spread.
     pub spread: Spread,
-    /// When a node that fails is left out; none: never. Ignored where [`Spread::may_eject`] is false.
+    /// When a failing node is ejected; none: never. Ignored if [`Spread::may_eject`] is false.
     pub ejection: Option<Ejection>,
-    /// Reads of a cluster go to replicas, which may be behind their masters.
+    /// Whether a cluster's reads go to replicas, which may lag behind their masters.
     pub reads_replicas: bool,
-    /// Each loop connects to all nodes at its start, not with the first request for them.
+    /// Whether each loop connects to all nodes at its start rather than with the first request for them.
     pub preconnect: bool,
-    /// What clients must send with AUTH or HELLO.
+    /// Password that clients must send with AUTH or HELLO.
     pub password: Option<Password>,
-    /// What is sent to nodes.
+    /// Password that is sent to nodes.
     pub node_password: Option<Password>,
-    /// With it clients speak TLS.
+    /// If set, clients must use TLS.
     pub tls: Option<TlsServer>,
-    /// With it nodes speak TLS, but for those on Unix sockets: whom it trusts. Each node's certificate names the host by which the list
-    /// knows the node.
+    /// If set, nodes except those on Unix sockets use TLS; the value says which certificates are trusted. A node's certificate
+    /// must name the host that the list has for the node.
     pub node_tls: Option<TlsClient>,
     /// Event loops.
     pub threads: usize,
-    /// Whether MSETNX over several nodes is split, and so may set some of its keys and not others.
+    /// Whether MSETNX over several nodes is split; it may then set some of its keys and not others.
     pub may_split_msetnx: bool,
-    /// The database that clients begin with.
+    /// The database that clients start with.
     pub database: u32,
-    /// Length of each listening socket's backlog; the kernel has a bound of its own.
+    /// Backlog of each listening socket; the kernel has a bound of its own.
     pub backlog: u32,
-    /// Databases of a node: SELECT takes lower numbers.
+    /// Number of databases of a node: SELECT accepts lower numbers.
     pub databases: u32,
-    /// Time for a node to accept a connection.
+    /// Time limit for connecting to a node.
     pub connect_max: Duration,
-    /// Time for a node to answer; none waits for ever.
+    /// Time limit for a node's reply; none: unlimited.
     pub node_timeout: Option<Duration>,
-    /// Time for which a client may be idle; none is for ever.
+    /// Time limit for an idle client; none: unlimited.
     pub idle_timeout: Option<Duration>,
-    /// Commands that take longer are logged.
+    /// Commands that take at least this long are logged.
     pub slow: Option<Duration>,
     /// Bounds.
     pub limits: Limits,
 }
 
 impl Config {
-    /// A proxy before these nodes, with all defaults.
+    /// A proxy for these nodes, with all defaults.
     pub fn new(nodes: Vec<NodeConfig>) -> Config {
         Config {
             nodes,

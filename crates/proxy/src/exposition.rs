@@ -1,4 +1,4 @@
-//! Counters as Prometheus reads them, and the server that shows them at `/metrics`.
+//! Counters in Prometheus's text format, and the server that exposes them at `/metrics`.
 
 use std::fmt::Write;
 use std::io;
@@ -12,10 +12,10 @@ use reactor::Reactor;
 use crate::commands::CommandTable;
 use crate::metrics::{LATENCY_BUCKETS, Latency, LoopCounters, Requests};
 
-/// Commands that only nodes know are counted under one name: their numbers differ from loop to loop.
+/// Commands that only nodes know are counted under one name: their numbers differ between loops.
 const OTHER_COMMANDS: &str = "other";
 
-/// A family of counters, as Prometheus has it.
+/// A metric family of Prometheus.
 struct Family<'t> {
     text: &'t mut String,
     name: &'static str,
@@ -45,13 +45,13 @@ impl<'t> Family<'t> {
     }
 }
 
-/// What is counted under one label, of all loops.
+/// The counts of all loops under one label.
 struct Labelled<'c> {
     label: String,
     counted: Vec<&'c Requests>,
 }
 
-/// The text for Prometheus. `pools`: the counters of each proxy of the process, with a name where there are several.
+/// The text for Prometheus. `pools`: the counters of each proxy of the process, with a name if there are several.
 pub fn exposition(pools: &[(Option<String>, Vec<Arc<LoopCounters>>)]) -> String {
     let mut text = String::new();
     let all: Vec<(String, &LoopCounters)> = pools
@@ -92,7 +92,7 @@ pub fn exposition(pools: &[(Option<String>, Vec<Arc<LoopCounters>>)]) -> String 
     text
 }
 
-/// The three families of requests, by command or by node.
+/// The three metric families of requests, by command or by node.
 fn requests(text: &mut String, by: &str, all: &[Labelled<'_>]) {
     let (total, errors, seconds) = match by {
         "command" => {
@@ -113,7 +113,7 @@ fn requests(text: &mut String, by: &str, all: &[Labelled<'_>]) {
     }
 }
 
-/// Adds what a loop counted to what others counted under the same label.
+/// Adds a loop's counts to those of other loops under the same label.
 fn add<'c>(all: &mut Vec<Labelled<'c>>, label: String, counted: &'c Requests) {
     match all.iter_mut().find(|one| one.label == label) {
         Some(one) => one.counted.push(counted),
@@ -194,10 +194,11 @@ impl Service for MetricsPage {
     }
 }
 
-/// Serves the counters of these proxies at `http://ADDRESS/metrics`, on a thread of its own, as long as the handle lives. Gives the address.
+/// Serves the counters of these proxies at `http://ADDRESS/metrics`, on a separate thread, until the handle is dropped. Returns
+/// the bound address.
 ///
 /// # Errors
-/// It cannot listen.
+/// The address cannot be listened on.
 pub fn serve_metrics(
     address: SocketAddr,
     pools: Vec<(Option<String>, Vec<Arc<LoopCounters>>)>,
@@ -207,7 +208,7 @@ pub fn serve_metrics(
     Ok((bound, MetricsServer(Some(reactor.start()?))))
 }
 
-/// The server of counters; it ends when this is dropped.
+/// The metrics server; dropping it stops the server.
 pub struct MetricsServer(Option<reactor::Running>);
 
 impl Drop for MetricsServer {

@@ -1,18 +1,18 @@
 //! A Redis proxy that shards keys over nodes.
 //!
-//! Clients connect to it as to one Redis; each command goes to the node of its keys, those of several nodes are split and their replies
-//! joined. Nothing is written to disk, and nothing is kept between a request and its reply but what is in flight.
+//! Clients connect to it as to a single Redis. Each command goes to the node of its keys; a command with keys on several nodes is
+//! split, and the replies are joined. Nothing is written to disk, and only requests and replies in flight are kept in memory.
 //!
 //! | subject | module |
 //! |---|---|
-//! | where the keys of a request stand, what is done with each command | [`commands`] |
-//! | on which node a key lives | [`placement`] |
+//! | positions of keys in requests, handling of each command | [`commands`] |
+//! | the node of a key | [`placement`] |
 //! | copying a Redis to the nodes of a placement | [`reshard`] |
-//! | what a proxy is made of, and its bounds | [`config`] |
+//! | configuration and bounds of a proxy | [`config`] |
 //! | one loop's clients and node connections | `shard` |
-//! | start, end, another list of nodes | `start`, `node_list` |
-//! | counters, and how Prometheus reads them | [`metrics`], `exposition` |
-//! | nodes as people write them; twemproxy's file | `address`, [`nutcracker`] |
+//! | start, end, replacement of the node list | `start`, `node_list` |
+//! | counters, and their Prometheus format | [`metrics`], `exposition` |
+//! | nodes in written form; twemproxy's file | `address`, [`nutcracker`] |
 
 #![deny(unsafe_code)]
 

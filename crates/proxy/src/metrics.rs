@@ -1,4 +1,4 @@
-//! Counters of one loop, written by its thread alone and read by any: requests, errors, latencies, by command and by node.
+//! Counters of one loop, written only by its thread and read by any: requests, errors, latencies, by command and by node.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,22 +7,22 @@ use std::time::Duration;
 use crate::commands::{COMMANDS_MAX, CommandId};
 use crate::config::NODES_MAX;
 
-/// Buckets of a latency histogram: bucket `n` counts what took less than 2^`n` × 16 µs, the last one the rest.
+/// Buckets of a latency histogram: bucket `n` counts latencies below 2^`n` × 16 µs, the last one all others.
 pub const LATENCY_BUCKETS: usize = 20;
 const FIRST_BUCKET_NS_LOG2: u32 = 14;
 
-/// A counter that one thread writes.
+/// A counter with a single writer thread.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds; without a lock, for there is one writer.
+    /// Adds, without an atomic read-modify-write: there is only one writer.
     #[inline]
     pub(crate) fn add(&self, number: u64) {
         self.0.store(self.get().wrapping_add(number), Ordering::Relaxed);
     }
 
-    /// Takes away.
+    /// Subtracts.
     #[inline]
     pub(crate) fn subtract(&self, number: u64) {
         self.0.store(self.get().wrapping_sub(number), Ordering::Relaxed);
@@ -39,12 +39,12 @@ impl Counter {
     }
 }
 
-/// How long something took, counted.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub struct Latency {
     /// See [`LATENCY_BUCKETS`].
     pub buckets: [Counter; LATENCY_BUCKETS],
-    /// Nanoseconds in all.
+    /// Sum, in nanoseconds.
     pub sum_ns: Counter,
 }
 
@@ -56,20 +56,20 @@ impl Latency {
         self.sum_ns.add(nanoseconds);
     }
 
-    /// What the bucket of this number counts is shorter than this; none of the last one.
+    /// The upper bound of this bucket; none for the last one.
     pub fn bound(bucket: usize) -> Option<Duration> {
         (bucket + 1 < LATENCY_BUCKETS).then(|| Duration::from_nanos(1 << (FIRST_BUCKET_NS_LOG2 as usize + bucket)))
     }
 }
 
-/// Requests of one kind.
+/// Requests of one command or node.
 #[derive(Debug, Default)]
 pub struct Requests {
     /// Answered by a node.
     pub answered: Counter,
-    /// Of these, with an error; and those that no node answered.
+    /// Those answered with an error, and those that no node answered.
     pub errors: Counter,
-    /// From the client's request to the end of the node's reply; the loop's clock moves once a tick.
+    /// From the client's request to the end of the node's reply; the loop's clock advances once per tick.
     pub latency: Latency,
 }
 
@@ -84,7 +84,7 @@ pub struct NodeCounters {
     pub connected: Counter,
     /// Connections to it that broke, or could not be made.
     pub failed: Counter,
-    /// How often this loop has had it left out: see [`crate::config::Ejection`].
+    /// Number of times that this loop ejected it: see [`crate::config::Ejection`].
     pub ejections: Counter,
     /// 1 while the last attempt to reach it failed.
     pub is_down: Counter,
@@ -93,21 +93,21 @@ pub struct NodeCounters {
 /// Counters of one loop.
 #[derive(Debug)]
 pub struct LoopCounters {
-    /// By [`CommandId`].
+    /// Indexed by [`CommandId`].
     pub commands: Box<[Requests]>,
-    /// By the node's number.
+    /// Indexed by the node's number.
     pub nodes: Box<[NodeCounters]>,
-    /// The nodes' names, by their numbers.
+    /// The nodes' names, indexed by their numbers.
     node_names: Mutex<Vec<String>>,
     /// Clients that are connected.
     pub clients: Counter,
-    /// Requests that the proxy answered with an error of its own.
+    /// Requests that the proxy itself answered with an error.
     pub refused: Counter,
-    /// Clients that were cut because they took nothing.
+    /// Clients that were disconnected because they did not read.
     pub stalled: Counter,
-    /// Node connections that belong to one client.
+    /// Node connections that are reserved for one client.
     pub own_connections: Counter,
-    /// Bytes of replies that wait for their turn.
+    /// Bytes of replies that wait for earlier ones.
     pub kept_bytes: Counter,
 }
 
@@ -127,7 +127,7 @@ impl Default for LoopCounters {
 }
 
 impl LoopCounters {
-    /// The nodes' names, by their numbers; those of nodes that have left the list stay as long as no other has taken their place.
+    /// The nodes' names, indexed by their numbers. The name of a removed node stays until another node takes its number.
     pub fn node_names(&self) -> Vec<String> {
         self.node_names.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -141,7 +141,7 @@ impl LoopCounters {
         self.nodes[usize::from(node)].in_flight.add(1);
     }
 
-    /// A node has answered, or will not.
+    /// A node has answered, or its reply is lost.
     #[inline]
     pub(crate) fn answered(&self, node: u16, command: CommandId, nanoseconds: u64, is_error: bool) {
         let node = &self.nodes[usize::from(node)];

@@ -1,8 +1,9 @@
-//! The list of nodes that all loops follow, and its replacement while they serve: by another list, or by one that leaves a node out for a time.
+//! The list of nodes that all loops follow, and its replacement at run time: by another list, or by a placement without an
+//! ejected node.
 //!
-//! Ejection: a loop that sees a node fail too often in a row has it left out ([`SharedNodes::eject`]). The node stays in the list, and another
-//! placement gives its keys to the others. Once its time is over, the loop that notices puts it back ([`SharedNodes::readmit`]). The last node
-//! that takes keys is never left out.
+//! Ejection: a loop that counts too many consecutive failures of a node ejects it ([`SharedNodes::eject`]). The node stays in the
+//! list, and a new placement gives its keys to the others. When its time is over, the first loop to notice readmits it
+//! ([`SharedNodes::readmit`]). The last node that takes keys is never ejected.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,23 +11,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config::{Ejection, NODES_MAX, NodeConfig, Spread};
 use crate::placement::Placement;
 
-/// No node is left out.
+/// No node is ejected.
 const NEVER_NS: u64 = u64::MAX;
 
-/// Nodes, and where keys live among them.
+/// Nodes, and the placement of keys among them.
 pub(crate) struct NodeList {
     pub(crate) nodes: Vec<NodeConfig>,
     pub(crate) placement: Placement,
 }
 
-/// The list that is in force.
+/// The current list.
 pub(crate) struct SharedNodes {
     spread: Spread,
     ejection: Option<Ejection>,
     in_force: Mutex<InForce>,
-    /// Raised with each new list, so that loops need not lock to see that theirs is in force.
+    /// Incremented with each new list, so that loops need no lock to detect a change.
     version: AtomicU64,
-    /// When the first of the ejected nodes takes keys again.
+    /// When the first of the ejected nodes is readmitted.
     readmits_at_ns: AtomicU64,
 }
 
@@ -36,7 +37,7 @@ struct InForce {
 }
 
 impl InForce {
-    /// The place of a node that may be left out.
+    /// The position of a node that may be ejected.
     fn place_to_eject(&self, node: &NodeConfig) -> Option<usize> {
         let place = self.list.nodes.iter().position(|listed| listed == node)?;
         let is_ejected = self.ejected.iter().any(|one| one.place == place);
@@ -45,13 +46,13 @@ impl InForce {
     }
 }
 
-/// A node that is left out.
+/// An ejected node.
 struct Ejected {
     place: usize,
     until_ns: u64,
 }
 
-/// Why a list of nodes is none.
+/// Why a list of nodes is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeListError {
     /// There is no node.
@@ -97,19 +98,19 @@ impl SharedNodes {
         })
     }
 
-    /// Puts another list in force, without leaving out any of its nodes.
+    /// Replaces the list; none of the new list's nodes is ejected.
     pub(crate) fn set(&self, nodes: Vec<NodeConfig>) -> Result<(), NodeListError> {
         let list = Arc::new(NodeList::new(&self.spread, nodes)?);
         self.put(&mut self.lock(), list, Vec::new());
         Ok(())
     }
 
-    /// After how many failures in a row a node is to be ejected; none: never.
+    /// Number of consecutive failures after which a node is ejected; none: never.
     pub(crate) fn failures_max(&self) -> Option<u32> {
         self.ejection.map(|ejection| ejection.failures.max(1))
     }
 
-    /// Leaves a node out for a time. `false`: it is not in the list, is left out already, or is the last that takes keys.
+    /// Ejects a node for a time. `false`: it is not in the list, is ejected already, or is the last one that takes keys.
     pub(crate) fn eject(&self, node: &NodeConfig, now_ns: u64) -> bool {
         let Some(ejection) = self.ejection else { return false };
         let mut in_force = self.lock();
@@ -122,7 +123,7 @@ impl SharedNodes {
         true
     }
 
-    /// Puts nodes back whose time is over. It costs a comparison where there is none.
+    /// Readmits nodes whose time is over. If there are none, this costs one comparison.
     pub(crate) fn readmit(&self, now_ns: u64) {
         if now_ns < self.readmits_at_ns.load(Ordering::Relaxed) {
             return;

@@ -1,6 +1,7 @@
 //! twemproxy's configuration file (nutcracker.yml): each pool becomes a proxy.
 //!
-//! Every key is obeyed, or named by a notice that says what is done instead. What a proxy for Redis cannot be (a pool of memcached) is an error.
+//! Every key is either supported, or reported by a notice that says what the proxy does instead. A pool that a Redis proxy cannot
+//! serve (memcached) is an error.
 
 use std::time::Duration;
 
@@ -18,20 +19,20 @@ const RETRY: Duration = Duration::from_millis(30_000);
 /// A pool of the file.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// What the file calls it.
+    /// Its name in the file.
     pub name: String,
-    /// Where it listens.
+    /// Its listening address.
     pub listen: Address,
-    /// The proxy that it becomes.
+    /// The proxy's configuration.
     pub config: Config,
-    /// Keys that are not obeyed, each with what is done instead.
+    /// Unsupported keys, each with what the proxy does instead.
     pub notices: Vec<String>,
 }
 
-/// Reads a file.
+/// Parses a file.
 ///
 /// # Errors
-/// What is wrong, and in which pool.
+/// The problem, with the name of the pool.
 pub fn parse(text: &str) -> Result<Vec<Pool>, String> {
     let documents = Yaml::load_from_str(text).map_err(|error| format!("it is no YAML: {error}"))?;
     let pools = documents.first().and_then(|document| document.as_mapping()).ok_or("it holds no pools")?;
@@ -44,20 +45,20 @@ pub fn parse(text: &str) -> Result<Vec<Pool>, String> {
         .collect()
 }
 
-/// A text, number or boolean as it was written, more or less.
+/// A text, number or boolean as text, approximately as it was written.
 fn scalar(value: &Yaml<'_>) -> Option<String> {
     let number = || value.as_integer().map(|number| number.to_string());
     let boolean = || value.as_bool().map(|boolean| boolean.to_string());
     value.as_str().map(str::to_owned).or_else(number).or_else(boolean)
 }
 
-/// A pool while its keys are read: they come in any order.
+/// A pool while its keys are read, which may come in any order.
 struct Reading {
     hash: Hash,
     distribution: DistributionKind,
     hash_tag: Option<[u8; 2]>,
     is_redis: bool,
-    /// `auto_eject_hosts`, and what it goes by.
+    /// `auto_eject_hosts`, and its parameters.
     ejects: bool,
     ejection: Ejection,
     listen: Option<Address>,
@@ -129,7 +130,7 @@ impl Reading {
             "client_connections" => {}
             "backlog" => self.config.backlog = u32::try_from(number()?).map_err(|_| "is too large".to_owned())?,
             "auto_eject_hosts" => self.ejects = is_true,
-            // Of twemproxy too these say nothing where it does not eject.
+            // In twemproxy too they have no effect without ejection.
             "server_failure_limit" => {
                 self.ejection.failures = u32::try_from(number()?).map_err(|_| "is too large".to_owned())?;
             }
@@ -142,7 +143,7 @@ impl Reading {
         Ok(())
     }
 
-    /// What is done instead of what a key says.
+    /// What the proxy does instead of an unsupported key.
     fn not_obeyed(&self, key: &str) -> Result<String, String> {
         let instead = match key {
             "server_connections" => "each thread has one shared connection to each node",
@@ -168,7 +169,7 @@ impl Reading {
     }
 }
 
-/// `HOST:PORT`, or `/PATH`, which may have its permissions behind it.
+/// `HOST:PORT`, or `/PATH`, optionally followed by permissions.
 fn listen(text: &str) -> Result<Address, String> {
     if !text.starts_with('/') {
         return parse_address(text);
@@ -192,7 +193,7 @@ fn server(text: &str) -> Result<NodeConfig, String> {
     let node = parse_node(&plain)?;
     let ring_name = match name {
         Some(name) => name.to_owned(),
-        // Of a socket's file twemproxy takes the path.
+        // For a Unix socket twemproxy takes the path.
         None => node.ring_name.strip_prefix("unix:").unwrap_or(&node.ring_name).to_owned(),
     };
     Ok(NodeConfig { name: name.map_or(plain, str::to_owned), weight, ring_name, ..node })

@@ -1,4 +1,4 @@
-//! A proxy at work: its start, its end, and what can be asked of it meanwhile.
+//! A running proxy: start, end, and control.
 
 use std::fmt;
 use std::io;
@@ -12,23 +12,23 @@ use crate::metrics::LoopCounters;
 use crate::node_list::{NodeListError, SharedNodes};
 use crate::shard::{Clients, Shard, Upkeep};
 
-/// A client's output above this is not added to by its own commands.
+/// Unsent bytes of a client above which its further commands wait.
 const OUTPUT_HIGH_WATER: usize = 256 << 10;
-/// Bytes read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
-/// Bytes a second below which a client counts as one that takes nothing.
+/// Bytes per second below which a client counts as not reading.
 const SEND_RATE_MIN: u64 = 1024;
-/// Requests of a client in one turn; the clock bounds it too.
+/// Requests of a client in one turn, which is also bounded by time.
 const REQUESTS_PER_TURN: u32 = 2048;
 
-/// Why a proxy does not start.
+/// Why a proxy cannot start.
 #[derive(Debug)]
 pub enum StartError {
-    /// An address cannot be listened on.
+    /// Listening on an address failed.
     Listen(Address, io::Error),
-    /// The list of nodes is none.
+    /// The list of nodes is invalid.
     Nodes(NodeListError),
-    /// The loops do not start.
+    /// The event loops cannot start.
     Loops(io::Error),
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// A proxy at work.
+/// A running proxy.
 pub struct Running {
     loops: reactor::Running,
     addresses: Vec<Address>,
@@ -53,10 +53,10 @@ pub struct Running {
     config: Arc<Config>,
 }
 
-/// Starts a proxy that listens on these addresses; port 0 is any free one. A Unix socket's file is for its owner alone.
+/// Starts a proxy that listens on these addresses; port 0 means any free port. Only the owner can access a Unix socket's file.
 ///
 /// # Errors
-/// It cannot listen, or its loops do not start. Nodes that cannot be reached are no reason: they may come.
+/// Listening failed, or the loops cannot start. Unreachable nodes are not an error: they may become reachable.
 pub fn start(config: Config, listen: &[Address]) -> Result<Running, StartError> {
     let nodes = SharedNodes::new(config.spread, config.ejection, config.nodes.clone()).map_err(StartError::Nodes)?;
     let (nodes, config) = (Arc::new(nodes), Arc::new(config));
@@ -109,20 +109,20 @@ fn settings(config: &Config) -> Settings {
 }
 
 impl Running {
-    /// Where it listens, in the order in which that was asked for.
+    /// Its listening addresses, in the given order.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// What it was started with; the list of nodes may be another one by now.
+    /// The configuration at the start; the list of nodes may have been replaced since.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Puts another list of nodes in force. Clients stay; what was sent to nodes that are gone from the list is still answered.
+    /// Replaces the list of nodes. Clients stay connected; requests that were sent to removed nodes are still answered.
     ///
     /// # Errors
-    /// The list is empty or too long; the one in force stays.
+    /// The list is empty or too long; the current one stays.
     pub fn set_nodes(&self, nodes: Vec<NodeConfig>) -> Result<(), NodeListError> {
         self.nodes.set(nodes)?;
         // Each loop sees it at the end of its next tick.
@@ -130,7 +130,7 @@ impl Running {
         Ok(())
     }
 
-    /// The names of the nodes in force.
+    /// The names of the current nodes.
     pub fn node_names(&self) -> Vec<String> {
         self.nodes.get().nodes.iter().map(|node| node.name.clone()).collect()
     }
@@ -140,12 +140,12 @@ impl Running {
         &self.counters
     }
 
-    /// Has `call` called where a loop ends by itself: see [`reactor::Running::on_broken`].
+    /// Registers a call for the case that a loop ends by itself: see [`reactor::Running::on_broken`].
     pub fn on_broken(&self, call: impl FnOnce() + Send + 'static) {
         self.loops.on_broken(call);
     }
 
-    /// Ends: clients are answered what they have sent, at most for this time.
+    /// Begins the end: requests that clients have sent are answered, within this time limit.
     pub fn drain(&self, limit: Duration) {
         self.loops.drain(limit);
     }

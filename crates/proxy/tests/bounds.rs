@@ -1,4 +1,5 @@
-//! Clients that do not read, deep pipelines, large replies, many clients: all in bounded memory, and beside others.
+//! Clients that do not read, deep pipelines, large replies, many clients: memory stays bounded, and other clients
+//! are served.
 
 use std::io::Write;
 use std::time::Duration;
@@ -18,7 +19,7 @@ fn a_client_that_never_reads_is_cut_and_holds_up_nobody_for_ever() {
     let get = b"*2\r\n$3\r\nGET\r\n$4\r\na{t}\r\n".repeat(2000);
     let mut writing = silent.stream().try_clone().unwrap();
     let writer = std::thread::spawn(move || writing.write_all(&get).is_ok());
-    // The same node answers others meanwhile, at the latest when the silent client is cut.
+    // The same node answers other clients meanwhile, at the latest when the silent client is disconnected.
     for _ in 0..20 {
         assert_eq!(plain.text(&["STRLEN", "a{t}"]), ":1000000\r\n");
     }
@@ -64,7 +65,7 @@ fn deep_pipelines_keep_their_replies_within_bounds() {
         std::thread::sleep(Duration::from_millis(1));
     }
     clients.into_iter().for_each(|client| client.join().unwrap());
-    // Ten clients, each at its bound and a read beyond it.
+    // Ten clients, each at its bound plus one read.
     assert!(most <= 12 << 20, "{most} bytes were kept");
     eventually("nothing is left", || sharded.proxy().counters()[0].kept_bytes.get() == 0);
 }
@@ -78,7 +79,7 @@ fn a_large_reply_passes_in_pieces() {
     let (mut plain, mut other) = (sharded.connect(), sharded.connect());
     let key = sharded.key_of(0);
     let mut node = Plain::connect(sharded.nodes[0].address);
-    // 60 MB, which no client has to send.
+    // 60 MB, which the client need not send.
     assert_eq!(node.text(&["SETRANGE", &key, "60000000", "end"]), ":60000003\r\n");
     let mut held = 0;
     for _ in 0..3 {
@@ -88,7 +89,7 @@ fn a_large_reply_passes_in_pieces() {
         assert_eq!(plain.next_reply().len(), 60_000_003 + "$60000003\r\n\r\n".len());
     }
     assert_eq!(held, 0);
-    // More than may be joined is an error, not memory.
+    // A joined reply above its bound is an error.
     let sharded = Sharded::start(|config| config.limits.joined_bytes_max = 1000);
     let mut plain = sharded.connect();
     for number in 0..200 {
@@ -134,7 +135,7 @@ fn clients_wait_where_all_together_hold_too_much_and_go_on_afterwards() {
     for number in 0..40 {
         assert_eq!(plain.text(&["SET", &format!("k{number}"), &"x".repeat(10_000)]), "+OK\r\n");
     }
-    // Each asks for 4 MB, 80 MB altogether.
+    // Each requests 4 MB, 80 MB in all.
     let clients: Vec<_> = (0..20)
         .map(|_| {
             let mut plain = sharded.connect();
@@ -162,7 +163,7 @@ fn an_idle_client_is_ended_after_the_timeout() {
     let mut plain = sharded.connect();
     assert_eq!(plain.text(&["GET", "a"]), "$-1\r\n");
     assert!(plain.has_ended());
-    // One that waits in a command is not idle.
+    // A client that waits in a blocking command is not idle.
     let mut waiting = sharded.connect();
     assert_eq!(waiting.text(&["BLPOP", "l", "1"]), "*-1\r\n");
 }

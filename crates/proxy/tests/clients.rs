@@ -1,5 +1,6 @@
-//! Client libraries of other languages: ioredis, go-redis and Jedis, through the proxy and, to tell whose fault a failure is, straight at
-//! a redis-server. Their programs lie in `clients/`; `cargo xtask redis-clients` installs them, and the tests without it say `SKIPPED`.
+//! Client libraries of other languages: ioredis, go-redis and Jedis, through the proxy and, to attribute failures, directly with
+//! a redis-server. Their programs are in `clients/`; `cargo xtask redis-clients` installs them, and without it the tests print
+//! `SKIPPED`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,22 +10,22 @@ use std::sync::{Arc, Mutex};
 
 use crate::nodes::{Program, Sharded, is_there};
 
-/// Seconds after which a program that hangs is ended.
+/// Seconds after which a hanging program is ended.
 const LIMIT: &str = "120";
 
-/// Where `cargo xtask redis-clients` puts things.
+/// The folder into which `cargo xtask redis-clients` installs.
 fn installed() -> PathBuf {
-    // The tests' program lies in target/PROFILE/deps.
+    // The test program lies in target/PROFILE/deps.
     let program = std::env::current_exe().unwrap();
     program.ancestors().nth(3).unwrap().join("redis-clients")
 }
 
-/// This file of `clients/`.
+/// A file of `clients/`.
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
 }
 
-/// Connections to a server, which can all be cut at once.
+/// Connections to a server, which can all be closed at once.
 struct Relay {
     address: SocketAddr,
     open: Arc<Mutex<Vec<TcpStream>>>,
@@ -47,7 +48,7 @@ impl Relay {
     }
 
     fn cut(&self) {
-        // One that has ended by itself cannot be shut again.
+        // A connection that has ended by itself cannot be shut down again.
         self.open.lock().unwrap().drain(..).for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
     }
 }
@@ -59,7 +60,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream) {
     });
 }
 
-/// A client's program, ended with the value.
+/// A client's program, ended when the value is dropped.
 struct Client(Child);
 
 impl Drop for Client {
@@ -69,7 +70,7 @@ impl Drop for Client {
     }
 }
 
-/// Runs a client's program at a server until it says that all is done.
+/// Runs a client's program against a server until it reports that it is done.
 #[track_caller]
 fn run(program: &str, arguments: &[&Path], variables: &[(&str, &Path)], server: SocketAddr) {
     let relay = Relay::start(server);
@@ -89,7 +90,7 @@ fn run(program: &str, arguments: &[&Path], variables: &[(&str, &Path)], server: 
     assert!(client.0.wait().unwrap().success() && last == "done", "{program}: {last}");
 }
 
-/// Straight at a redis-server, then through the proxy.
+/// Directly with a redis-server, then through the proxy.
 #[track_caller]
 fn check(program: &str, arguments: &[&Path], variables: &[(&str, &Path)]) {
     let redis = Program::redis();
@@ -98,14 +99,14 @@ fn check(program: &str, arguments: &[&Path], variables: &[(&str, &Path)]) {
     run(program, arguments, variables, sharded.address());
 }
 
-/// Whether a client is installed; where not, the closing line counts the test as skipped.
+/// Whether a client is installed; if not, the closing line counts the test as skipped.
 fn is_installed(client: &str, path: &Path) -> bool {
     if !is_there("redis-server") {
         return false;
     }
     let there = path.exists();
     if !there {
-        // Past libtest, which keeps what a passing test prints by println!.
+        // Bypasses libtest, which captures what a passing test prints by println!.
         let line = format!("SKIPPED: {client} is not there (`cargo xtask redis-clients {client}` installs it)\n");
         std::io::stdout().write_all(line.as_bytes()).unwrap();
     }

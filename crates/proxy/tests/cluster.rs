@@ -1,4 +1,4 @@
-//! Redis Cluster: three masters, slots that move while clients work, a master that is gone.
+//! Redis Cluster: three masters, slots that move while clients work, a lost master.
 
 use crate::nodes::cluster::Cluster;
 use crate::nodes::{Plain, address_of, eventually, is_there};
@@ -47,14 +47,14 @@ fn a_slot_that_moves_is_followed() {
     let from = usize::from(slot / 5462);
     assert_eq!(plain.text(&["MSET", "{t}1", "a", "{t}2", "b"]), "+OK\r\n");
     cluster.move_slot(slot, from, (from + 1) % 3, || {
-        // ASK: the slot is still the first node's, its keys are with the second.
+        // ASK: the slot still belongs to the first node, but its keys are on the second.
         assert_eq!(plain.text(&["GET", "{t}1"]), "$1\r\na\r\n");
         assert_eq!(plain.text(&["SET", "{t}3", "c"]), "+OK\r\n");
         plain.write(b"get {t}1\r\nget {t}2\r\nget other\r\nget {t}3\r\n");
         let replies: Vec<u8> = (0..4).flat_map(|_| plain.next_reply()).collect();
         assert_eq!(replies, b"$1\r\na\r\n$1\r\nb\r\n$-1\r\n$1\r\nc\r\n");
     });
-    // MOVED, and then the table is right again.
+    // MOVED, after which the table is correct again.
     plain.write(b"get {t}1\r\nmget {t}1 {t}2 x y z\r\nget {t}3\r\n");
     assert_eq!(plain.next_reply(), b"$1\r\na\r\n");
     assert_eq!(plain.next_reply(), b"*5\r\n$1\r\na\r\n$1\r\nb\r\n$-1\r\n$-1\r\n$-1\r\n");
@@ -84,7 +84,7 @@ fn the_first_node_is_not_needed_once_the_others_are_known() {
     for key in &keys {
         assert_eq!(plain.text(&["SET", key, "v"]), "+OK\r\n");
     }
-    // The seed is not needed any more.
+    // The configured node is not needed any more.
     cluster.nodes.remove(0).kill();
     for key in keys.iter().filter(|key| slot_of(key.as_bytes()) > 5460) {
         assert_eq!(plain.text(&["GET", key]), "$1\r\nv\r\n");

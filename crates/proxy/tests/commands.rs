@@ -1,4 +1,5 @@
-//! Commands through the proxy: of one key, split by node, to all nodes, answered by the proxy.
+//! Commands through the proxy: with one key, split by node, sent to all nodes, answered by the
+//! proxy.
 
 use crate::nodes::{Sharded, is_there};
 
@@ -105,7 +106,7 @@ fn commands_to_all_nodes_have_one_reply() {
     let loaded = plain.text(&["SCRIPT", "LOAD", "return 1"]);
     check(&mut plain, "SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "*1\r\n:1\r\n");
     assert_eq!(loaded, "$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n");
-    // A script that one node does not know: the nodes differ in what they say to the other.
+    // A script that only one node knows: the nodes' replies differ.
     crate::nodes::Plain::connect(sharded.nodes[0].address).text(&["SCRIPT", "FLUSH"]);
     check(&mut plain, "SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "*1\r\n:0\r\n");
     assert_eq!(scanned(&mut plain), 200);
@@ -113,7 +114,7 @@ fn commands_to_all_nodes_have_one_reply() {
     check(&mut plain, "DBSIZE", ":0\r\n");
 }
 
-/// Different keys that SCAN finds.
+/// Distinct keys that SCAN finds.
 fn scanned(plain: &mut crate::nodes::Plain) -> usize {
     let (mut cursor, mut found) = ("0".to_owned(), std::collections::HashSet::new());
     loop {

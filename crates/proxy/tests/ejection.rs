@@ -1,4 +1,4 @@
-//! Nodes that are left out for a time, as twemproxy's auto_eject_hosts has it.
+//! Ejection of nodes for a time, as with twemproxy's auto_eject_hosts.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -22,12 +22,12 @@ fn ejecting(distribution: DistributionKind, time: Duration) -> impl FnOnce(&mut 
     }
 }
 
-/// Keys that differ from their first byte on: FNV puts those that begin alike near one another, so that a node may have none of them.
+/// Keys that differ from their first byte on: FNV maps keys with a common beginning close together, so a node might receive none.
 fn keys() -> Vec<String> {
     (0..400_u32).map(|number| format!("{:08x}", number.wrapping_mul(2_654_435_761))).collect()
 }
 
-/// Has each key set, until none fails.
+/// Sets every key, until none fails.
 #[track_caller]
 fn set_all(plain: &mut Plain, keys: &[String]) {
     let mut set = || keys.iter().all(|key| plain.text(&["SET", key, "1"]) == "+OK\r\n");
@@ -40,10 +40,10 @@ fn keys_of(node: &Program) -> HashSet<Vec<u8>> {
     plain.texts().into_iter().collect()
 }
 
-/// The keys of each node after all were set.
+/// The keys on each node after all were set.
 fn placed(plain: &mut Plain, nodes: &[Program], keys: &[String]) -> Vec<HashSet<Vec<u8>>> {
     set_all(plain, keys);
-    // Some were set before the ejection, where they belonged then.
+    // Some were set before the ejection, on their original node.
     for node in nodes {
         Plain::connect(node.address).text(&["FLUSHALL"]);
     }

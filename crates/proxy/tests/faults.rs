@@ -22,7 +22,7 @@ fn a_node_that_is_killed_fails_its_own_keys_until_it_is_back() {
     for node in [0, 1, 3] {
         assert_eq!(plain.text(&["GET", &keys[node]]), "$1\r\n1\r\n");
     }
-    // An error of a node is that of its keys.
+    // Only commands for the node's keys receive its error.
     let all = plain.text(&["MGET", &keys[0], &keys[2], &keys[1]]);
     assert!(all.starts_with("*3\r\n$1\r\n1\r\n-ERR node") && all.ends_with("\r\n$1\r\n1\r\n"), "{all}");
     assert!(plain.text(&["DEL", &keys[0], &keys[2]]).starts_with("-ERR node"));
@@ -30,7 +30,7 @@ fn a_node_that_is_killed_fails_its_own_keys_until_it_is_back() {
     let back = Program::redis_at(port);
     let since = Instant::now();
     eventually("the node is used again", || plain.text(&["GET", &keys[2]]) == "$-1\r\n");
-    // Ten times what back-off permits: the machine may be busy.
+    // Ten times the longest back-off: the machine may be busy.
     assert!(since.elapsed() < Duration::from_secs(10));
     drop(back);
 }
@@ -49,7 +49,7 @@ fn requests_in_flight_get_an_error_each_when_a_node_dies() {
     let requests: Vec<_> = (0..50).map(|number| get(if number % 2 == 0 { &dying } else { &living })).collect();
     let slices: Vec<Vec<&[u8]>> = requests.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
     plain.send(slices.iter().map(Vec::as_slice));
-    // Another client is not held up by the stopped node.
+    // The stopped node does not delay another client.
     let mut other = sharded.connect();
     assert_eq!(other.text(&["GET", &living]), "$-1\r\n");
     sharded.nodes.remove(1).kill();
@@ -74,11 +74,12 @@ fn a_silent_node_is_given_up_after_the_timeout() {
     assert!(reply.starts_with("-ERR node") && reply.contains("no reply within"), "{reply}");
     sharded.nodes[1].signal("CONT");
     eventually("it answers again", || plain.text(&["GET", &key]) == "$1\r\n1\r\n");
-    // A command that waits on the node is not a silent node.
+    // A node on which a command blocks is not a silent node.
     assert_eq!(plain.text(&["BLPOP", &format!("list{{{key}}}"), "1"]), "*-1\r\n");
 }
 
-/// A node that answers each connection with these bytes once it was asked something, and then does nothing, or ends.
+/// A node that answers the first request of each connection with these bytes, and then does nothing, or closes the
+/// connection.
 fn fake_node(answer: &'static [u8], then_ends: bool) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -130,7 +131,7 @@ fn a_node_that_is_none_costs_errors_and_no_more() {
     check_fake_node(b"", false, Some("no reply within"));
 }
 
-/// A client that has half a reply cannot be told that the rest will not come.
+/// A client that has received half a reply cannot be told that the rest will not arrive.
 #[test]
 fn half_a_reply_ends_its_client() {
     check_fake_node(b"*0\r\n$10\r\nhalf", true, None);

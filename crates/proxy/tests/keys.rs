@@ -1,11 +1,12 @@
-//! The places of keys beside Redis's own `COMMAND GETKEYS`.
+//! Positions of keys, compared with Redis's own `COMMAND GETKEYS`.
 
 use proxy::commands::{CommandTable, Handling, Request};
 use resp::codec::{Limits, View, write_command};
 
 use crate::nodes::{Plain, Program, is_there};
 
-/// Requests over all rules: fixed places, steps, numbers of keys, keywords, options that look like keywords.
+/// Requests for all rules: fixed positions, steps, numbers of keys, keywords, options that look like
+/// keywords.
 const REQUESTS: &str = "
 GET a|SET a b EX 10|MGET a b c|MSET a 1 b 2|DEL a b|BITOP AND d a b|RENAME a b|COPY a b REPLACE|LCS a b LEN
 OBJECT ENCODING a|OBJECT FREQ a|MEMORY USAGE a SAMPLES 5|XINFO STREAM s FULL|XGROUP CREATE s g $ MKSTREAM|XGROUP DESTROY s g
@@ -18,7 +19,7 @@ GEORADIUS g 1 2 3 km|GEORADIUS g 1 2 3 km STORE d|GEORADIUS g 1 2 3 km WITHDIST 
 GEOSEARCHSTORE d g FROMMEMBER m BYRADIUS 1 km|ZRANGESTORE d s 0 1|SINTERSTORE d a b|PFMERGE d a b|SMOVE a b m|WATCH a b
 MIGRATE h 1 k 0 100|HSET h f v|GETRANGE a 0 1|LMOVE a b LEFT LEFT|XADD s * f v|SETEX a 1 b|ZADD z 1 m|PFCOUNT a b|TOUCH a b|RESTORE a 0 x";
 
-/// Requests that Redis finds no keys in, or refuses.
+/// Requests in which Redis finds no keys, or which it rejects.
 const WITHOUT_KEYS: &str = "EVAL return 0|ZUNION x a|ZUNION 3 a b|BLMPOP 0 9 a LEFT|XREAD COUNT 2|XREAD STREAMS a";
 
 fn keys_of<'a>(table: &CommandTable, words: &[&'a str]) -> Option<Vec<&'a str>> {
@@ -52,10 +53,10 @@ fn keys_are_those_of_command_getkeys() {
         for (table, name) in [(&CommandTable::new(), "the built-in table"), (&learned, "the table of COMMAND")] {
             let mut keys = keys_of(table, &words).unwrap_or_else(|| panic!("{name} finds no keys in {words:?}"));
             let mut expected: Vec<_> = expected.iter().map(|key| std::str::from_utf8(key).unwrap()).collect();
-            // Redis names the destination of a Z*STORE last.
+            // Redis lists the destination of a Z*STORE last.
             keys.sort_unstable();
             expected.sort_unstable();
-            // It names one that is given twice for GEORADIUS once.
+            // For GEORADIUS, Redis lists a key that is given twice only once.
             expected.dedup();
             assert_eq!(keys, expected, "{name}: {words:?}");
         }
@@ -70,7 +71,7 @@ fn keys_are_those_of_command_getkeys() {
 
 #[test]
 fn migrate_has_its_keys_behind_a_keyword_where_the_third_argument_is_empty() {
-    // COMMAND GETKEYS of Redis 7.0 knows the first of the two forms alone.
+    // COMMAND GETKEYS of Redis 7.0 knows only the first of the two forms.
     let words = ["MIGRATE", "h", "1", "", "0", "100", "AUTH", "keys", "COPY", "KEYS", "a", "b"];
     assert_eq!(keys_of(&CommandTable::new(), &words), Some(vec!["a", "b"]));
     assert_eq!(keys_of(&CommandTable::new(), &words[..9]), None);
@@ -117,7 +118,7 @@ fn subcommands_are_found_by_their_second_word() {
 
 #[test]
 fn a_command_that_waits_is_known_to_where_the_node_does_not_tell() {
-    // As Redis 6.2 tells of it: `blocking` came with 7.0.
+    // As Redis 6.2 reports it: `blocking` came with 7.0.
     let told = b"*1\r\n*7\r\n$5\r\nblpop\r\n:-3\r\n*2\r\n+write\r\n+noscript\r\n:1\r\n:-2\r\n:1\r\n*2\r\n+@write\r\n+@blocking\r\n";
     let (view, _) = View::parse(told, Limits::default()).unwrap().unwrap();
     let mut table = CommandTable::new();

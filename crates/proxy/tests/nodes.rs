@@ -1,4 +1,4 @@
-//! Programs that tests start: redis-server and nutcracker, on loopback and free ports, ended with their handles.
+//! Programs that tests start: redis-server and nutcracker, on loopback and free ports, ended when their handles are dropped.
 
 pub(crate) mod cluster;
 
@@ -13,47 +13,47 @@ use proxy::config::{Config, NodeConfig};
 use proxy::placement::Placement;
 use resp::codec::{Limits, ReplyFramer};
 
-/// Nothing is waited for longer.
+/// Every wait ends after this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where a program is: on the PATH, or where `cargo xtask redis` puts it. `REDIS_SERVER` names another redis-server, an older one or
-/// Valkey say.
+/// The path of a program: on the PATH, or where `cargo xtask redis` puts it. `REDIS_SERVER` names another redis-server, such as
+/// an older version or Valkey.
 fn found(program: &str) -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("REDIS_SERVER").filter(|_| program == "redis-server") {
         return Some(PathBuf::from(named));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // The tests' program lies in target/PROFILE/deps.
+    // The test program lies in target/PROFILE/deps.
     let target = std::env::current_exe().ok().and_then(|program| Some(program.ancestors().nth(3)?.join("redis")));
     let unpacked = target.into_iter().flat_map(|folder| [folder.clone(), folder.join("usr/sbin")]);
     let folders = std::env::split_paths(&path).chain(unpacked);
     folders.map(|folder| folder.join(program)).find(|program| program.is_file())
 }
 
-/// Whether there is a program; where not, the closing line counts the test as skipped.
+/// Whether a program is installed; if not, the closing line counts the test as skipped.
 pub(crate) fn is_there(program: &str) -> bool {
     let there = found(program).is_some();
     if !there {
-        // Past libtest, which keeps what a passing test prints by println!.
+        // Bypasses libtest, which captures what a passing test prints by println!.
         let _ = writeln!(std::io::stdout(), "SKIPPED: {program} is not there (`cargo xtask redis` installs servers)");
     }
     there
 }
 
-/// A program that is there.
+/// The path of an installed program.
 pub(crate) fn command(program: &str) -> Command {
     Command::new(found(program).unwrap_or_else(|| program.into()))
 }
 
-/// A port of loopback that nothing listens on at the moment.
+/// A port of loopback on which no program listens at the moment.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Ports that are tried for one server.
+/// Number of ports to try for one server.
 pub(crate) const PORTS_TRIED: usize = 5;
 
-/// A program that listens.
+/// A program that listens on a port.
 pub(crate) struct Program {
     process: Child,
     port: u16,
@@ -74,7 +74,7 @@ impl Program {
         Program::try_start(command, port).unwrap_or_else(|| panic!("{command:?} ended before it listened"))
     }
 
-    /// The same; none where the program ends before it listens, as one does whose port somebody else has taken.
+    /// The same. None if the program ends before it listens, for example because its port was taken meanwhile.
     pub(crate) fn try_start(command: &mut Command, port: u16) -> Option<Program> {
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let mut program = Program { process, port, address: SocketAddr::from(([127, 0, 0, 1], port)) };
@@ -91,9 +91,9 @@ impl Program {
         }
     }
 
-    /// A Redis that keeps nothing on disk.
+    /// A Redis without persistence.
     pub(crate) fn redis() -> Program {
-        // Another test's server may have got the port between its choice and its use: then the one that answers is not this one.
+        // Another test's server may have taken the port before this one used it: then another process answers.
         let tries = std::iter::repeat_with(|| Program::redis_at(free_port())).take(PORTS_TRIED);
         tries.into_iter().find(Program::answers_itself).expect("a port that nobody else takes")
     }
@@ -104,18 +104,18 @@ impl Program {
         told.contains(&format!("process_id:{}\r\n", self.process.id()))
     }
 
-    /// Ends it at once, as a crash would; gives its port.
+    /// Kills it, as a crash would; returns its port.
     pub(crate) fn kill(self) -> u16 {
         self.port
     }
 
-    /// Stops and continues it.
+    /// Sends it a signal, such as STOP or CONT.
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").args([&format!("-{name}"), &self.process.id().to_string()]).status();
         assert!(status.unwrap().success());
     }
 
-    /// The same on this port.
+    /// Starts it on this port.
     pub(crate) fn redis_at(port: u16) -> Program {
         let arguments = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp", "--port"];
         Program::start(command("redis-server").args(arguments).arg(port.to_string()), port)
@@ -129,7 +129,7 @@ pub(crate) struct Sharded {
 }
 
 impl Sharded {
-    /// Starts the nodes, and a proxy whose configuration `change` may have changed.
+    /// Starts the nodes, and a proxy whose configuration `change` may adapt.
     pub(crate) fn start(change: impl FnOnce(&mut Config)) -> Sharded {
         let nodes: Vec<Program> = (0..4).map(|_| Program::redis()).collect();
         let addresses: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();
@@ -163,7 +163,7 @@ impl Drop for Sharded {
     }
 }
 
-/// Starts a proxy before these nodes.
+/// Starts a proxy for these nodes.
 pub(crate) fn start_proxy(nodes: &[SocketAddr], change: impl FnOnce(&mut Config)) -> proxy::Running {
     let mut config = Config::new(nodes.iter().map(|address| node(*address)).collect());
     config.threads = 1;
@@ -171,19 +171,19 @@ pub(crate) fn start_proxy(nodes: &[SocketAddr], change: impl FnOnce(&mut Config)
     proxy::start(config, &[proxy::parse_address("127.0.0.1:0").unwrap()]).unwrap()
 }
 
-/// Where a proxy listens.
+/// The address of a proxy.
 pub(crate) fn address_of(proxy: &proxy::Running) -> SocketAddr {
     let Address::Tcp(address) = &proxy.addresses()[0] else { panic!("it listens on a Unix socket") };
     *address
 }
 
-/// A node as the command line would have it.
+/// A node as parsed from the command line.
 pub(crate) fn node(address: SocketAddr) -> NodeConfig {
     let name = address.to_string();
     NodeConfig { ring_name: name.clone(), name, address: address.into(), weight: 1 }
 }
 
-/// The `nth` of some keys that CRC-32 puts on this one of so many nodes.
+/// The `nth` key that CRC-32 maps to this node, for this number of nodes.
 pub(crate) fn key_of(node: usize, nodes: usize, nth: usize) -> String {
     let placement = Placement::Crc32 { nodes };
     (0..)
@@ -193,7 +193,7 @@ pub(crate) fn key_of(node: usize, nodes: usize, nth: usize) -> String {
         .unwrap()
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -203,7 +203,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A plain connection: requests as arrays of bulk strings.
+/// A raw connection that sends requests as arrays of bulk strings.
 pub(crate) struct Plain(BufReader<TcpStream>);
 
 impl Plain {
@@ -251,7 +251,7 @@ impl Plain {
         texts
     }
 
-    /// Sends a command and gives its reply, as it came.
+    /// Sends a command and returns its raw reply.
     pub(crate) fn reply(&mut self, arguments: &[&str]) -> Vec<u8> {
         self.send([&*arguments.iter().map(|argument| argument.as_bytes()).collect::<Vec<_>>()]);
         self.next_reply()
@@ -262,7 +262,7 @@ impl Plain {
         String::from_utf8_lossy(&self.reply(arguments)).into_owned()
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.0.get_mut().write_all(bytes).unwrap();
     }
@@ -272,12 +272,12 @@ impl Plain {
         self.0.get_ref()
     }
 
-    /// Whether the connection has ended, for whatever reason; unread replies are dropped.
+    /// Whether the connection has ended for any reason; unread replies are dropped.
     pub(crate) fn has_ended(&mut self) -> bool {
         std::io::copy(&mut self.0, &mut std::io::sink()).is_ok() || self.0.get_ref().take_error().is_ok()
     }
 
-    /// The next reply, as it came.
+    /// The next raw reply.
     pub(crate) fn next_reply(&mut self) -> Vec<u8> {
         let mut framer = ReplyFramer::new(Limits::default());
         let mut reply = Vec::new();

@@ -1,4 +1,4 @@
-//! Transactions, blocking commands, subscribers, large requests: clients with node connections of their own.
+//! Transactions, blocking commands, subscribers, large requests: clients with reserved node connections.
 
 use std::io::Write;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn a_transaction_runs_on_one_node() {
     check(&mut other, "GET a{t}", "$-1\r\n");
     check(&mut plain, "EXEC", "*2\r\n+OK\r\n+OK\r\n");
     check(&mut other, "GET a{t}", "$1\r\n1\r\n");
-    // Nothing queued; discarded; without a beginning.
+    // Nothing queued; discarded; without MULTI.
     check(&mut plain, "MULTI", "+OK\r\n");
     check(&mut plain, "EXEC", "*0\r\n");
     check(&mut plain, "MULTI", "+OK\r\n");
@@ -35,7 +35,7 @@ fn a_transaction_runs_on_one_node() {
     check(&mut plain, "EXEC", "-ERR EXEC without MULTI\r\n");
     check(&mut plain, "DISCARD", "-ERR DISCARD without MULTI\r\n");
     check(&mut plain, "UNWATCH", "+OK\r\n");
-    // Keys of two nodes.
+    // Keys on two nodes.
     check(&mut plain, "MULTI", "+OK\r\n");
     check(&mut plain, &format!("SET {} 1", sharded.key_of(0)), "+QUEUED\r\n");
     assert!(plain.text(&["SET", &sharded.key_of(1), "1"]).starts_with("-ERR the keys of WATCH"));
@@ -64,7 +64,7 @@ fn a_watched_key_that_changes_ends_the_transaction() {
     check(&mut plain, "WATCH a{t}", "+OK\r\n");
     check(&mut plain, "UNWATCH", "+OK\r\n");
     check(&mut plain, "GET a{t}", "$1\r\n8\r\n");
-    // Its connection was given back and is used by the next.
+    // The connection was returned and is used by the next client.
     assert!(sharded.proxy().counters()[0].own_connections.get() <= 2);
 }
 
@@ -134,7 +134,7 @@ fn a_client_that_leaves_takes_nothing_out_of_a_list() {
         eventually("it waits", || sharded.proxy().counters()[0].own_connections.get() == 1);
     }
     eventually("its node connection is gone", || sharded.proxy().counters()[0].own_connections.get() == 0);
-    // The node sees the end of the connection before it sees the element, which comes later and by another one.
+    // The node sees the disconnection before the element, which is sent later and on another connection.
     std::thread::sleep(Duration::from_millis(100));
     check(&mut other, "RPUSH l{t} a", ":1\r\n");
     check(&mut other, "LLEN l{t}", ":1\r\n");
@@ -244,7 +244,7 @@ fn a_request_larger_than_is_held_is_passed_on_while_it_arrives() {
     assert_eq!(plain.next_reply(), b"+OK\r\n");
     assert_eq!(plain.next_reply(), b"+OK\r\n");
     assert_eq!(plain.next_reply(), b":5000000\r\n");
-    // A slow one holds up nobody.
+    // A slow client does not delay others.
     let mut slow = sharded.connect();
     slow.write(b"*3\r\n$3\r\nSET\r\n$4\r\nb{t}\r\n$1000000\r\n");
     slow.write(&value[..500_000]);
@@ -253,7 +253,7 @@ fn a_request_larger_than_is_held_is_passed_on_while_it_arrives() {
     slow.write(b"\r\n");
     assert_eq!(slow.next_reply(), b"+OK\r\n");
     check(&mut slow, "STRLEN b{t}", ":1000000\r\n");
-    // Keys that come late are not known in time.
+    // The keys arrive too late to route the request.
     let mut late = sharded.connect();
     late.stream().try_clone().unwrap().write_all(b"*3\r\n$4\r\nMSET\r\n$200000\r\n").unwrap();
     late.write(&value[..150_000]);

@@ -1,4 +1,4 @@
-//! Placement beside the programs whose placement it is: Python's zlib and nutcracker.
+//! Placement, compared with the programs that define it: Python's zlib and nutcracker.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -8,7 +8,7 @@ use proxy::placement::{Distribution, Hash, Ketama, Placement, Server};
 
 use crate::nodes::{self, PORTS_TRIED, Plain, Program, free_port, is_there};
 
-/// Keys with what tags and hash functions could trip over: braces at all places, bytes above 0x7f, all short lengths.
+/// Keys that test tags and hash functions: braces at all positions, bytes above 0x7f, all short lengths.
 fn keys(prefix: &str, count: usize) -> Vec<Vec<u8>> {
     let key = |number: usize| {
         let mut key = match number % 8 {
@@ -68,7 +68,7 @@ for line in sys.stdin:
     }
 }
 
-/// One pool of nutcracker's configuration, and the same placement here.
+/// One pool of nutcracker's configuration, and the equivalent placement of the proxy.
 struct Pool {
     name: String,
     port: u16,
@@ -112,7 +112,7 @@ impl Pool {
     }
 }
 
-/// A pool for each hash function, and for weights, names, tags and modula; the default one places 100,000 keys.
+/// A pool for each hash function, and for weights, names, tags and modula; the default pool places 100,000 keys.
 fn pools() -> Vec<Pool> {
     let plain = |(number, hash): (usize, (&'static str, Hash))| Pool {
         name: format!("p{number}"),
@@ -139,7 +139,7 @@ fn keys_are_where_nutcracker_puts_them_by_every_hash_function_and_distribution()
         return;
     }
     let nodes: Vec<Program> = (0..4).map(|_| Program::redis()).collect();
-    // It wants many free ports at once, of which another test may have taken one meanwhile.
+    // The test needs many free ports at once; another test may have taken one of them meanwhile.
     let started = std::iter::repeat_with(|| start_nutcracker(&nodes)).take(PORTS_TRIED).find_map(|started| started);
     let (pools, _nutcracker) = started.expect("ports that nobody else takes");
     for pool in &pools {
@@ -147,7 +147,7 @@ fn keys_are_where_nutcracker_puts_them_by_every_hash_function_and_distribution()
     }
 }
 
-/// All pools in one nutcracker; none where it does not start.
+/// All pools in one nutcracker. None if it does not start.
 fn start_nutcracker(nodes: &[Program]) -> Option<(Vec<Pool>, Program)> {
     let pools = pools();
     let folder = tempfile::tempdir().unwrap();

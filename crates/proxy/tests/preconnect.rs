@@ -13,7 +13,7 @@ fn nodes_are_connected_to_at_the_start_if_that_is_asked_for() {
     };
     let eager = Sharded::start(|config| config.preconnect = true);
     eventually("all nodes are connected", || connected(&eager) == 4);
-    // The others wait for a request, and then connect to its node alone.
+    // The others wait for a request, and then connect only to its node.
     let lazy = Sharded::start(|_| {});
     let mut plain = lazy.connect();
     plain.text(&["GET", &lazy.key_of(2)]);

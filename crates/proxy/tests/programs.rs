@@ -1,4 +1,5 @@
-//! Other people's clients: redis-py, redis-cli, redis-benchmark; and what Prometheus reads.
+//! Third-party programs: redis-py, redis-cli, redis-benchmark; and the metrics that Prometheus
+//! reads.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -54,7 +55,7 @@ fn redis_py_works_through_the_proxy() {
     if !is_there("redis-server") || !is_there("python3") {
         return;
     }
-    // The tests' program lies in target/PROFILE/deps.
+    // The test program lies in target/PROFILE/deps.
     let program = std::env::current_exe().unwrap();
     let folder = program.ancestors().nth(3).unwrap().join("redis-clients/redis-py");
     let python = || {
@@ -127,7 +128,7 @@ fn redis_benchmark_loses_nothing() {
         counters.iter().map(|of| of.commands[usize::from(id.0)].answered.get()).sum()
     };
     assert_eq!((served("set"), served("get"), served("lpush")), (80_000, 80_000, 80_000));
-    // Each run asks for two settings before it begins.
+    // Each run first requests two settings, which the proxy rejects.
     assert_eq!(sharded.proxy().counters().iter().map(|of| of.refused.get()).sum::<u64>(), 8);
 }
 

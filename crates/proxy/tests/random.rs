@@ -1,4 +1,4 @@
-//! Random commands: one Redis, and a proxy before four, give the same replies.
+//! Random commands: a single Redis, and a proxy with four, give the same replies.
 
 use rand::prelude::*;
 use rand_chacha::ChaCha8Rng;
@@ -16,7 +16,7 @@ impl Making {
         format!("{}{number}", ["s", "h", "l", "z"].choose(&mut self.0).unwrap())
     }
 
-    /// A key of a kind; now and then of another.
+    /// A key of a kind; occasionally of another.
     fn of(&mut self, kind: &str) -> String {
         if self.0.random_ratio(1, 20) { self.key() } else { format!("{kind}{}", self.0.random_range(0..KEYS)) }
     }
@@ -34,7 +34,7 @@ impl Making {
         }
     }
 
-    /// A command whose reply is the same wherever its keys are.
+    /// A command whose reply does not depend on the nodes of its keys.
     fn command(&mut self) -> Vec<String> {
         let many = self.0.random_range(1..12);
         let (a, b, value) =
@@ -74,7 +74,7 @@ impl Making {
         words
     }
 
-    /// A transaction over keys of one tag.
+    /// A transaction over keys with one tag.
     fn transaction(&mut self) -> Vec<Vec<String>> {
         let begin = [vec!["MULTI".to_owned()]];
         let inner: Vec<_> =
@@ -103,7 +103,7 @@ fn send(plain: &mut Plain, batch: &[Vec<String>]) {
 fn check(seed: u64, version: &str) {
     let (single, sharded) = (Program::redis(), Sharded::start(|_| {}));
     let (mut single, mut proxied) = (Plain::connect(single.address), sharded.connect());
-    // Redis says in HELLO what it is, and so does the proxy.
+    // HELLO's reply describes the server, which differs.
     single.reply(&["HELLO", version]);
     proxied.reply(&["HELLO", version]);
     let mut making = Making(ChaCha8Rng::seed_from_u64(seed));

@@ -1,10 +1,10 @@
-//! Reads that a cluster's replicas answer.
+//! Reads answered by a cluster's replicas.
 
 use crate::nodes::cluster::Cluster;
 use crate::nodes::{Plain, address_of, eventually, is_there};
 use proxy::placement::slot_of;
 
-/// Requests that a node of the cluster was sent by the proxy.
+/// Number of requests that the proxy sent to a node of the cluster.
 fn requests(proxy: &proxy::Running, cluster: &Cluster, node: usize) -> u64 {
     let counters = &proxy.counters()[0];
     let name = cluster.nodes[node].address.to_string();
@@ -17,7 +17,7 @@ fn end(proxy: proxy::Running) {
     proxy.join().unwrap();
 }
 
-/// Keys of the first two masters: the one has a replica, the other has none.
+/// Keys of the first two masters: one has a replica, the other none.
 fn keys() -> (String, String) {
     let of = |range: std::ops::RangeInclusive<u16>| {
         (0..).map(|number| format!("k{number}")).find(|key| range.contains(&slot_of(key.as_bytes()))).unwrap()
@@ -47,7 +47,7 @@ fn replicas_answer_reads_and_masters_writes() {
     assert_eq!(requests(&proxy, &cluster, 0), master);
     assert_eq!(plain.text(&["DEL", &copied]), ":1\r\n");
     assert_eq!(requests(&proxy, &cluster, 0), master + 1);
-    // Replicas are no further nodes.
+    // Replicas do not count as further nodes.
     assert_eq!(plain.text(&["DBSIZE"]), ":1\r\n");
     end(proxy);
 }
@@ -64,7 +64,7 @@ fn a_master_answers_while_its_replica_is_gone() {
     assert_eq!(plain.text(&["SET", &copied, "1"]), "+OK\r\n");
     eventually("the value has come to the replica", || plain.text(&["GET", &copied]) == "$1\r\n1\r\n");
     cluster.nodes.pop().unwrap().kill();
-    // An attempt to reach it that fails costs its requests; back-off makes it rare.
+    // A failed attempt to reach it costs requests; back-off makes such attempts rare.
     let mut answered = 0;
     eventually("the master answers", || {
         answered += u64::from(plain.text(&["GET", &copied]) == "$1\r\n1\r\n");

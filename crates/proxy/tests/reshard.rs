@@ -69,7 +69,7 @@ fn every_key_of_every_type_comes_with_its_time_to_live_and_may_come_again() {
         let (plan, stop) = (servers.plan(database, by_type), AtomicBool::new(false));
         let mut source = Client::new(plan.source.clone());
         fill(&mut source, 3_000);
-        // What stood there before goes with --flushdb.
+        // --flushdb removes earlier keys.
         let mut node = Client::new(plan.nodes[1].clone());
         node.command::<()>(("SET", "stranger", 1)).unwrap();
         let reshard = Reshard::new(plan.clone(), &stop);
@@ -80,7 +80,7 @@ fn every_key_of_every_type_comes_with_its_time_to_live_and_may_come_again() {
         // Keys have 11 bytes and more.
         assert!(last.is_some_and(|progress| progress.bytes > 33_000), "{last:?}");
         check_equal(&reshard, 3_000);
-        // Run again, it copies the same.
+        // A second run copies the same.
         assert_eq!(reshard.copy(&mut |_| {}).unwrap(), 3_000);
         check_equal(&reshard, 3_000);
         let group = |mut client: Client| {
@@ -108,7 +108,7 @@ fn what_differs_is_found_by_its_key() {
     change("key:7{tag7}", &["PERSIST", "key:7{tag7}"]);
     change("key:10{tag10}", &["DEL", "key:10{tag10}"]);
     change("more", &["SET", "more", "1"]);
-    // A key that the source has, on a node that is not its own.
+    // A key of the source on a node to which it does not belong.
     let other = (plan.placement.node(b"key:1{tag1}", 0) + 1) % plan.nodes.len();
     Client::new(plan.nodes[other].clone()).command::<()>(("SET", "key:1{tag1}", 1)).unwrap();
     let found = reshard.verify(&mut |_| {}).unwrap();
@@ -124,12 +124,12 @@ fn what_differs_is_found_by_its_key() {
         ]
     );
     assert_eq!((found.differing_keys, found.extra_keys), (3, 2));
-    // A set in another order is the same set.
+    // A set in another order is an equal set.
     change("key:0{tag0}", &["SADD", "key:0{tag0}", "a"]);
     assert_eq!(reshard.verify(&mut |_| {}).unwrap().differing_keys, 2);
 }
 
-/// Connections that a server has accepted so far.
+/// Number of connections that a server has accepted so far.
 fn accepted(settings: &Settings) -> u64 {
     let info: String = Client::new(settings.clone()).command(("INFO", "stats")).unwrap();
     let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap();
@@ -143,7 +143,7 @@ fn a_comparison_makes_no_connections_for_single_keys() {
     fill(&mut Client::new(plan.source.clone()), 500);
     let settings = || std::iter::once(&plan.source).chain(&plan.nodes);
     let before: Vec<u64> = settings().map(accepted).collect();
-    // The nodes are empty: every key differs.
+    // The nodes are empty, so every key differs.
     assert_eq!(Reshard::new(plan.clone(), &stop).verify(&mut |_| {}).unwrap().differing_keys, 500);
     for (settings, before) in settings().zip(before) {
         let made = accepted(settings) - before;
@@ -155,7 +155,7 @@ fn a_comparison_makes_no_connections_for_single_keys() {
 fn the_search_for_extra_keys_ends_with_a_stop() {
     let Some(servers) = Servers::start() else { return };
     let (plan, stop) = (servers.plan(0, false), AtomicBool::new(false));
-    // The source's one key is compared, and nothing is left before the search.
+    // The source's only key is compared, and the stop is set before the search for extra keys.
     Client::new(plan.source.clone()).command::<()>(("SET", "one", 1)).unwrap();
     Client::new(plan.nodes[0].clone()).command::<()>(("SET", "more", 1)).unwrap();
     let verified = Reshard::new(plan, &stop).verify(&mut |_| stop.store(true, Ordering::Relaxed));
@@ -177,7 +177,7 @@ fn a_node_that_is_not_there_and_a_stop_are_told() {
     assert!(error.to_string().contains(&format!("the node {address}: not sent: no connection")), "{error}");
 }
 
-/// Changes keys of all kinds until it is told to end; gives how often.
+/// Changes keys of all types until it is stopped; returns the number of changes.
 fn change_all(client: &mut Client, seed: u64, is_over: &AtomicBool) -> u64 {
     let (mut number, mut changes) = (seed, 0);
     while !is_over.load(Ordering::Relaxed) {
@@ -195,7 +195,7 @@ fn change_all(client: &mut Client, seed: u64, is_over: &AtomicBool) -> u64 {
             6 => pipeline.add(("EXPIRE", &key, 1_000 + part)),
             _ => pipeline.add(("APPEND", &key, part)),
         };
-        // Some are refused, for the key is of another type by then.
+        // Some are rejected because the key has another type by then.
         changes += client.pipeline::<resp::Value>(&pipeline).unwrap().len() as u64;
     }
     changes
@@ -206,7 +206,7 @@ fn changes_are_followed_until_the_stop_and_none_before_it_is_missing() {
     let Some(servers) = Servers::start() else { return };
     let (plan, stop, is_over) = (servers.plan(0, false), AtomicBool::new(false), AtomicBool::new(false));
     fill(&mut Client::new(plan.source.clone()), 1_000);
-    // What the source does not have goes.
+    // Keys that the source does not have are removed.
     Client::new(plan.nodes[0].clone()).command::<()>(("SET", "stranger", 1)).unwrap();
     let reshard = Reshard::new(plan.clone(), &stop);
     let told_behind = AtomicU64::new(0);

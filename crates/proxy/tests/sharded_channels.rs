@@ -4,7 +4,7 @@ use crate::nodes::cluster::Cluster;
 use crate::nodes::{Plain, Sharded, address_of, eventually, is_there};
 use proxy::placement::slot_of;
 
-/// A confirmation or a message, as it is sent under RESP2.
+/// A confirmation or a message in the encoding of RESP2.
 fn array(words: &[&str], count: Option<usize>) -> String {
     let bulk: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
     let number = count.map_or(String::new(), |count| format!(":{count}\r\n"));
@@ -26,7 +26,7 @@ fn sharded_channels_are_listened_to_on_the_nodes_of_their_names() {
     for (count, channel) in channels.iter().enumerate() {
         assert_eq!(listening.text(&["SSUBSCRIBE", channel]), array(&["ssubscribe", channel], Some(count + 1)));
     }
-    // Channels of the other kind are counted apart.
+    // Channels of the other kind are counted separately.
     assert_eq!(listening.text(&["SUBSCRIBE", "c"]), array(&["subscribe", "c"], Some(1)));
     assert!(listening.text(&["GET", "a"]).starts_with("-ERR Can't execute 'get'"));
     for channel in &channels {
@@ -62,9 +62,9 @@ fn a_channel_whose_slot_moves_ends_and_is_found_where_it_went() {
     let slot = slot_of(b"{t}");
     let from = usize::from(slot / 5462);
     cluster.move_slot(slot, from, (from + 1) % 3, || {});
-    // The node has ended the subscription, and the client is told.
+    // The node has ended the subscription, and the client is informed.
     assert_eq!(next(&mut listening), array(&["sunsubscribe", "c{t}"], Some(0)));
-    // The table of slots may be the old one: the subscription is sent on.
+    // The table of slots may be outdated: the subscription is redirected.
     assert_eq!(late.text(&["SSUBSCRIBE", "c{t}"]), confirmed);
     assert_eq!(listening.text(&["SSUBSCRIBE", "c{t}"]), confirmed);
     eventually("a message reaches both", || other.text(&["SPUBLISH", "c{t}", "n"]) == ":2\r\n");

@@ -28,7 +28,7 @@ fn a_request_may_be_split_anywhere() {
     for (request, reply) in SAMPLES {
         for split in 0..request.len() {
             plain.write(&request[..split]);
-            // A moment, so that most splits are two reads.
+            // A short pause, so that most splits lead to two reads.
             std::thread::sleep(std::time::Duration::from_micros(300));
             plain.write(&request[split..]);
             let mut got = Vec::new();

@@ -1,4 +1,4 @@
-//! Tests of the proxy through its public door and through real servers.
+//! Tests of the proxy through its public interface and with real servers.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod bounds;

@@ -1,4 +1,4 @@
-//! TLS towards clients and towards nodes, beside Debian's redis-server and redis-cli.
+//! TLS towards clients and nodes, with Debian's redis-server and redis-cli.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +8,7 @@ use proxy::{TlsClient, TlsServer};
 
 use crate::nodes::{Plain, Program, address_of, command, free_port, is_there, start_proxy};
 
-/// A certificate for 127.0.0.1 that has issued itself, and its key, as files in PEM.
+/// A self-signed certificate for 127.0.0.1 and its key, as PEM files.
 fn certificate(folder: &Path) -> (String, String) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -17,19 +17,20 @@ fn certificate(folder: &Path) -> (String, String) {
     (cert, key)
 }
 
-/// A Redis that speaks TLS alone; none where the installed one cannot.
+/// A Redis that speaks only TLS. None if the installed one cannot.
 fn redis(folder: &Path) -> Option<Program> {
     let roots = folder.join("cert.pem").display().to_string();
     redis_with(folder, &["--tls-auth-clients", "no", "--tls-ca-cert-file", &roots])
 }
 
-/// The same with these settings of its clients' certificates.
+/// The same with these settings for its clients' certificates.
 fn redis_with(folder: &Path, clients: &[&str]) -> Option<Program> {
-    // One with TLS misses the key; one without it knows no such directive (Redis), or no such kind of connection (Valkey).
+    // A server with TLS misses the key; one without TLS does not know the directive (Redis) or the kind of connection
+    // (Valkey).
     let without_key = ["--port", "0", "--tls-port", "1", "--bind", "127.0.0.1", "--tls-cert-file", "/none.pem"];
     let told = command("redis-server").args(without_key).args(["--save", "", "--dir", "/tmp"]).output().ok()?;
     if !String::from_utf8_lossy(&told.stdout).contains("Failed to configure TLS") {
-        // Past libtest, which keeps what a passing test prints by the macro.
+        // Bypasses libtest, which captures what a passing test prints by println!.
         let _ = writeln!(std::io::stdout(), "SKIPPED: this redis-server has no TLS");
         return None;
     }
@@ -47,7 +48,7 @@ fn cli(folder: &Path, port: u16, arguments: &[&str]) -> String {
     cli_with(folder, port, None, arguments)
 }
 
-/// The same with the certificate of another folder, or without one.
+/// The same with the certificate of another folder, or with none.
 fn cli_with(folder: &Path, port: u16, own: Option<&Path>, arguments: &[&str]) -> String {
     let mut cli = Command::new("redis-cli");
     cli.args(["--tls", "-h", "127.0.0.1", "-p", &port.to_string(), "--cacert"]).arg(folder.join("cert.pem"));
@@ -78,7 +79,7 @@ fn clients_and_nodes_are_spoken_to_in_tls() {
     assert_eq!(ask(&all), "OK\n");
     assert_eq!(ask(&["DBSIZE"]), "20\n");
     assert_eq!(ask(&["MGET", "key:0", "key:7", "key:19"]), "0\n7\n19\n");
-    // Both nodes have some, so both were spoken to.
+    // Both nodes hold keys, so the proxy has reached both.
     for node in &nodes {
         assert_ne!(cli(folder.path(), node.address.port(), &["DBSIZE"]), "0\n");
     }
@@ -112,7 +113,7 @@ fn certificates_are_required_of_clients_and_shown_to_nodes() {
     let (cert, key) = certificate(ours.path());
     let (client_cert, _) = certificate(of_client.path());
     let (proxy_cert, proxy_key) = certificate(of_proxy.path());
-    // The node requires a certificate, and trusts that of the proxy alone.
+    // The node requires a certificate, and trusts only that of the proxy.
     let roots = of_proxy.path().join("cert.pem");
     let Some(node) =
         redis_with(ours.path(), &["--tls-auth-clients", "yes", "--tls-ca-cert-file", roots.to_str().unwrap()])

@@ -1,29 +1,30 @@
 //! What the proxy does with each command.
 //!
-//! A command that is not named here goes to the node of its keys, which must share one; without keys it is refused.
+//! A command that is not listed here goes to the node of its keys, which must all be on one node; without keys it
+//! is rejected.
 
-/// What is done with a request of a command.
+/// How a command's requests are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
     /// To the node of its keys.
     Keyed,
-    /// The same, but it may wait on the node, and so needs a connection of its own.
+    /// The same, but the command may block on the node, and so needs a connection of its own.
     Blocking,
-    /// Parts to the nodes of its keys, and the replies joined.
+    /// Split by the nodes of its keys; the replies are joined.
     Split(Split),
-    /// To all nodes, and the replies joined.
+    /// Sent to all nodes; the replies are joined.
     Everywhere(Join),
-    /// To one node after another: the cursor says to which.
+    /// Sent to one node after another; the cursor names the node.
     Scan,
     /// PUBLISH: to the node of its channel.
     Publish,
     /// Answered by the proxy itself.
     Local(Local),
-    /// MULTI, EXEC and those around them.
+    /// MULTI, EXEC and the other commands of transactions.
     Transaction(Transaction),
     /// SUBSCRIBE and its family.
     Subscription(Subscription),
-    /// What cannot be done over several nodes, or would disturb others that share a node connection.
+    /// Rejected: impossible over several nodes, or harmful to other clients of a shared node connection.
     Refused,
 }
 
@@ -34,32 +35,32 @@ pub enum Split {
     Values,
     /// MSET: one status.
     Pairs,
-    /// MSETNX: refused over several nodes unless that is permitted, and then the least of the replies.
+    /// MSETNX: over several nodes rejected unless splitting is permitted; then the smallest of the replies.
     PairsIfNone,
-    /// DEL, UNLINK, EXISTS, TOUCH: the numbers added.
+    /// DEL, UNLINK, EXISTS, TOUCH: the sum of the counts.
     Count,
 }
 
-/// How the replies of nodes become one.
+/// How the nodes' replies are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// Integers are added.
+    /// The sum of integers.
     Sum,
-    /// The least of integers.
+    /// The smallest integer.
     Least,
-    /// All must be the same; else the reply is an error that names the nodes.
+    /// All must be equal; otherwise the reply is an error that names the nodes.
     Same,
-    /// Lists one behind the other.
+    /// Lists, concatenated.
     Lists,
-    /// Texts one behind the other, each below a line that names its node.
+    /// Texts, concatenated, each after a line that names its node.
     Texts,
-    /// One of those that are not null.
+    /// Any reply that is not null.
     Any,
-    /// Lists of numbers of the same length: of each place the least.
+    /// Lists of numbers of equal length: at each position the smallest.
     LeastOfEach,
 }
 
-/// Commands that the proxy answers.
+/// Commands that the proxy answers itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs)] // Each is the command of its name.
 pub enum Local {
@@ -99,7 +100,7 @@ pub enum Subscription {
 }
 
 impl Subscription {
-    /// Its name, in small letters.
+    /// Its name, in lower case.
     pub fn word(self) -> &'static str {
         match self {
             Subscription::Subscribe => "subscribe",
@@ -111,13 +112,13 @@ impl Subscription {
         }
     }
 
-    /// Whether it begins to listen, rather than to end it.
+    /// Whether it begins a subscription rather than ending one.
     pub fn is_joining(self) -> bool {
         matches!(self, Subscription::Subscribe | Subscription::Psubscribe | Subscription::Ssubscribe)
     }
 }
 
-/// What is done with the command of this name, in small letters; `script|load` for subcommands.
+/// The handling of the command of this name, in lower case; `script|load` for subcommands.
 pub(super) fn handling(name: &str, may_block: bool, has_keys: bool) -> Handling {
     use Handling::{Everywhere, Local as Own, Split as Parts, Subscription as Listening, Transaction as Atomic};
     match name {

@@ -1,23 +1,24 @@
-//! Where the keys of a request stand.
+//! Positions of the keys in a request.
 //!
-//! Most commands have their keys at fixed places: the first, the last and the step of `COMMAND`. Others say the number of their keys, or
-//! put them behind a keyword; Redis 7 describes these by key specifications (Redis documentation, "Command key specifications"). For a
-//! few commands the specifications are incomplete, and a rule of its own finds the keys ([`KeyRule::Sort`] …).
+//! Most commands have their keys at fixed positions: the first, the last and the step that `COMMAND` reports. Others contain the
+//! number of their keys, or list them after a keyword; Redis 7 describes these by key specifications (Redis documentation,
+//! "Command key specifications"). For a few commands the specifications are incomplete, and a rule of their own finds the keys
+//! ([`KeyRule::Sort`] …).
 
 use super::request::Request;
 
 /// How the keys of a command are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyRule {
-    /// The command has none.
+    /// The command has no keys.
     None,
-    /// Specifications, each of which gives a range of keys or none; at most [`RANGES_MAX`].
+    /// Key specifications, each of which yields a range of keys or none; at most [`RANGES_MAX`].
     Specs(Box<[KeySpec]>),
-    /// SORT: the first argument, and the one behind the last STORE. Keys that BY and GET make from elements are not known.
+    /// SORT: the first argument, and the one after the last STORE. Keys that BY and GET derive from elements are unknown.
     Sort,
-    /// GEORADIUS and GEORADIUSBYMEMBER: the first argument, and the one behind the last STORE or STOREDIST from this place on.
+    /// GEORADIUS and GEORADIUSBYMEMBER: the first argument, and the one after the last STORE or STOREDIST from this position on.
     GeoRadius(usize),
-    /// MIGRATE: the third argument, or where it is empty those behind KEYS.
+    /// MIGRATE: the third argument, or, if it is empty, those after KEYS.
     Migrate,
 }
 
@@ -35,39 +36,40 @@ pub struct KeySpec {
 pub enum Begin {
     /// At an argument.
     Index(usize),
-    /// Behind a keyword.
+    /// After a keyword.
     Keyword {
-        /// In letters of any size.
+        /// Compared without regard to case.
         word: Box<[u8]>,
-        /// The argument from which on it is looked for; a negative one counts from the end, and the search goes towards the front.
+        /// Argument at which the search begins; a negative one counts from the end, and the search goes backward.
         from: i64,
     },
 }
 
-/// How keys are found from a place on.
+/// How keys are found from a position on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Find {
     /// All up to a last one.
     Range {
-        /// Counted from the first key; a negative one from the end of the request.
+        /// Relative to the first key; if negative, to the end of the request.
         last: i64,
-        /// From one key to the next.
+        /// Distance from one key to the next.
         step: usize,
-        /// Of negative `last`: 2 means that only the first half of the rest is keys, and so on; 0 and 1 mean all.
+        /// For a negative `last`: 2 means that only the first half of the remaining arguments is keys, and so on; 0 and 1 mean
+        /// all.
         limit: usize,
     },
-    /// As many as an argument says.
+    /// As many as an argument states.
     Number {
-        /// The argument with the number, counted from the begin.
+        /// The argument with the number, relative to the begin.
         at: usize,
-        /// The first key, counted from the begin.
+        /// The first key, relative to the begin.
         first: usize,
-        /// From one key to the next.
+        /// Distance from one key to the next.
         step: usize,
     },
 }
 
-/// Ranges of keys in one request.
+/// Largest number of key ranges in one request.
 pub const RANGES_MAX: usize = 4;
 
 /// Keys at equal distances.
@@ -75,13 +77,13 @@ pub const RANGES_MAX: usize = 4;
 pub struct KeyRange {
     /// The first key's argument.
     pub first: usize,
-    /// The last key's.
+    /// The last key's argument.
     pub last: usize,
     /// At least 1.
     pub step: usize,
 }
 
-/// The places of the keys of one request, in order of the rules that found them.
+/// Positions of the keys of one request, in the order of the rules that found them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keys {
     ranges: [KeyRange; RANGES_MAX],
@@ -100,7 +102,7 @@ impl Keys {
         self.push(KeyRange { first: index, last: index, step: 1 });
     }
 
-    /// The arguments that are keys.
+    /// Positions of the arguments that are keys.
     pub fn iter(&self) -> impl Iterator<Item = usize> + use<> {
         let (ranges, count) = (self.ranges, self.count);
         ranges.into_iter().take(count).flat_map(|range| (range.first..=range.last).step_by(range.step))
@@ -112,12 +114,12 @@ impl Keys {
     }
 }
 
-/// The arguments do not fit the command: the number of keys is no number, or says more keys than there are arguments.
+/// The arguments do not fit the command: the number of keys is not a number, or exceeds the number of arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedKeys;
 
 impl KeyRule {
-    /// The rule of the three numbers of `COMMAND`: first and last key, and the step; a negative last one counts from the end.
+    /// The rule for the three numbers of `COMMAND`: first key, last key and step; a negative last key counts from the end.
     pub fn classic(first: i64, last: i64, step: i64) -> KeyRule {
         let (Ok(first @ 1..), Ok(step @ 1..)) = (usize::try_from(first), usize::try_from(step)) else {
             return KeyRule::None;
@@ -126,7 +128,7 @@ impl KeyRule {
         KeyRule::Specs(Box::new([KeySpec { begin: Begin::Index(first), find: Find::Range { last, step, limit: 0 } }]))
     }
 
-    /// The argument that is the one key of every request of the command; none of commands with other rules.
+    /// The position of the only key of every request of the command; none if the rule differs.
     pub fn only_key(&self) -> Option<usize> {
         let KeyRule::Specs(specs) = self else { return None };
         match &**specs {
@@ -135,7 +137,7 @@ impl KeyRule {
         }
     }
 
-    /// The keys of a request.
+    /// Finds the keys of a request.
     ///
     /// # Errors
     /// The arguments do not fit the rule.
@@ -172,7 +174,7 @@ impl KeyRule {
     }
 }
 
-/// The places where SORT's options begin: an option's own arguments are passed over.
+/// The positions at which SORT's options begin; the options' own arguments are skipped.
 fn sort_options(request: &Request<'_>) -> impl Iterator<Item = usize> {
     let taken = |at: usize| match () {
         () if request.is_word(at, b"LIMIT") => 2,
@@ -182,12 +184,12 @@ fn sort_options(request: &Request<'_>) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(2), move |at| Some(at + 1 + taken(*at))).take_while(|at| *at < request.len())
 }
 
-/// The argument behind the last of these.
+/// The argument after the last of these.
 fn behind_last(request: &Request<'_>, words: impl Iterator<Item = usize>) -> Option<usize> {
     words.last().map(|at| at + 1).filter(|at| *at < request.len())
 }
 
-/// The place of KEYS in MIGRATE, behind the options and their arguments.
+/// The position of KEYS in MIGRATE, after the options and their arguments.
 fn migrate_keys(request: &Request<'_>) -> Option<usize> {
     let mut at = 6;
     while at < request.len() {
@@ -202,7 +204,7 @@ fn migrate_keys(request: &Request<'_>) -> Option<usize> {
 }
 
 impl KeySpec {
-    /// The keys that the specification gives; none where its keyword is missing, or the number of keys is 0.
+    /// The keys that the specification finds; none if its keyword is missing or the number of keys is 0.
     fn range(&self, request: &Request<'_>) -> Result<Option<KeyRange>, MalformedKeys> {
         let begin = match &self.begin {
             Begin::Index(index) => *index,
@@ -241,11 +243,11 @@ fn last_of_range(request: &Request<'_>, begin: usize, last: i64, limit: usize) -
     }
 }
 
-/// The place of a keyword; see [`Begin::Keyword`].
+/// The position of a keyword; see [`Begin::Keyword`].
 fn find_word(request: &Request<'_>, word: &[u8], from: i64) -> Option<usize> {
     let is_word = |at: &usize| request.is_word(*at, word);
     match usize::try_from(from) {
-        // The last argument is none: nothing stands behind it.
+        // The last argument cannot be the keyword: no key would follow it.
         Ok(from) => (from..request.len().saturating_sub(1)).find(is_word),
         Err(_) => {
             let back = usize::try_from(from.unsigned_abs()).ok()?;

@@ -1,10 +1,10 @@
-//! The commands of Redis: which there are, where their keys stand, what the proxy does with each.
+//! The commands of Redis: their names, the positions of their keys, their handling by the proxy.
 //!
 //! | subject | file |
 //! |---|---|
-//! | a request's arguments by number | `request` |
-//! | where keys stand | `key_rule`, `movable` (rules for what `COMMAND` does not tell) |
-//! | what is done with a command | `handling` |
+//! | a request's arguments by position | `request` |
+//! | positions of keys | `key_rule`, `movable` (rules that `COMMAND` does not report) |
+//! | handling of a command | `handling` |
 //! | all commands by name | `table` |
 
 mod handling;

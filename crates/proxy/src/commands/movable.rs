@@ -1,9 +1,9 @@
-//! Key rules of the commands whose keys three numbers cannot describe: for Redis 6, which has no key specifications, and for
-//! specifications that are incomplete.
+//! Key rules of commands whose keys three numbers cannot describe: for Redis 6, which has no key specifications, and for
+//! commands whose specifications are incomplete.
 
 use super::key_rule::{Begin, Find, KeyRule, KeySpec};
 
-/// Whether a command's rule here goes before any specification: those of Redis 7 are incomplete for it.
+/// Whether a command's rule here takes precedence over any specification, because those of Redis 7 are incomplete for it.
 pub(super) fn is_always_used(name: &str) -> bool {
     matches!(name, "sort" | "georadius" | "georadiusbymember" | "migrate")
 }
@@ -35,12 +35,12 @@ fn specs<const COUNT: usize>(specs: [KeySpec; COUNT]) -> KeyRule {
     KeyRule::Specs(Box::new(specs))
 }
 
-/// The number of keys at this argument, and the keys behind it.
+/// The number of keys at this argument, and the keys after it.
 fn counted(at: usize) -> KeySpec {
     KeySpec { begin: Begin::Index(at), find: Find::Number { at: 0, first: 1, step: 1 } }
 }
 
-/// Streams behind the keyword STREAMS, then as many ids.
+/// Streams after the keyword STREAMS, followed by as many ids.
 fn streams(from: i64) -> KeySpec {
     let word = Box::from(b"STREAMS".as_slice());
     KeySpec { begin: Begin::Keyword { word, from }, find: Find::Range { last: -1, step: 1, limit: 2 } }

@@ -1,18 +1,18 @@
-//! A complete request with the places of its arguments, so that each is reached by its number.
+//! A complete request with random access to its arguments.
 
 use resp::codec::Arguments;
 
-/// Where the bytes of an argument stand in its request.
+/// Position of an argument in the bytes of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     start: u32,
     end: u32,
 }
 
-/// Bytes of the line end behind an argument.
+/// Bytes of the line end after an argument.
 const LINE_END_BYTES: usize = 2;
 
-/// A request: an array of bulk strings, as a [`resp::codec::RequestFramer`] found it complete.
+/// A complete request in the form of an array of bulk strings, as a [`resp::codec::RequestFramer`] delivers it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'r> {
     bytes: &'r [u8],
@@ -20,10 +20,10 @@ pub struct Request<'r> {
 }
 
 impl<'r> Request<'r> {
-    /// Notes the places of the arguments of `bytes` in `spans`, whose storage is used again and again.
+    /// Records the positions of the arguments of `bytes` in `spans`, whose storage is reused.
     ///
     /// # Panics
-    /// The request has 4 GB or more; framers refuse it far below.
+    /// The request has 4 GB or more; framers reject it far below.
     pub fn of(bytes: &'r [u8], spans: &'r mut Vec<Span>) -> Request<'r> {
         let offset = |byte: usize| u32::try_from(byte).expect("a request below 4 GB");
         let base = bytes.as_ptr() as usize;
@@ -35,17 +35,17 @@ impl<'r> Request<'r> {
         Request { bytes, spans }
     }
 
-    /// The same of places that were noted before.
+    /// A request with positions that were recorded before.
     pub fn with_spans(bytes: &'r [u8], spans: &'r [Span]) -> Request<'r> {
         Request { bytes, spans }
     }
 
-    /// Arguments, the command's name included.
+    /// Number of arguments, the command's name included.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there is not even a name.
+    /// Whether even the name is missing.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
@@ -56,7 +56,7 @@ impl<'r> Request<'r> {
         Some(&self.bytes[span.start as usize..span.end as usize])
     }
 
-    /// Whether an argument is this word, in letters of any size.
+    /// Whether an argument is this word, without regard to case.
     pub fn is_word(&self, index: usize, word: &[u8]) -> bool {
         self.get(index).is_some_and(|argument| argument.eq_ignore_ascii_case(word))
     }
@@ -66,7 +66,7 @@ impl<'r> Request<'r> {
         std::str::from_utf8(self.get(index)?).ok()?.parse().ok()
     }
 
-    /// Some arguments as they stand in the request, with their lengths and line ends: to be copied into another request.
+    /// The encoded bytes of some arguments, with their lengths and line ends, for copying into another request.
     ///
     /// # Panics
     /// There are fewer arguments, or the range is empty.

@@ -1,6 +1,6 @@
-//! The table of commands: what Redis 7.0 has, then what a node's `COMMAND` adds or says otherwise.
+//! The table of commands: those of Redis 7.0, extended and corrected by a node's reply to `COMMAND`.
 //!
-//! A command keeps its number for the life of the table, so that counters can be kept by it.
+//! A command keeps its number for the life of the table, so counters can be indexed by it.
 
 use hashbrown::HashMap;
 use resp::codec::{Elements, View};
@@ -10,31 +10,31 @@ use super::key_rule::{Begin, Find, KeyRule, KeySpec, Keys, MalformedKeys, RANGES
 use super::movable;
 use super::request::Request;
 
-/// Commands and subcommands of a table; further ones of a node are left out.
+/// Largest number of commands and subcommands in a table; further ones of a node are ignored.
 pub const COMMANDS_MAX: usize = 1024;
-/// Bytes of a command's name, with its subcommand.
+/// Largest size of a command's name, with its subcommand, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// Redis 7.0's commands: NAME ARITY FIRST LAST STEP [FLAG,…] on each line.
 const BUILTIN: &str = include_str!("builtin.txt");
 
-/// Which command of a table.
+/// The number of a command in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CommandId(pub u16);
 
-/// A command, or a subcommand as `script|load`.
+/// A command, or a subcommand such as `script|load`.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// In small letters.
+    /// In lower case.
     pub name: Box<str>,
-    /// Arguments with the name: so many, or at least so many where it is negative.
+    /// Number of arguments, the name included; if negative, the smallest number.
     pub arity: i64,
-    /// Where its keys stand.
+    /// Positions of its keys.
     pub key_rule: KeyRule,
     /// What the proxy does with it.
     pub handling: Handling,
-    /// The argument that is its one key, where the node of that key is all that matters.
+    /// The position of its only key, if it is handled by that key's node alone.
     pub only_key: Option<usize>,
-    /// It changes nothing, as the nodes' COMMAND says; the table that they have not told of says it of no command.
+    /// Whether it only reads, as the nodes' COMMAND reports; false for all commands until a node has reported.
     pub only_reads: bool,
     has_subcommands: bool,
 }
@@ -46,7 +46,7 @@ impl Command {
         Command { name: name.into(), arity, key_rule, handling, only_key, only_reads, has_subcommands: false }
     }
 
-    /// Whether a request of so many arguments, the name included, is one.
+    /// Whether a request may have this many arguments, the name included.
     #[inline]
     pub fn takes(&self, arguments: u64) -> bool {
         match usize::try_from(self.arity) {
@@ -55,7 +55,7 @@ impl Command {
         }
     }
 
-    /// The places of a request's keys.
+    /// Finds the keys of a request.
     ///
     /// # Errors
     /// The arguments do not fit the command.
@@ -86,11 +86,11 @@ impl CommandTable {
         table
     }
 
-    /// Takes a node's reply to `COMMAND`. What it does not tell stays as it was.
+    /// Applies a node's reply to `COMMAND`. Entries that it lacks stay as they are.
     pub fn learn(&mut self, reply: &View<'_>) {
         for entry in reply.elements().into_iter().flatten() {
             let Some(entry) = Entry::read(&entry) else { continue };
-            // Before its subcommands, which it then knows of.
+            // The command first: adding its subcommands then marks it.
             self.add_entry(&entry);
             entry
                 .subcommands
@@ -102,7 +102,7 @@ impl CommandTable {
     }
 
     fn add_entry(&mut self, entry: &Entry<'_>) {
-        // COMMAND tells which commands wait from Redis 7.0 on: of an older node's the built-in table knows.
+        // COMMAND reports which commands block only from Redis 7.0 on; for an older node the built-in table decides.
         let is_known_to_block =
             |name: &str| self.find(name.as_bytes()).is_some_and(|id| self.get(id).handling == Handling::Blocking);
         if let Some(command) = entry.command(is_known_to_block) {
@@ -127,7 +127,7 @@ impl CommandTable {
         }
     }
 
-    /// The command of this name, in letters of any size; of commands with subcommands only the name.
+    /// The command of this name, without regard to case; of commands with subcommands only the name itself.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<CommandId> {
         let mut small = [0; NAME_BYTES_MAX];
@@ -136,7 +136,7 @@ impl CommandTable {
         self.by_name.get(&*small).copied()
     }
 
-    /// The command of a request: of `SCRIPT LOAD …` the subcommand, where the table has it.
+    /// The command of a request; for `SCRIPT LOAD …` the subcommand, if the table has it.
     pub fn find_request(&self, request: &Request<'_>) -> Option<CommandId> {
         let id = self.find(request.get(0)?)?;
         if !self.get(id).has_subcommands {
@@ -154,13 +154,13 @@ impl CommandTable {
     /// A command by its number.
     ///
     /// # Panics
-    /// The number is of another table.
+    /// The number belongs to another table.
     #[inline]
     pub fn get(&self, id: CommandId) -> &Command {
         &self.commands[usize::from(id.0)]
     }
 
-    /// All commands, by their numbers.
+    /// All commands, indexed by their numbers.
     pub fn commands(&self) -> &[Command] {
         &self.commands
     }
@@ -226,7 +226,7 @@ fn integer(view: View<'_>) -> Option<i64> {
     if let View::Integer(integer) = view { Some(integer) } else { None }
 }
 
-/// The value of a name in a map, which under RESP2 is a list of names and values.
+/// The value of a name in a map, which under RESP2 is a list of alternating names and values.
 fn value<'v>(map: &View<'v>, name: &[u8]) -> Option<View<'v>> {
     let mut elements = map.elements()?;
     while let Some(key) = elements.next() {
@@ -238,7 +238,7 @@ fn value<'v>(map: &View<'v>, name: &[u8]) -> Option<View<'v>> {
     None
 }
 
-/// One key specification; none where it is incomplete or unknown.
+/// One key specification; none if it is incomplete or unknown.
 fn key_spec(spec: &View<'_>) -> Option<KeySpec> {
     let is_incomplete =
         |flags: View<'_>| flags.elements().into_iter().flatten().any(|flag| flag.text() == Some(b"incomplete"));

@@ -1,31 +1,32 @@
-//! The hash functions that twemproxy offers, bit for bit as libmemcached's hashkit computes them.
+//! The hash functions of twemproxy, bit for bit as libmemcached's hashkit computes them.
 //!
-//! Several differ from what their names promise elsewhere, and are kept so, for a key must stay on the node where twemproxy has put it:
+//! Several differ from the usual functions of their names. The differences are kept, because a key must stay on the node that
+//! twemproxy has chosen:
 //!
-//! - `crc16` keeps what is shifted out of its 16 bits.
-//! - `crc32` gives the 15 bits of a CRC-32 above its lower half; the whole CRC-32 is `crc32a`.
-//! - The FNV functions and `one_at_a_time` extend the sign of a byte: 0x80 and above count as negative. (So does `hsieh` for the last byte
-//!   of three.)
+//! - `crc16` keeps the bits that are shifted out of its 16 bits.
+//! - `crc32` returns 15 bits above the lower half of a CRC-32; the whole CRC-32 is `crc32a`.
+//! - The FNV functions and `one_at_a_time` sign-extend each byte: 0x80 and above count as negative. (So does `hsieh` for the last
+//!   byte of three.)
 //! - `fnv1a_64` computes with 32 bits.
 
 use md5::{Digest, Md5};
 
-/// A hash function by twemproxy's name for it (`hash:` of its configuration).
+/// A hash function, by its name in twemproxy's configuration (`hash:`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Hash {
     /// Jenkins's one-at-a-time.
     OneAtATime,
     /// The first four bytes of MD5 (RFC 1321), little-endian.
     Md5,
-    /// CRC-16 of the polynomial 0x1021, unbounded.
+    /// CRC-16 with the polynomial 0x1021, not truncated to 16 bits.
     Crc16,
     /// 15 bits of a CRC-32.
     Crc32,
-    /// CRC-32 (ISO 3309), as zlib's.
+    /// CRC-32 (ISO 3309), as in zlib.
     Crc32a,
-    /// FNV-1 of 64 bits, its lower half.
+    /// The lower half of 64-bit FNV-1.
     Fnv1_64,
-    /// FNV-1a by the prime and start of 64 bits, computed in 32.
+    /// FNV-1a with the prime and the offset of 64 bits, computed in 32 bits.
     #[default]
     Fnv1a64,
     /// FNV-1 of 32 bits.
@@ -41,7 +42,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// All functions, each with the name that a configuration has for it.
+    /// All functions, with their names in a configuration.
     pub const ALL: [(&'static str, Hash); 12] = [
         ("one_at_a_time", Hash::OneAtATime),
         ("md5", Hash::Md5),
@@ -57,7 +58,7 @@ impl Hash {
         ("jenkins", Hash::Jenkins),
     ];
 
-    /// The hash of a key that is not empty.
+    /// The hash of a key, which must not be empty.
     pub fn of(self, key: &[u8]) -> u32 {
         match self {
             Hash::OneAtATime => one_at_a_time(key),
@@ -98,13 +99,13 @@ fn signed(byte: u8) -> i64 {
     i64::from(byte as i8)
 }
 
-/// One of the four words, little-endian, of a text's MD5.
+/// One of the four little-endian words of a text's MD5.
 pub(super) fn md5_word(text: &[u8], number: usize) -> u32 {
     let digest = Md5::digest(text);
     u32::from_le_bytes(std::array::from_fn(|byte| digest[number * 4 + byte]))
 }
 
-/// The remainder of a byte by the polynomial 0x1021 (CRC-16/XMODEM).
+/// The table entry of a byte for the polynomial 0x1021 (CRC-16/XMODEM).
 const fn crc16_of(byte: u8) -> u32 {
     CRC16[byte as usize] as u32
 }
@@ -124,7 +125,7 @@ static CRC16: [u16; 256] = {
     table
 };
 
-/// CRC-16/XMODEM, which Redis Cluster places keys by.
+/// CRC-16/XMODEM, by which Redis Cluster places keys.
 pub(super) fn crc16(key: &[u8]) -> u16 {
     key.iter().fold(0, |crc: u16, byte| (crc << 8) ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
 }
@@ -200,7 +201,7 @@ fn little_endian(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |number, byte| (number << 8) | u32::from(*byte))
 }
 
-/// Jenkins's lookup3 (`hashlittle`) with the start value 13.
+/// Jenkins's lookup3 (`hashlittle`) with the initial value 13.
 fn jenkins(key: &[u8]) -> u32 {
     let start = 0xdead_beef_u32.wrapping_add(key.len() as u32).wrapping_add(13);
     let (mut a, mut b, mut c) = (start, start, start);
@@ -231,7 +232,7 @@ fn jenkins(key: &[u8]) -> u32 {
 fn mix(a: &mut u32, b: &mut u32, c: &mut u32) {
     for by in [[4, 6, 8], [16, 19, 4]] {
         for (turn, by) in by.into_iter().enumerate() {
-            // In turns x loses z, mixes it in turned, and z gains y.
+            // In each turn x loses z and mixes in z rotated, and z gains y.
             let (x, y, z) = match turn {
                 0 => (&mut *a, &mut *b, &mut *c),
                 1 => (&mut *b, &mut *c, &mut *a),

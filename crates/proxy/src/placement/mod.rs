@@ -1,13 +1,13 @@
-//! On which node a key lives.
+//! The node of a key.
 //!
-//! | name | node of a key | part of the key that counts |
+//! | name | node of a key | hashed part of the key |
 //! |---|---|---|
 //! | `crc32` | CRC-32 modulo the number of nodes, as RedisSharding | between the last `{` and a final `}` |
 //! | `ketama`, `modula`, `random` | twemproxy's distributions, by one of twelve hash functions | between the first pair of the two bytes of `hash_tag` |
 //! | `slots` | CRC-16 modulo 16,384 gives the slot, the cluster's table its node | between the first `{` and the next `}` |
 //!
-//! Where nothing stands between the marks, the whole key counts. Placement never moves a key by itself: a node that is down keeps its
-//! keys, unless it is ejected (twemproxy's distributions are then made without it).
+//! If the enclosed part is empty, the whole key is hashed. Placement never moves a key by itself: a node that is down keeps its
+//! keys, unless it is ejected (then twemproxy's distributions are computed without it).
 
 mod hash;
 mod ketama;
@@ -19,41 +19,41 @@ pub use ketama::{Ketama, Server};
 pub use slots::{SLOTS, Slots, slot_of};
 pub use tag::{at_end, between};
 
-/// How keys are spread over nodes.
+/// How keys are distributed over nodes.
 #[derive(Clone, Debug)]
 pub enum Placement {
-    /// CRC-32 of the key, or of the tag at its end, modulo so many nodes.
+    /// CRC-32 of the key, or of the tag at its end, modulo the number of nodes.
     Crc32 {
-        /// Nodes, one at least.
+        /// Number of nodes; at least one.
         nodes: usize,
     },
-    /// twemproxy's.
+    /// As twemproxy does.
     Twemproxy {
         /// The hash function.
         hash: Hash,
-        /// How a hash finds its node.
+        /// How a hash is mapped to a node.
         distribution: Distribution,
-        /// The bytes between which the part of a key stands that counts.
+        /// The bytes that enclose the hashed part of a key.
         hash_tag: Option<[u8; 2]>,
     },
-    /// Redis Cluster's.
+    /// As Redis Cluster does.
     Slots(Slots),
 }
 
-/// How twemproxy finds the node of a hash.
+/// How twemproxy maps a hash to a node.
 #[derive(Clone, Debug)]
 pub enum Distribution {
     /// The next point of a ring.
     Ketama(Ketama),
-    /// Modulo the sum of weights: the place in this list, where each node stands as often as its weight says.
+    /// Modulo the sum of weights: the index in this list, which contains each node as often as its weight.
     Modula(Box<[usize]>),
-    /// Any of these nodes, whatever the key: a cache whose nodes hold the same. One at least.
+    /// Any of these nodes, whatever the key, for caches with equal contents on all nodes. At least one.
     Random(Box<[usize]>),
 }
 
 impl Placement {
-    /// The node of a key, by its place in the list that the placement was made of. `turn` is any number that differs from call to
-    /// call: [`Distribution::Random`] takes the node by it.
+    /// The node of a key, by its position in the list from which the placement was made. `turn` is any number that differs from
+    /// call to call: [`Distribution::Random`] chooses the node by it.
     pub fn node(&self, key: &[u8], turn: u64) -> usize {
         match self {
             Placement::Crc32 { nodes } => crc32fast::hash(at_end(key)) as usize % nodes,
@@ -67,8 +67,8 @@ impl Placement {
 }
 
 impl Distribution {
-    /// twemproxy's `modula` over those servers, one at least, that take keys: in the order of their names, the shorter ones first, in which
-    /// twemproxy has sorted them. By their places in the list of all, as [`Ketama::new`].
+    /// twemproxy's `modula` over the servers for which `takes_keys` is true; at least one must be. Servers are sorted by name,
+    /// shorter names first, as twemproxy sorts them. Positions are those in the list of all, as in [`Ketama::new`].
     pub fn modula(servers: &[Server], takes_keys: impl Fn(usize) -> bool) -> Distribution {
         let mut sorted: Vec<(usize, &Server)> =
             servers.iter().enumerate().filter(|(place, _)| takes_keys(*place)).collect();

@@ -3,32 +3,32 @@
 use super::hash::crc16;
 use super::tag::between;
 
-/// Slots of a cluster.
+/// Number of slots of a cluster.
 pub const SLOTS: usize = 16_384;
 
-/// The slot of a key, by its tag in braces if it has one.
+/// The slot of a key, computed from its tag in braces if it has one.
 pub fn slot_of(key: &[u8]) -> u16 {
     crc16(between(key, b'{', b'}')) % SLOTS as u16
 }
 
-/// Which node has which slot.
+/// The node of each slot.
 #[derive(Clone, Debug)]
 pub struct Slots {
     nodes: Box<[u16]>,
 }
 
 impl Slots {
-    /// All slots on the node 0.
+    /// All slots on node 0.
     pub fn new() -> Slots {
         Slots { nodes: vec![0; SLOTS].into() }
     }
 
-    /// The node of a slot, by its place in the list of nodes.
+    /// The node of a slot, by its position in the list of nodes.
     pub fn node(&self, slot: u16) -> usize {
         usize::from(self.nodes[usize::from(slot) % SLOTS])
     }
 
-    /// Gives slots to a node: what the cluster's table says of a range, or MOVED of one slot.
+    /// Assigns slots to a node: a range of the cluster's table, or the single slot of a MOVED error.
     pub fn assign(&mut self, slots: std::ops::RangeInclusive<u16>, node: u16) {
         for slot in slots {
             if let Some(place) = self.nodes.get_mut(usize::from(slot)) {
@@ -50,7 +50,7 @@ mod cluster {
 
     #[test]
     fn slots_are_those_of_the_specification() {
-        // The specification's own value of the CRC, and keys that redis-cli's CLUSTER KEYSLOT was asked for.
+        // The specification's own example of the CRC, and keys that were checked with redis-cli's CLUSTER KEYSLOT.
         assert_eq!(super::crc16(b"123456789"), 0x31c3);
         for (key, slot) in [("foo", 12_182), ("{foo}bar", 12_182), ("foo{}{bar}", 8_363), ("", 0)] {
             assert_eq!(slot_of(key.as_bytes()), slot, "{key}");

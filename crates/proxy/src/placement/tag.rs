@@ -1,9 +1,9 @@
-//! Key tags: the part of a key that decides about its node, so that keys with the same tag live together.
+//! Key tags: the part of a key that determines its node, so that keys with the same tag are on the same node.
 
 use memchr::{memchr, memrchr};
 
-/// The tag at the end of a key, as RedisSharding has it: in `name{tag}` what stands between the last `{` and the final `}`. A key without
-/// one, or with an empty one, is its own.
+/// The tag at the end of a key, as in RedisSharding: in `name{tag}` the part between the last `{` and the final `}`. For a key
+/// without a tag, or with an empty one, the whole key.
 pub fn at_end(key: &[u8]) -> &[u8] {
     let Some(open) = key.strip_suffix(b"}") else { return key };
     match memrchr(b'{', open) {
@@ -12,8 +12,8 @@ pub fn at_end(key: &[u8]) -> &[u8] {
     }
 }
 
-/// What stands between the first `open` of a key and the next `close`, as twemproxy and Redis Cluster have it. Without both, or with
-/// nothing between them, the whole key.
+/// The part between the first `open` of a key and the next `close`, as in twemproxy and Redis Cluster. If one of them is missing,
+/// or the part is empty, the whole key.
 pub fn between(key: &[u8], open: u8, close: u8) -> &[u8] {
     let Some(start) = memchr(open, key) else { return key };
     let behind = &key[start + 1..];

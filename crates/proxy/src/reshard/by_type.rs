@@ -1,23 +1,23 @@
-//! Copying a key by the commands of its type, piece by piece: between versions that do not read each other's dumps.
+//! Copies a key with the commands of its type, piece by piece, between versions that cannot read each other's dumps.
 //!
-//! The key is removed from the node first, and has all its parts only at the end. Of a stream the entries and the groups' positions are
-//! copied, not the entries that consumers have not acknowledged yet.
+//! The key is first removed from the node, and is complete only at the end of the copy. For a stream, the entries and the groups'
+//! positions are copied, but not the entries that consumers have not acknowledged.
 
 use resp::{Client, Error, FromReply, Pipeline, Settings, ToArguments};
 
 use super::ReshardError;
 use super::source::Expiry;
 
-/// Elements that are read and written at once.
+/// Elements that are read and written at a time.
 const PIECE: usize = 500;
 
 /// Source, node, and the node's settings for messages.
 type Pair<'c> = (&'c mut Client, &'c mut Client, &'c Settings);
 
-/// Elements as the source gives them, and as the node takes them.
+/// Elements as the source returns them, or as the node's command expects them.
 type Texts = Vec<Vec<u8>>;
 
-/// Copies one key; one that is not there is removed from the node.
+/// Copies one key; a key that is missing in the source is removed from the node.
 pub(super) fn copy((source, target, node): Pair<'_>, key: &[u8]) -> Result<(), ReshardError> {
     let mut copy = Copy { source, target, node, key };
     let kind: String = copy.read(("TYPE", key))?;
@@ -32,7 +32,7 @@ pub(super) fn copy((source, target, node): Pair<'_>, key: &[u8]) -> Result<(), R
         "list" => copy.list()?,
         "hash" => copy.scanned("HSCAN", "HSET", |texts| texts)?,
         "set" => copy.scanned("SSCAN", "SADD", |texts| texts)?,
-        // A member and its score come in the other order than they go.
+        // ZSCAN returns member and score; ZADD expects score and member.
         "zset" => copy.scanned("ZSCAN", "ZADD", |texts| {
             let (pairs, _) = texts.as_chunks::<2>();
             pairs.iter().flat_map(|[member, score]| [score.clone(), member.clone()]).collect()
@@ -74,12 +74,12 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// A type whose elements come by a cursor.
+    /// Copies a type whose elements are read with a cursor.
     fn scanned(&mut self, scan: &str, add: &str, ordered: impl Fn(Texts) -> Texts) -> Result<(), ReshardError> {
         let mut cursor = 0;
         loop {
             let (next, texts): (u64, Texts) = self.read((scan, self.key, cursor, "COUNT", PIECE))?;
-            // Of a small value all come at once, however many were asked for.
+            // A small value is returned whole, whatever COUNT says.
             for piece in texts.chunks(2 * PIECE) {
                 self.write((add, self.key, ordered(piece.to_vec())))?;
             }
@@ -119,7 +119,7 @@ impl Copy<'_> {
     }
 }
 
-/// The first id behind this one, of the form MILLISECONDS-NUMBER.
+/// The id that follows this one, of the form MILLISECONDS-NUMBER.
 fn behind(id: &str) -> String {
     let (milliseconds, number) = id.split_once('-').unwrap_or((id, "0"));
     match number.parse::<u64>().ok().and_then(|number| number.checked_add(1)) {

@@ -1,34 +1,34 @@
-//! Why a resharding ended.
+//! Why a resharding failed.
 
 use std::fmt;
 
 use resp::{Endpoint, Settings};
 
-/// See the module's text. What was copied stays, and a run from the beginning copies it again.
+/// Why a resharding failed. Copied keys stay, and a new run copies everything again.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReshardError {
-    /// The source is not reached, or refuses a command.
+    /// The source is unreachable, or rejects a command.
     Source(resp::Error),
-    /// A node is not reached, or refuses a command.
+    /// A node is unreachable, or rejects a command.
     Node {
         /// Its address.
         node: String,
-        /// Why.
+        /// The error.
         error: resp::Error,
     },
-    /// A key whose type no command can copy, and whose dump the node refuses.
+    /// A key whose type no command can copy, and whose dump the node rejects.
     Type {
         /// The key.
         key: Vec<u8>,
-        /// Its type, as the source names it.
+        /// Its type, as the source reports it.
         kind: String,
     },
-    /// The source does not tell of changed keys, and cannot be told to.
+    /// The source does not publish changed keys, and cannot be configured to.
     NotFollowed(resp::Error),
-    /// It was stopped from outside.
+    /// It was stopped by the caller.
     Stopped,
-    /// A thread that writes to a node has panicked: a bug.
+    /// A thread that writes to a node has panicked, which is a bug.
     Panicked,
 }
 
@@ -38,7 +38,7 @@ impl ReshardError {
     }
 }
 
-/// An endpoint in words.
+/// An endpoint as text.
 pub(super) fn address(endpoint: &Endpoint) -> String {
     match endpoint {
         Endpoint::Tcp { host, port } => format!("{host}:{port}"),
@@ -59,7 +59,7 @@ impl fmt::Display for ReshardError {
             ),
             ReshardError::NotFollowed(error) => write!(
                 out,
-                "the source does not tell of changed keys: {error}. Set notify-keyspace-events to EA there, and run this again"
+                "the source does not publish changed keys: {error}. Set notify-keyspace-events to EA there, and run this again"
             ),
             ReshardError::Stopped => write!(out, "stopped; run again, it copies from the beginning"),
             ReshardError::Panicked => write!(out, "a thread that writes to a node has panicked"),

@@ -1,14 +1,14 @@
-//! Following the source's changes until its clients are switched to the nodes.
+//! Follows the source's changes until its clients are switched to the nodes.
 //!
-//! The source publishes the key of each change (keyspace notifications). First everything is copied, then again and again the keys that
-//! have changed since. **What that guarantees:** when [`Reshard::follow`] ends, the nodes have every change that the source had executed
-//! when `stop` was set. A message of our own, published to the same connection behind the last of these changes, tells that all of them
-//! were heard. Changes of single keys come to the nodes in an order of their own, so reads from the nodes before the end may see one
-//! change without an earlier one of another key.
+//! The source publishes the key of each change (keyspace notifications). First all keys are copied, then repeatedly the keys that
+//! have changed since. **Guarantee:** when [`Reshard::follow`] ends, the nodes have every change that the source had executed
+//! when `stop` was set. To know this, a message is published on the same connection after the last of these changes; once it
+//! arrives, all of them have been received. Changes of different keys reach the nodes in any order, so a read from the nodes
+//! before the end may see one change without an earlier change of another key.
 //!
-//! The source publishes nothing for FLUSHDB, FLUSHALL and SWAPDB: they are not followed. Where messages are lost, because the source has
-//! cut the connection or too many keys changed ([`CHANGED_KEYS_MAX`]), everything is copied anew, and keys that the source does not have
-//! are removed from the nodes.
+//! The source publishes nothing for FLUSHDB, FLUSHALL and SWAPDB: they are not followed. If messages are lost, because the source
+//! closed the connection or too many keys changed ([`CHANGED_KEYS_MAX`]), all keys are copied again, and keys that the source
+//! does not have are removed from the nodes.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,36 +20,36 @@ use resp::{Client, Event, Subscriber};
 use super::source::Source;
 use super::{Progress, Reshard, ReshardError};
 
-/// Changed keys that wait to be copied.
+/// Largest number of changed keys that wait to be copied.
 const CHANGED_KEYS_MAX: usize = 1_000_000;
-/// How long nothing is done where nothing has changed.
+/// Pause if nothing has changed.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long a message may take through the source.
+/// How long a published message may take to arrive.
 const MESSAGE_TIME_MAX: Duration = Duration::from_secs(30);
-/// The setting by which a source publishes changes, and what is wanted of it: key events, of all types.
+/// The setting that makes a source publish changes, and the flags that are needed: key events, of all types.
 const SETTING: &str = "notify-keyspace-events";
 const WANTED: &str = "EA";
 
-/// How far the nodes are behind.
+/// How far the nodes lag behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Following {
-    /// Everything is copied.
+    /// The initial copy is under way.
     Copying(Progress),
-    /// So many changed keys are to be copied.
+    /// This many changed keys wait to be copied.
     Behind(u64),
 }
 
-/// What was heard of the source.
+/// What the source has published.
 #[derive(Default)]
 struct Heard {
     keys: Mutex<HashSet<Vec<u8>>>,
-    /// Messages are missing: all that was before the subscription, or before it was made anew.
+    /// Whether messages are missing: those before the subscription began, or before it was renewed.
     is_incomplete: AtomicBool,
-    /// The subscription was in force once.
+    /// Whether the subscription has been in force.
     is_heard: AtomicBool,
-    /// The message behind all others has come.
+    /// Whether the final message has arrived.
     is_last: AtomicBool,
-    /// Nothing is listened for any more.
+    /// Whether the listener must end.
     is_over: AtomicBool,
 }
 
@@ -71,17 +71,17 @@ impl Heard {
 }
 
 impl Reshard<'_> {
-    /// Copies all, then what changes, until `stop` is set; what that guarantees stands above. Gives the number of keys that were
-    /// copied again.
+    /// Copies all keys, then changed keys, until `stop` is set; for the guarantee see the module. Returns the number of keys that
+    /// were copied again.
     ///
     /// # Errors
-    /// The source or a node is not reached, or refuses; the source cannot be told to publish changes.
+    /// The source or a node is unreachable, or rejects a command; the source cannot be configured to publish changes.
     pub fn follow(&self, told: &mut dyn FnMut(Following)) -> Result<u64, ReshardError> {
         let mut client = Client::new(self.plan.source.clone());
         let before = publish_changes(&mut client).map_err(ReshardError::NotFollowed)?;
         let followed = self.follow_published(&mut client, told);
         if let Some(before) = before {
-            // Copying has an outcome already. A source that is not reached keeps the setting, which costs it a little.
+            // The outcome of the copy is known already. A source that is unreachable keeps the setting, at a small cost for it.
             let _ = client.command::<()>(("CONFIG", "SET", SETTING, before));
         }
         followed
@@ -112,7 +112,7 @@ impl Reshard<'_> {
         is_deaf: impl Fn() -> bool,
     ) -> Result<u64, ReshardError> {
         let never = AtomicBool::new(false);
-        // What is begun here ends: only this loop obeys `stop`.
+        // The parts of this loop run to their end: only the loop itself obeys `stop`.
         let inside = Reshard { plan: self.plan.clone(), stop: &never };
         let (mut source, mut again) = (Source::new(&self.plan.source), 0);
         let mut asked_at: Option<Instant> = None;
@@ -125,7 +125,7 @@ impl Reshard<'_> {
                 inside.each_extra_key(|node, keys| node.command::<()>(("DEL", keys)))?;
                 continue;
             }
-            // Looked at before the keys are taken: those of all changes before the last message are among them.
+            // Read before the keys are taken: the keys of all changes before the last message are then among them.
             let is_last = asked_at.is_some() && heard.is_last.load(Ordering::Acquire);
             let keys: Vec<Vec<u8>> = std::mem::take(&mut *heard.keys()).into_iter().collect();
             told(Following::Behind(keys.len() as u64));
@@ -145,25 +145,25 @@ impl Reshard<'_> {
             if asked_at.is_some_and(|asked| asked.elapsed() > MESSAGE_TIME_MAX)
                 && !heard.is_last.load(Ordering::Acquire)
             {
-                // It was lost with the connection: what was missed is copied, and it is sent again.
+                // The message was lost with the connection: the missed changes are copied, and the message is sent again.
                 asked_at = None;
             }
         }
     }
 }
 
-/// Notes the keys of changes, until nobody wants to know.
+/// Records the keys of changes, until `is_over` is set.
 fn listen(subscriber: &mut Subscriber, last: &[u8], heard: &Heard) -> Result<(), ReshardError> {
     while !heard.is_over.load(Ordering::Acquire) {
         let event = match subscriber.next(PAUSE) {
-            // The next call makes the connection anew.
+            // The next call reconnects.
             Err(resp::Error::OutcomeUnknown(_)) => continue,
             event => event.map_err(ReshardError::Source)?,
         };
         match event {
             Some(Event::Message { channel, .. }) if channel == last => heard.is_last.store(true, Ordering::Release),
             Some(Event::Message { payload, .. }) => heard.add(payload),
-            // From here on nothing is missed: at the beginning, and after a lost connection.
+            // No message is missed from here on, at the beginning and after a reconnect.
             Some(Event::Subscribed { .. }) => {
                 heard.is_incomplete.store(true, Ordering::Release);
                 heard.is_heard.store(true, Ordering::Release);
@@ -174,7 +174,7 @@ fn listen(subscriber: &mut Subscriber, last: &[u8], heard: &Heard) -> Result<(),
     Ok(())
 }
 
-/// Has the source publish changes of keys; gives the setting that it had, where it had to be changed.
+/// Makes the source publish changed keys; returns the former setting if it had to be changed.
 fn publish_changes(client: &mut Client) -> Result<Option<String>, resp::Error> {
     let (_, value): (String, String) = client.command(("CONFIG", "GET", SETTING))?;
     if WANTED.chars().all(|flag| value.contains(flag)) {

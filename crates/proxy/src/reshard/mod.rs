@@ -1,17 +1,17 @@
-//! Resharding: every key of one Redis, with its time to live, to the nodes that a placement gives them.
+//! Resharding: copies every key of one Redis, with its time to live, to the nodes that a placement chooses.
 //!
 //! ```text
 //! source   SCAN ─► PTTL, DUMP of a chunk of keys in one pipeline ─► by node, at most two chunks wait ─► RESTORE … REPLACE   node 1
 //!                                                                                                    └► RESTORE … REPLACE   node 2 …
 //! ```
 //!
-//! - A key that is copied again replaces itself, so a run that was stopped is run again from its beginning.
-//! - Where a node refuses what the source has dumped (the formats of their versions differ), the value is copied by the commands of its
-//!   type ([`by_type`]).
-//! - [`Reshard::verify`] compares every key, and finds keys that the source does not have; it ends at a stop, too.
-//! - [`Reshard::follow`] copies what changes meanwhile, and says in its text which guarantee that gives.
+//! - A key that is copied again is overwritten, so a run that was stopped is repeated from its beginning.
+//! - If a node rejects the source's dump (versions differ in their formats), the value is copied with the commands of its type
+//!   ([`by_type`]).
+//! - [`Reshard::verify`] compares every key, and finds keys that the source does not have; it also ends at a stop.
+//! - [`Reshard::follow`] copies changes that happen meanwhile; see there for its guarantee.
 //!
-//! Memory: chunks aim at [`CHUNK_BYTES`], three for each node at most; a single value may be larger.
+//! Memory: chunks have about [`CHUNK_BYTES`], and there are at most three for each node; a single value may be larger.
 
 mod by_type;
 mod error;
@@ -32,25 +32,25 @@ use source::{Change, Source};
 pub use verify::{Differing, Verified};
 use writer::Writers;
 
-/// Bytes of dumps that one chunk aims at.
+/// Target size of the dumps of one chunk, in bytes.
 const CHUNK_BYTES: usize = 4 << 20;
-/// Keys of one chunk at most.
+/// Largest number of keys in one chunk.
 const CHUNK_KEYS_MAX: usize = 1_000;
 
-/// What is to be copied where.
+/// Source, destination and placement of a copy.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where the keys are, with the number of the database.
+    /// The source, with the number of the database.
     pub source: Settings,
-    /// Where they go. All have a database of the source's number.
+    /// The destinations. All use the same database number as the source.
     pub nodes: Vec<Settings>,
-    /// Which key goes to which node, by its place in `nodes`.
+    /// Maps a key to its node, by the position in `nodes`.
     pub placement: Placement,
-    /// Copy all values by the commands of their types, not by DUMP and RESTORE.
+    /// Whether all values are copied with the commands of their types instead of DUMP and RESTORE.
     pub by_type: bool,
 }
 
-/// How far a copy is.
+/// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Keys of the source when the copy began.
@@ -61,16 +61,16 @@ pub struct Progress {
     pub bytes: u64,
 }
 
-/// A resharding under way.
+/// A resharding.
 #[derive(Debug)]
 pub struct Reshard<'s> {
     plan: Plan,
-    /// Set from outside: ends what runs, between two chunks.
+    /// Set by the caller: ends the running operation between two chunks.
     stop: &'s AtomicBool,
 }
 
 impl<'s> Reshard<'s> {
-    /// Connects to nobody yet.
+    /// Creates a resharding; no connection is made yet.
     pub fn new(plan: Plan, stop: &'s AtomicBool) -> Reshard<'s> {
         Reshard { plan, stop }
     }
@@ -78,7 +78,7 @@ impl<'s> Reshard<'s> {
     /// Removes all keys of the database on every node.
     ///
     /// # Errors
-    /// A node is not reached, or refuses.
+    /// A node is unreachable, or rejects the command.
     pub fn flush(&self) -> Result<(), ReshardError> {
         for settings in &self.plan.nodes {
             let mut node = resp::Client::new(settings.clone());
@@ -87,11 +87,11 @@ impl<'s> Reshard<'s> {
         Ok(())
     }
 
-    /// Copies every key that is there from the beginning to the end of the copy; of one that comes, changes or goes meanwhile this
-    /// says nothing. Gives the number of keys.
+    /// Copies every key that exists from the beginning to the end of the copy; a key that is created, changed or deleted
+    /// meanwhile may or may not be copied. Returns the number of keys.
     ///
     /// # Errors
-    /// The source or a node is not reached, or refuses; [`ReshardError::Stopped`]. What was copied stays.
+    /// The source or a node is unreachable, or rejects a command; [`ReshardError::Stopped`]. Copied keys stay.
     pub fn copy(&self, told: &mut dyn FnMut(Progress)) -> Result<u64, ReshardError> {
         let mut source = Source::new(&self.plan.source);
         let mut progress = Progress { keys: source.count()?, ..Progress::default() };
@@ -111,7 +111,7 @@ impl<'s> Reshard<'s> {
         Ok(progress.read)
     }
 
-    /// Reads these keys and hands each to its node's writer, chunk by chunk. A key that is not there is removed from its node.
+    /// Reads these keys and passes each to its node's writer, chunk by chunk. A missing key is removed from its node.
     fn copy_keys(
         &self,
         source: &mut Source,
@@ -137,7 +137,7 @@ impl<'s> Reshard<'s> {
         if self.stop.load(Ordering::Relaxed) { Err(ReshardError::Stopped) } else { Ok(()) }
     }
 
-    /// Runs `work` with a writer for each node; ends when all that was handed over is written.
+    /// Runs `work` with a writer for each node; returns when all changes are written.
     fn with_writers(&self, work: impl FnOnce(&Writers) -> Result<(), ReshardError>) -> Result<(), ReshardError> {
         std::thread::scope(|scope| {
             let (senders, threads): (Vec<SyncSender<Vec<Change>>>, Vec<_>) = self
@@ -150,7 +150,8 @@ impl<'s> Reshard<'s> {
                 })
                 .unzip();
             let read = work(&Writers::new(senders));
-            // The writers end when their senders are gone. A writer's error goes first: it is why handing over failed.
+            // The writers end when their senders are dropped. A writer's error takes precedence: it is why passing changes on
+            // failed.
             for thread in threads {
                 thread.join().unwrap_or(Err(ReshardError::Panicked))?;
             }

@@ -1,4 +1,4 @@
-//! Reading keys: in which order they come, and what each is.
+//! Reads keys of the source, in SCAN's order, and the content of each.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use resp::{Client, Pipeline, Settings, Value};
 
 use super::{CHUNK_BYTES, CHUNK_KEYS_MAX, ReshardError};
 
-/// Keys that one SCAN looks at, about.
+/// Approximate number of keys per SCAN.
 const SCAN_COUNT: usize = 1_000;
 
-/// What is to be written of a key.
+/// What is written for a key.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) key: Vec<u8>,
@@ -18,25 +18,25 @@ pub(super) struct Change {
 
 #[derive(Debug)]
 pub(super) enum Content {
-    /// What DUMP gives.
+    /// The result of DUMP.
     Dumped { dump: Vec<u8>, expiry: Option<Expiry> },
-    /// Whatever the source has by then, read by the commands of its type.
+    /// The value that the source has at the time of writing, read with the commands of its type.
     ByType,
-    /// There is no such key.
+    /// The key does not exist.
     Gone,
 }
 
-/// When a key expires. Kept as a moment of this machine's clock that never goes back: clocks of servers differ.
+/// When a key expires, on this machine's monotonic clock: the servers' clocks differ.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expiry(Instant);
 
 impl Expiry {
-    /// From what PTTL answers; none for a key that does not expire.
+    /// From the reply to PTTL; none for a key that does not expire.
     pub(super) fn of(milliseconds: i64) -> Option<Expiry> {
         u64::try_from(milliseconds).ok().map(|left| Expiry(Instant::now() + Duration::from_millis(left)))
     }
 
-    /// What RESTORE and PEXPIRE are told: one at least, since zero means never.
+    /// The time for RESTORE and PEXPIRE: at least one, because zero means never.
     pub(super) fn milliseconds(self) -> u64 {
         let left = self.0.saturating_duration_since(Instant::now());
         u64::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX).max(1)
@@ -48,7 +48,7 @@ impl Change {
         keys.into_iter().map(|key| Change { key, content: Content::ByType }).collect()
     }
 
-    /// Bytes of what is written.
+    /// Bytes to write.
     pub(super) fn bytes(&self) -> usize {
         match &self.content {
             Content::Dumped { dump, .. } => self.key.len() + dump.len(),
@@ -57,10 +57,10 @@ impl Change {
     }
 }
 
-/// A connection that reads.
+/// A connection for reading.
 pub(super) struct Source {
     client: Client,
-    /// Keys of the next chunk, by the sizes of the last one.
+    /// Number of keys of the next chunk, estimated from the last one.
     chunk_keys: usize,
 }
 
@@ -69,12 +69,12 @@ impl Source {
         Source { client: Client::new(settings.clone()), chunk_keys: CHUNK_KEYS_MAX / 10 }
     }
 
-    /// Keys of the database.
+    /// Number of keys of the database.
     pub(super) fn count(&mut self) -> Result<u64, ReshardError> {
         self.client.command("DBSIZE").map_err(ReshardError::Source)
     }
 
-    /// Some keys, and the cursor behind them; 0 at the end. A key may come twice.
+    /// Some keys, and the next cursor; 0 at the end. A key may be returned twice.
     pub(super) fn scan(&mut self, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), ReshardError> {
         self.client.command(("SCAN", cursor, "COUNT", SCAN_COUNT)).map_err(ReshardError::Source)
     }
@@ -87,7 +87,8 @@ impl Source {
     pub(super) fn dump(&mut self, keys: Vec<Vec<u8>>) -> Result<Vec<Change>, ReshardError> {
         let mut pipeline = Pipeline::new();
         for key in &keys {
-            // The time first: a key that is written in between then has its old time, never none, and a change of it is a change.
+            // PTTL first: if the key is written in between, the copy has the old expiry rather than none, and the write is
+            // reported as a change.
             pipeline.add(("PTTL", key.as_slice())).add(("DUMP", key.as_slice()));
         }
         let replies = self.client.pipeline::<Value>(&pipeline).map_err(ReshardError::Source)?;

@@ -1,30 +1,30 @@
-//! Comparing the source with the nodes, key by key.
+//! Compares the source with the nodes, key by key.
 //!
-//! Equal dumps are equal values. Dumps of equal values may differ (sets and hashes have no order, versions have formats), so where they
-//! do, the values themselves are compared. A key that changes while it is compared is compared once more.
+//! Equal dumps are equal values. Dumps of equal values may differ (sets and hashes are unordered, versions have different
+//! formats), so if they do, the values themselves are compared. A key that changes during the comparison is compared once more.
 
 use resp::{Client, Pipeline, Settings, Value};
 
 use super::source::{Change, Content, Expiry, Source};
 use super::{Reshard, ReshardError};
 
-/// Most keys that are told by name.
+/// Largest number of keys that are reported by name.
 const TOLD_MAX: usize = 20;
-/// Times to live that differ by less are equal: they are read one after the other, and go on between.
+/// Times to live that differ by less are equal: they are read one after the other, and time passes in between.
 const EXPIRY_DIFFERENCE_MS: u64 = 2_000;
-/// Keys that are asked about in one pipeline.
+/// Keys in one pipeline of queries.
 const ASKED_AT_ONCE: usize = 500;
 
-/// What a comparison found.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Keys of the source that were compared.
     pub keys: u64,
-    /// Those that differ, the first [`TOLD_MAX`] of them.
+    /// The keys that differ; only the first [`TOLD_MAX`] of them.
     pub differing: Vec<Differing>,
-    /// How many differ.
+    /// Number of keys that differ.
     pub differing_keys: u64,
-    /// How many keys the nodes have that the source does not.
+    /// Number of keys that are on the nodes but not in the source.
     pub extra_keys: u64,
 }
 
@@ -33,12 +33,12 @@ pub struct Verified {
 pub struct Differing {
     /// The key.
     pub key: Vec<u8>,
-    /// How it differs, in words.
+    /// How it differs, as text.
     pub how: &'static str,
 }
 
 impl Verified {
-    /// Whether the nodes have what the source has, and nothing else.
+    /// Whether the nodes hold exactly the source's keys and values.
     pub fn is_equal(&self) -> bool {
         self.differing_keys == 0 && self.extra_keys == 0
     }
@@ -51,7 +51,7 @@ impl Verified {
     }
 }
 
-/// A node that is compared: its connections last for the whole comparison, however many keys differ.
+/// A compared node. Its connections are kept for the whole comparison, however many keys differ.
 struct Compared<'s> {
     settings: &'s Settings,
     /// Reads chunks of dumps.
@@ -65,13 +65,13 @@ impl<'s> Compared<'s> {
         Compared { settings, dumps: Source::new(settings), values: Client::new(settings.clone()) }
     }
 
-    /// Reads a key on both sides by the commands of its type: from the source, and here.
+    /// Reads a key with the commands of its type, from the source and from this node.
     fn difference_of_values(&mut self, source: &mut Client, key: &[u8]) -> Result<Option<&'static str>, ReshardError> {
         let here = read(source, key).map_err(ReshardError::Source)?;
         let there = read(&mut self.values, key).map_err(|error| ReshardError::of_node(self.settings, error))?;
         Ok(match (here, there) {
             (None, None) => None,
-            // It expires between one look and the other.
+            // The key expires between the two reads.
             (Some((_, Some(left))), None) | (None, Some((_, Some(left)))) if left <= EXPIRY_DIFFERENCE_MS => None,
             (Some(_), None) => Some("is not on its node"),
             (None, Some(_)) => Some("is not in the source"),
@@ -88,7 +88,7 @@ impl Reshard<'_> {
     /// Compares every key, its value and its time to live.
     ///
     /// # Errors
-    /// The source or a node is not reached, or refuses; [`ReshardError::Stopped`].
+    /// The source or a node is unreachable, or rejects a command; [`ReshardError::Stopped`].
     pub fn verify(&self, told: &mut dyn FnMut(u64)) -> Result<Verified, ReshardError> {
         let mut source = Source::new(&self.plan.source);
         let mut nodes: Vec<Compared<'_>> = self.plan.nodes.iter().map(Compared::new).collect();
@@ -108,7 +108,7 @@ impl Reshard<'_> {
         Ok(found)
     }
 
-    /// Compares some keys. `source` and `values` both read the source: dumps, and values of keys whose dumps differ.
+    /// Compares some keys. `source` and `values` both read from the source: dumps, and the values of keys whose dumps differ.
     fn compare(
         &self,
         (source, values): (&mut Source, &mut Client),
@@ -135,8 +135,8 @@ impl Reshard<'_> {
         Ok(())
     }
 
-    /// Looks for keys on the nodes that the source does not have, or that belong to another node; calls `each` with a node's client
-    /// and the keys of one of its chunks; gives their number. Looks at the stop before each chunk.
+    /// Finds keys on the nodes that the source does not have or that belong to another node. Calls `each` with a node's client
+    /// and the extra keys of one chunk; returns their number. Checks for a stop before each chunk.
     pub(super) fn each_extra_key(
         &self,
         mut each: impl FnMut(&mut Client, &[Vec<u8>]) -> Result<(), resp::Error>,
@@ -162,7 +162,7 @@ impl Reshard<'_> {
         Ok(count)
     }
 
-    /// Those of the keys of the node at this place that the source does not have, or that belong to another node.
+    /// The keys of the node at this position that the source does not have or that belong to another node.
     fn extra_keys(&self, source: &mut Client, keys: &[Vec<u8>], place: usize) -> Result<Vec<Vec<u8>>, ReshardError> {
         let mut pipeline = Pipeline::new();
         for key in keys {
@@ -180,7 +180,7 @@ impl Reshard<'_> {
 }
 
 impl ReshardError {
-    /// An error of reading, where it was a node that was read.
+    /// Attributes an error of reading to the node that was read.
     fn at(self, node: &Settings) -> ReshardError {
         match self {
             ReshardError::Source(error) => ReshardError::of_node(node, error),
@@ -207,7 +207,7 @@ fn is_near(a: Option<u64>, b: Option<u64>) -> bool {
     }
 }
 
-/// A value in a form in which equal values are equal, and the milliseconds it lives; none where there is no such key.
+/// A value in a canonical form, and its time to live in milliseconds; none if the key does not exist.
 fn read(client: &mut Client, key: &[u8]) -> Result<Option<(Value, Option<u64>)>, resp::Error> {
     let kind: String = client.command(("TYPE", key))?;
     let mut value: Value = match kind.as_str() {

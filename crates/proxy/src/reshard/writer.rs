@@ -1,4 +1,4 @@
-//! Writing keys to one node, on a thread of its own: while it waits for the node, the source is read on.
+//! Writes keys to one node on a separate thread, so that reading the source continues while the node works.
 
 use std::sync::mpsc::{Receiver, SyncSender};
 
@@ -7,7 +7,7 @@ use resp::{Client, Error, Pipeline, Settings};
 use super::source::{Change, Content};
 use super::{ReshardError, by_type};
 
-/// The writers' ends that changes are handed to.
+/// The channels to the writers.
 pub(super) struct Writers(Vec<SyncSender<Vec<Change>>>);
 
 impl Writers {
@@ -15,21 +15,21 @@ impl Writers {
         Writers(senders)
     }
 
-    /// Hands each change to its node; waits where a node is two chunks behind.
+    /// Passes each change to its node's writer; waits while a writer is two chunks behind.
     pub(super) fn hand_over(&self, changes: Vec<Change>, node: impl Fn(&[u8]) -> usize) -> Result<(), ReshardError> {
         let mut chunks: Vec<Vec<Change>> = self.0.iter().map(|_| Vec::new()).collect();
         for change in changes {
             chunks[node(&change.key)].push(change);
         }
         for (sender, chunk) in self.0.iter().zip(chunks).filter(|(_, chunk)| !chunk.is_empty()) {
-            // The writer has ended, with an error that is told in place of this one.
+            // The writer has ended; its own error is reported instead of this one.
             sender.send(chunk).map_err(|_| ReshardError::Stopped)?;
         }
         Ok(())
     }
 }
 
-/// Writes what comes to a node, until the last sender is gone.
+/// Writes the received chunks to a node, until the last sender is dropped.
 pub(super) fn write(node: &Settings, source: &Settings, chunks: Receiver<Vec<Change>>) -> Result<(), ReshardError> {
     let (mut target, mut reader) = (Client::new(node.clone()), Client::new(source.clone()));
     for chunk in chunks {
@@ -41,7 +41,7 @@ pub(super) fn write(node: &Settings, source: &Settings, chunks: Receiver<Vec<Cha
     Ok(())
 }
 
-/// Writes a chunk in one pipeline; gives the keys that are to be copied by their types.
+/// Writes a chunk in one pipeline; returns the keys that must be copied by type.
 fn write_chunk<'c>(target: &mut Client, chunk: &'c [Change]) -> Result<Vec<&'c [u8]>, Error> {
     let (mut pipeline, mut sent, mut again) = (Pipeline::new(), Vec::new(), Vec::new());
     for Change { key, content } in chunk {
@@ -63,7 +63,8 @@ fn write_chunk<'c>(target: &mut Client, chunk: &'c [Change]) -> Result<Vec<&'c [
     for (key, result) in sent.into_iter().zip(target.pipeline::<()>(&pipeline)?) {
         match result {
             Ok(()) => {}
-            // Whatever it refuses of a dump, the commands of the type are tried: they tell a better reason.
+            // Whatever the reason for the rejection of a dump, copying by type is tried: its errors are
+            // clearer.
             Err(Error::Server(_)) => again.push(key),
             Err(error) => return Err(error),
         }

@@ -1,8 +1,9 @@
-//! Which of a client's commands are taken, and when it has to wait.
+//! Admission of a client's commands, and back-pressure on it.
 //!
-//! A client is read as long as its unanswered commands, their bytes, and the replies that wait for others keep their bounds
-//! ([`Client::has_room`]), and its output keeps the reactor's high-water mark. Where all clients of a loop together hold too much, those that hold
-//! anything are not read ([`Shard::is_pressed`]); a client that holds nothing always has one command in flight.
+//! A client is read while its unanswered commands, their bytes, and its replies that wait for earlier ones are within their
+//! bounds ([`Client::has_room`]), and its output is below the reactor's high-water mark. If all clients of a loop together hold
+//! too much, those that hold anything are not read ([`Shard::is_pressed`]); a client that holds nothing may always have one
+//! command in flight.
 
 use reactor::Io;
 
@@ -11,16 +12,16 @@ use super::client::{Client, Mode, Waits};
 use crate::commands::Request;
 use resp::codec::{ProtocolError, RequestKind};
 
-/// What became of a request.
+/// Result of handling a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
-    /// It is answered, or on its way.
+    /// It is answered, or in flight.
     Done,
-    /// It waits until all before it are answered.
+    /// It must wait until all earlier requests are answered.
     Waits,
 }
 
-/// The bytes at the front of a client's input.
+/// State of the bytes at the front of a client's input.
 enum Front {
     Complete(usize),
     Partial,
@@ -28,7 +29,7 @@ enum Front {
 }
 
 impl Shard {
-    /// Serves what has come from a client, as far as it may be served now.
+    /// Handles the requests in a client's input, as far as its bounds permit.
     pub(super) fn serve(&mut self, client: &mut Client, io: &mut Io<'_>) {
         if io.input().is_empty() && !io.input_ended() {
             return;
@@ -75,7 +76,7 @@ impl Shard {
         self.note_end(client, io);
     }
 
-    /// Whether the next command may be taken.
+    /// Whether the next command may be handled.
     #[inline]
     fn may_serve(&mut self, client: &mut Client, io: &mut Io<'_>) -> bool {
         if client.ends || client.waits != Waits::No {
@@ -101,25 +102,25 @@ impl Shard {
         true
     }
 
-    /// Leaves a client's input alone until there is a reason to go on.
+    /// Leaves a client's input unread until the condition of `waits` ends.
     pub(super) fn wait(&mut self, client: &mut Client, waits: Waits, io: &mut Io<'_>) {
         client.waits = waits;
         if waits == Waits::Total {
             self.is_pressed = true;
             self.starved.push(client.key);
         }
-        // A client with a blocking command is read on, so that its end is seen; its input is bounded all the same.
+        // A client with a blocking command is still read, so that its disconnection is noticed; its input is bounded anyway.
         if !client.is_blocked {
             client.is_paused = true;
             io.pause_input();
         }
     }
 
-    /// What the end of a client's input means.
+    /// Handles the end of a client's input.
     fn note_end(&mut self, client: &mut Client, io: &mut Io<'_>) {
         if io.input_ended() {
             if client.is_blocked {
-                // Nobody is left for what the command would take out of a list.
+                // Otherwise the command could take an element out of a list for a client that is gone.
                 return io.abort();
             }
             client.ends |= client.waits == Waits::No && !client.is_paused;
@@ -132,7 +133,7 @@ impl Shard {
         }
     }
 
-    /// Takes a complete request at the front of the input.
+    /// Handles a complete request at the front of the input.
     fn request(&mut self, client: &mut Client, io: &mut Io<'_>, range: std::ops::Range<usize>) -> Served {
         if client.framer.kind() == RequestKind::Multibulk {
             if let Some(served) = self.dispatch_plain(client, io, &range) {
@@ -155,7 +156,7 @@ impl Shard {
         served
     }
 
-    /// Notes where the arguments of a request stand, in storage that is used again.
+    /// Records the positions of a request's arguments, in reused storage.
     pub(super) fn spans_of(&mut self, bytes: &[u8]) -> Vec<crate::commands::Span> {
         let mut spans = std::mem::take(&mut self.spans);
         Request::of(bytes, &mut spans);

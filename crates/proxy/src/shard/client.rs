@@ -1,4 +1,4 @@
-//! A client: what it has sent, which replies it waits for, in which state it is.
+//! A client: its requests, the replies that it waits for, its state.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -18,29 +18,29 @@ use super::window::Window;
 use super::wires::Wires;
 use crate::config::Limits;
 
-/// Why a client's input is left alone.
+/// Why a client's input is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     No,
-    /// Too much of it is unanswered.
+    /// Too many of its commands or bytes are unanswered.
     Room,
-    /// Its next command needs that all before it are answered.
+    /// Its next command must wait until all earlier ones are answered.
     Empty,
     /// All clients together hold too much.
     Total,
 }
 
-/// Which connections its commands go to.
+/// The node connections that a client's commands use.
 pub(crate) enum Mode {
     /// Those that all clients share.
     Plain,
-    /// One of its own, since WATCH or MULTI.
+    /// One reserved for it, since WATCH or MULTI.
     Transaction(Box<TransactionState>),
-    /// One of its own, until all is answered.
+    /// One reserved for it, until all its commands are answered.
     Own(Key),
 }
 
-/// CLIENT REPLY.
+/// The setting of CLIENT REPLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replies {
     On,
@@ -54,37 +54,37 @@ pub(crate) struct Client {
     pub(crate) key: Key,
     pub(crate) id: ConnectionId,
     pub(crate) framer: RequestFramer,
-    /// Bytes at the front of the input that the framer has seen.
+    /// Bytes at the front of the input that the framer has read.
     pub(crate) scanned: usize,
-    /// A complete request of so many bytes is at the front of the input, and waits.
+    /// Size of the complete request that waits at the front of the input.
     pub(crate) framed: Option<usize>,
     pub(crate) queue: ReplyQueue,
-    /// Joined replies by their numbers.
+    /// Joined replies, indexed by their numbers.
     pub(crate) gathers: Vec<Option<Box<Gather>>>,
     pub(crate) lane: u16,
     pub(crate) version: Version,
-    /// Of unanswered requests.
+    /// Bytes of unanswered requests.
     pub(crate) request_bytes: usize,
     pub(crate) window: Window,
     pub(crate) waits: Waits,
-    /// Its input is paused, not only left alone.
+    /// Whether reading its socket is paused, in addition to `waits`.
     pub(crate) is_paused: bool,
-    /// It is closed once all is answered.
+    /// Whether it is disconnected once all commands are answered.
     pub(crate) ends: bool,
-    /// It has more output, or more kept replies, than it may have.
+    /// Whether its unsent or waiting replies exceed their bounds.
     pub(crate) is_over: bool,
-    /// Node connections that are not read for its sake.
+    /// Node connections that are not read because of it.
     pub(crate) holds: Vec<ConnectionId>,
     pub(crate) is_authenticated: bool,
     pub(crate) replies: Replies,
     pub(crate) mode: Mode,
-    /// A command of it may wait on its node, on its own connection.
+    /// Whether it has a command that may block on its node, on a connection reserved for it.
     pub(crate) is_blocked: bool,
-    /// A large request is passed on to this connection while it arrives.
+    /// The connection to which its large request is forwarded while it arrives.
     pub(crate) stream: Option<Key>,
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
     pub(crate) name: Vec<u8>,
-    /// When its last request came, by the loop's clock.
+    /// Time of its last request, on the loop's clock.
     pub(crate) active_ns: u64,
 }
 
@@ -118,7 +118,7 @@ impl Client {
         }
     }
 
-    /// Whether its commands of one key need no second look.
+    /// Whether its commands with one key can take the fast path.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.mode, Mode::Plain)
@@ -127,7 +127,7 @@ impl Client {
             && !self.is_subscriber()
     }
 
-    /// Whether more of its commands may be sent on.
+    /// Whether more of its commands may be sent.
     #[inline]
     pub(crate) fn has_room(&self, limits: &Limits) -> bool {
         self.queue.len() < self.window.commands()
@@ -135,7 +135,7 @@ impl Client {
             && self.queue.kept_bytes() < limits.client_bytes_max
     }
 
-    /// Whether enough was answered to go on reading it.
+    /// Whether enough is answered to resume reading it.
     fn may_go_on(&self, limits: &Limits, is_pressed: bool) -> bool {
         match self.waits {
             Waits::No => false,
@@ -149,7 +149,7 @@ impl Client {
         }
     }
 
-    /// A reply has come, or left: goes on with what waited for it.
+    /// A reply has arrived or was sent: resumes what waited for that.
     #[inline]
     pub(crate) fn progressed(&mut self, limits: &Limits, is_pressed: bool, wires: &mut impl Wires) {
         if self.waits != Waits::No && self.may_go_on(limits, is_pressed) {
@@ -164,7 +164,7 @@ impl Client {
         }
     }
 
-    /// Has its input looked at again.
+    /// Schedules another pass over its input.
     pub(crate) fn wake(&mut self, wires: &mut impl Wires) {
         match std::mem::take(&mut self.is_paused) {
             true => wires.resume(self.id),
@@ -172,12 +172,12 @@ impl Client {
         }
     }
 
-    /// Whether it may be given no more of replies for now.
+    /// Whether no more bytes of replies may be passed to it for now.
     pub(crate) fn is_full(&self, unsent: usize, limits: &Limits) -> bool {
         unsent > 2 * limits.client_bytes_max || self.queue.kept_bytes() > 2 * limits.client_bytes_max
     }
 
-    /// Has the nodes read again that were not, if there is room now.
+    /// Resumes node connections that were not read because of it, if it has room now.
     pub(crate) fn look_at_holds(&mut self, limits: &Limits, wires: &mut impl Wires) {
         let unsent = wires.unsent(self.id);
         self.is_over = self.is_full(unsent, limits);
@@ -186,7 +186,7 @@ impl Client {
         }
     }
 
-    /// Adds a joined reply, and gives its number.
+    /// Adds a joined reply, and returns its number.
     pub(crate) fn add_gather(&mut self, gather: Gather) -> u16 {
         let free = self.gathers.iter().position(Option::is_none).unwrap_or_else(|| {
             self.gathers.push(None);
@@ -196,7 +196,7 @@ impl Client {
         free as u16
     }
 
-    /// Whether its commands are no others than those of subscribers: RESP2 has no other way to tell messages from replies.
+    /// Whether it may give only commands of subscribers: under RESP2 messages cannot be told from replies otherwise.
     pub(crate) fn is_subscriber(&self) -> bool {
         self.version == Version::Resp2 && self.subscriptions.as_ref().is_some_and(|all| !all.is_empty())
     }
@@ -232,7 +232,7 @@ impl Protocol for ClientProtocol {
             client.look_at_holds(&shard.config.limits, io);
             client.progressed(&shard.config.limits, shard.is_pressed, io);
         }
-        // It may have been left alone without a pause: nothing else calls for it.
+        // The input may be unread without a pause; no other event would resume it.
         self.input(io);
     }
 
@@ -252,7 +252,7 @@ impl Protocol for ClientProtocol {
     fn drain(&mut self, io: &mut Io<'_>) {
         let shard = &mut *self.shard.borrow_mut();
         let Some(client) = shard.clients.get_mut(self.key) else { return io.finish() };
-        // What it has sent is answered; a subscriber, or one that waits in a blocking command, is not waited for.
+        // Its requests are answered first, unless it is a subscriber or waits in a blocking command.
         client.ends = true;
         io.pause_input();
         if client.queue.is_empty() || client.is_blocked {
@@ -265,7 +265,7 @@ impl Protocol for ClientProtocol {
     }
 }
 
-/// Makes the clients of a loop.
+/// Accepts the clients of a loop.
 pub(crate) struct Clients {
     pub(crate) shard: Rc<RefCell<Shard>>,
 }
@@ -284,7 +284,7 @@ impl Accept for Clients {
     }
 }
 
-/// Bytes of a reply that the proxy makes.
+/// Encodes a reply of the proxy.
 pub(crate) fn written(version: Version, write: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
     let mut reply = Vec::new();
     write(&mut ReplyWriter::new(&mut reply, version));

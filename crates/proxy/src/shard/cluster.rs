@@ -1,12 +1,12 @@
-//! Redis Cluster: which node has which slot, and what is done where a node says that another has it.
+//! Redis Cluster: the table of slots, and redirections between nodes.
 //!
-//! The table comes from `CLUSTER SLOTS`, which the first node that is connected to is asked for. A slot that moves is followed (Redis Cluster
-//! Specification, "MOVED Redirection", "ASK Redirection"): the request is sent again, of which its node connection keeps a copy until it is
-//! answered, and after MOVED, or the loss of a node, the table is read anew. Commands of one client that are in flight while a slot moves may
-//! reach their nodes in another order than they were sent.
+//! The table comes from `CLUSTER SLOTS`, sent to the first node that is connected. Redirections are followed (Redis Cluster
+//! Specification, "MOVED Redirection", "ASK Redirection"): the request is sent again, so its node connection keeps a copy until
+//! it is answered. After MOVED, or the loss of a node, the table is read again. Commands of one client that are in flight while a
+//! slot moves may reach their nodes in another order than they were sent.
 //!
-//! Replicas answer reads where that is asked for (`Config::reads_replicas`): in turns, and the master if none is up. Connections begin with
-//! READONLY then. Which commands only read is what the nodes' COMMAND says; before it has come, masters answer.
+//! If configured (`Config::reads_replicas`), replicas answer reads in rotation, and the master if none is up; connections then
+//! begin with READONLY. The nodes' reply to COMMAND tells which commands only read; until it has arrived, masters answer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -24,26 +24,26 @@ use crate::commands::CommandId;
 use crate::config::{NODES_MAX, NodeConfig};
 use crate::placement::Slots;
 
-/// How often a request is sent on to another node.
+/// Largest number of redirections of one request.
 pub(super) const REDIRECTS_MAX: u8 = 5;
-/// The table is read anew at most so often.
+/// Shortest interval between two reads of the table.
 const REFRESH_EVERY: Duration = Duration::from_millis(200);
 const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
-/// A loop's table of a cluster.
+/// A loop's table of slots.
 #[derive(Default)]
 pub(crate) struct Cluster {
-    /// By the nodes' numbers.
+    /// Maps each slot to a node's number.
     pub(crate) slots: Slots,
-    /// Something has changed since the table was asked for.
+    /// Whether a change was noticed since the table was requested.
     is_stale: bool,
     asked_ns: u64,
-    /// By the master's number; empty where replicas are not read.
+    /// Indexed by the master's number; empty if replicas are not read.
     replicas: Vec<Vec<u16>>,
 }
 
 impl Cluster {
-    /// The replica of a master whose turn it is; none of one without replicas.
+    /// The next replica of a master, in rotation; none if it has no replica.
     fn replica(&self, master: u16, turn: u64) -> Option<u16> {
         let replicas = self.replicas.get(usize::from(master)).filter(|all| !all.is_empty())?;
         Some(replicas[(turn % replicas.len() as u64) as usize])
@@ -63,13 +63,13 @@ impl Cluster {
         }
     }
 
-    /// The table may be wrong.
+    /// Marks the table as possibly outdated.
     pub(crate) fn spoil(&mut self) {
         self.is_stale = true;
     }
 }
 
-/// Copies of the requests of a node connection that are not answered, one behind the other.
+/// Copies of the unanswered requests of a node connection, concatenated.
 #[derive(Default)]
 pub(crate) struct Copies {
     bytes: Vec<u8>,
@@ -89,23 +89,24 @@ impl Copies {
         &self.bytes[self.start..self.start + bytes as usize]
     }
 
-    /// The request in front was answered.
+    /// Drops the copy of the first request, which was answered.
     pub(crate) fn drop_front(&mut self, bytes: u32) {
         self.start += bytes as usize;
     }
 }
 
-/// Where a node sends a request on to.
+/// A redirection to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Redirect {
-    /// The slot is the other node's for good; otherwise for this request alone.
+    /// Whether the slot has moved for good (MOVED), or the redirection is for this request alone (ASK).
     is_moved: bool,
     slot: u16,
     to: SocketAddr,
 }
 
 impl Redirect {
-    /// Reads `MOVED 3999 127.0.0.1:6381` or `ASK …`. `asked`: the node that says so, whose host is meant where none is named.
+    /// Parses `MOVED 3999 127.0.0.1:6381` or `ASK …`. `asked`: the node that replied; if the error names no host, its host is
+    /// meant.
     fn read(error: &[u8], asked: &Address) -> Option<Redirect> {
         let mut words = std::str::from_utf8(error).ok()?.split(' ');
         let is_moved = match words.next()? {
@@ -119,7 +120,7 @@ impl Redirect {
     }
 }
 
-/// A node's address as the cluster tells it.
+/// A node's address from the cluster's table or a redirection.
 fn address(host: &str, port: u16, asked: &Address) -> Option<SocketAddr> {
     let ip: IpAddr = match (host.trim_matches(['[', ']']), asked) {
         ("" | "?", Address::Tcp(asked)) => asked.ip(),
@@ -128,7 +129,7 @@ fn address(host: &str, port: u16, asked: &Address) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// A range of slots, and the nodes that have it.
+/// A range of slots, and its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SlotRange {
     from: u16,
@@ -137,7 +138,7 @@ struct SlotRange {
     replicas: Vec<SocketAddr>,
 }
 
-/// The ranges of the reply to CLUSTER SLOTS.
+/// Parses the reply to CLUSTER SLOTS.
 fn ranges(reply: &View<'_>, asked: &Address) -> Vec<SlotRange> {
     let number = |view: Option<View<'_>>| match view? {
         View::Integer(number) => u16::try_from(number).ok(),
@@ -158,7 +159,7 @@ fn ranges(reply: &View<'_>, asked: &Address) -> Vec<SlotRange> {
 }
 
 impl Shard {
-    /// The number of the node at an address; it is added where it is new. None: there are too many.
+    /// The number of the node at an address, which is added if it is new. None: there are too many nodes.
     fn node_at(&mut self, address: SocketAddr) -> Option<u16> {
         let address = Address::from(address);
         let known = self.nodes.iter().position(|node| node.config.address == address);
@@ -174,12 +175,12 @@ impl Shard {
         Some((self.nodes.len() - 1) as u16)
     }
 
-    /// Takes the reply to `CLUSTER SLOTS`.
+    /// Applies the reply to `CLUSTER SLOTS`.
     pub(super) fn take_slots(&mut self, link: &Link, reply: &View<'_>, io: &mut Io<'_>) {
         let asked = self.nodes[usize::from(link.node)].config.address.clone();
         let ranges = ranges(reply, &asked);
         if ranges.is_empty() {
-            tracing::warn!(node = %asked, "the node tells of no slots: is it one of a cluster?");
+            tracing::warn!(node = %asked, "the node reports no slots: is it part of a cluster?");
             return;
         }
         if let Some(cluster) = &mut self.cluster {
@@ -200,13 +201,13 @@ impl Shard {
         for (number, node) in self.nodes.iter_mut().enumerate() {
             node.is_listed = listed.contains(&(number as u16));
         }
-        // In an order that does not depend on who was asked, for SCAN's cursors.
+        // An order that does not depend on which node replied, for SCAN's cursors.
         masters.sort_by_key(|node| self.nodes[usize::from(*node)].config.name.clone());
         self.node_numbers = masters;
         self.preconnect(io);
     }
 
-    /// Takes the replicas of a master, if they are read; gives their numbers.
+    /// Adds the replicas of a master, if replicas are read; returns their numbers.
     fn take_replicas(&mut self, master: u16, replicas: &[SocketAddr]) -> Vec<u16> {
         if !self.config.reads_replicas {
             return Vec::new();
@@ -218,8 +219,8 @@ impl Shard {
         numbers
     }
 
-    /// The connection for a request of keys of this node, and the node that it leads to: a replica's, if the command only reads and replicas
-    /// are read. None: the node is down.
+    /// The connection for a request with keys of this node, and the node that it leads to: a replica, if the command only reads
+    /// and replicas are read. None: the node is down.
     #[inline]
     pub(super) fn link_for(&mut self, lane: u16, node: u16, command: CommandId, io: &mut Io<'_>) -> Option<(Key, u16)> {
         if self.config.reads_replicas
@@ -231,7 +232,7 @@ impl Shard {
         self.shared_link(lane, node, io).map(|link| (link, node))
     }
 
-    /// The connection to a replica of this master; none: there is none, or all are down.
+    /// The connection to a replica of this master. None: it has no replica, or all are down.
     fn replica_link(&mut self, lane: u16, master: u16, io: &mut Io<'_>) -> Option<(Key, u16)> {
         let count = self.cluster.as_deref()?.replicas_of(master);
         (0..count).find_map(|_| {
@@ -241,7 +242,7 @@ impl Shard {
         })
     }
 
-    /// The node that a node's MOVED names, noted in the table; none where the error is another, or it names the node itself.
+    /// The node that a MOVED error names, recorded in the table. None: it is another error, or names the same node.
     pub(super) fn moved_to(&mut self, link: &Link, reply: &[u8]) -> Option<u16> {
         let asked = &self.nodes[usize::from(link.node)].config.address;
         let text = reply.strip_prefix(b"-").unwrap_or(reply).trim_ascii_end();
@@ -253,7 +254,7 @@ impl Shard {
         (node != link.node).then_some(node)
     }
 
-    /// Asks for the table again, if it may be wrong.
+    /// Requests the table again, if it may be outdated.
     pub(super) fn refresh_slots(&mut self, io: &mut Io<'_>) {
         let now_ns = self.lp.now_ns();
         let is_due = |cluster: &Cluster| {
@@ -275,7 +276,7 @@ impl Shard {
         }
     }
 
-    /// Follows a node's word that another has the slot. `false`: the error is the client's reply.
+    /// Follows a redirection. `false`: the error is the client's reply.
     pub(super) fn follow(&mut self, link: &mut Link, io: &mut Io<'_>, expected: &Expected, reply: &[u8]) -> bool {
         let asked = &self.nodes[usize::from(link.node)].config.address;
         let text = reply.strip_prefix(b"-").unwrap_or(reply).trim_ascii_end();
@@ -293,7 +294,7 @@ impl Shard {
         let Some(to) = self.links.get_mut(key) else { return false };
         let Some(mut neighbour) = io.neighbour(to.id) else { return false };
         let role = match expected.role {
-            // What comes from another node is no part of this node's run of replies.
+            // A reply from another node is not part of this node's sequence of replies.
             Role::Reply(number) => match self.clients.get_mut(expected.client) {
                 Some(client) => {
                     let mut gather = Gather::new(number, Joining::Only);

@@ -1,4 +1,4 @@
-//! A request's way: which command it is, which nodes it goes to.
+//! Dispatch of a request: its command, and the nodes it goes to.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::reply_queue::WHOLE;
 use super::slab::Key;
 use crate::commands::{Command, CommandId, Handling, Local, Request, Span};
 
-/// Where the bytes of a request stand: in its client's input, or apart.
+/// The bytes of a request: in its client's input, or separate.
 #[derive(Clone, Debug)]
 pub(super) enum Source<'t> {
     Input(Range<usize>),
@@ -29,7 +29,7 @@ impl Source<'_> {
         }
     }
 
-    /// The bytes, and a node connection beside them.
+    /// The bytes, together with a node connection.
     #[inline]
     pub(super) fn bytes_and<'a>(&'a self, io: &'a mut Io<'_>, id: ConnectionId) -> Option<(&'a [u8], Neighbour<'a>)> {
         match self {
@@ -41,7 +41,7 @@ impl Source<'_> {
     }
 }
 
-/// A request on its way: its command, and where its bytes and arguments stand.
+/// A request to send: its command, its bytes, and the positions of its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Order<'t> {
     pub(super) id: CommandId,
@@ -56,7 +56,7 @@ impl<'t> Order<'t> {
     }
 }
 
-/// The keys of a request by their nodes.
+/// The nodes of a request's keys.
 pub(super) enum KeyNodes {
     None,
     One(u16),
@@ -65,7 +65,8 @@ pub(super) enum KeyNodes {
 }
 
 impl Shard {
-    /// The short way of most requests: one key, a client in no special state. None: the request needs the long way.
+    /// Fast path of most requests: one key, and a client in no special state. None: the request needs the general
+    /// path.
     #[inline]
     pub(super) fn dispatch_plain(
         &mut self,
@@ -103,7 +104,7 @@ impl Shard {
         served
     }
 
-    /// The long way.
+    /// The general path.
     fn dispatch(&mut self, client: &mut Client, io: &mut Io<'_>, source: Source<'_>, spans: &[Span]) -> Served {
         let request = Request::with_spans(source.bytes(io), spans);
         if request.is_empty() {
@@ -129,7 +130,7 @@ impl Shard {
         self.handle(client, io, &order, handling)
     }
 
-    /// What each command's handling says, outside transactions.
+    /// Handles a request by its command's handling, outside transactions.
     pub(super) fn handle(
         &mut self,
         client: &mut Client,
@@ -160,7 +161,7 @@ impl Shard {
         }
     }
 
-    /// The node of a request's keys.
+    /// The nodes of a request's keys.
     pub(super) fn nodes_of_keys(&mut self, order: &Order<'_>, io: &Io<'_>) -> KeyNodes {
         let request = order.request(io);
         let Ok(keys) = self.table.get(order.id).keys(&request) else { return KeyNodes::Malformed };
@@ -176,14 +177,14 @@ impl Shard {
         found
     }
 
-    /// The one node of a request's keys, or the error that there is none.
+    /// The only node of a request's keys, or an error reply.
     pub(super) fn one_node(&mut self, order: &Order<'_>, io: &Io<'_>) -> Result<u16, String> {
         let nodes = self.nodes_of_keys(order, io);
         let name = &self.table.get(order.id).name;
         match nodes {
             KeyNodes::One(node) => Ok(node),
             KeyNodes::None => Err(format!("ERR '{name}' without a key: the proxy cannot tell which node is meant")),
-            KeyNodes::Malformed => Err(format!("ERR the arguments of '{name}' do not tell which of them are keys")),
+            KeyNodes::Malformed => Err(format!("ERR the arguments of '{name}' do not show which of them are keys")),
             KeyNodes::Several => Err(format!(
                 "ERR the keys of '{name}' are on different nodes: keys with the same tag, as in name{{tag}}, share one"
             )),
@@ -197,7 +198,7 @@ impl Shard {
         }
     }
 
-    /// Sends a request to a node, or to a replica of it, on the connection that clients share.
+    /// Sends a request to a node, or to a replica of it, on the shared connection.
     pub(super) fn send_to_node(
         &mut self,
         client: &mut Client,
@@ -212,7 +213,7 @@ impl Shard {
         Served::Done
     }
 
-    /// Appends a request to a node connection's output, and notes whose the reply is.
+    /// Appends a request to a node connection's output, and records the receiver of its reply.
     #[inline]
     pub(super) fn forward(
         &mut self,
@@ -255,7 +256,7 @@ impl Shard {
         client.replies = after_one(client.replies);
     }
 
-    /// Answers with an error of the proxy's own.
+    /// Answers with an error of the proxy itself.
     #[cold]
     pub(super) fn refuse(&mut self, client: &mut Client, io: &mut Io<'_>, text: &[u8]) -> Served {
         self.counters.refused.add(1);
@@ -271,7 +272,7 @@ impl Shard {
         self.refresh_slots(io);
     }
 
-    /// Answers a request that no node is asked for.
+    /// Answers a request without a node.
     pub(super) fn answer(&mut self, client: &mut Client, io: &mut Io<'_>, write: impl FnOnce(&mut ReplyWriter<'_>)) {
         let reply = written(client.version, write);
         self.answer_bytes(client, io, &reply);
@@ -289,7 +290,7 @@ impl Shard {
     }
 }
 
-/// CLIENT REPLY SKIP counts for one command.
+/// CLIENT REPLY SKIP applies to one command.
 fn after_one(replies: Replies) -> Replies {
     match replies {
         Replies::Off => Replies::Off,
@@ -297,7 +298,7 @@ fn after_one(replies: Replies) -> Replies {
     }
 }
 
-/// Why a client may not give this command in its state.
+/// Why a client may not give this command in its current state.
 fn not_now(client: &Client, command: &Command) -> Option<String> {
     use Local::{Auth, Hello, Ping, Quit, Reset};
     let handling = command.handling;
@@ -316,7 +317,7 @@ fn not_now(client: &Client, command: &Command) -> Option<String> {
         .then(|| "ERR replies are switched off: a subscriber would get nothing".to_owned())
 }
 
-/// Redis's own text.
+/// The error text of Redis.
 fn unknown_command(request: &Request<'_>) -> Vec<u8> {
     const NAME_BYTES_MAX: usize = 128;
     let cut = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(NAME_BYTES_MAX)]).into_owned();

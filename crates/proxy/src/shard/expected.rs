@@ -1,4 +1,4 @@
-//! What a node connection expects: for each request that was sent, which client waits for the reply.
+//! Expected replies of a node connection: for each request sent, the client that waits.
 
 use super::slab::Key;
 use crate::commands::CommandId;
@@ -6,43 +6,43 @@ use crate::commands::CommandId;
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
-    /// The client; [`Key::NONE`] of what the proxy itself asked for.
+    /// The client; [`Key::NONE`] for requests of the proxy itself.
     pub(crate) client: Key,
     pub(crate) role: Role,
     pub(crate) command: CommandId,
     /// Bytes of the request.
     pub(crate) bytes: u32,
-    /// Bytes that its reply will have, as far as the client's replies so far tell.
+    /// Estimated size of its reply in bytes, from the client's replies so far.
     pub(crate) reserved: u32,
-    /// Bytes of it that its node connection keeps a copy of, to send it on: of a cluster's requests alone.
+    /// Bytes of the request that the node connection keeps a copy of, for redirections; zero outside a cluster.
     pub(crate) copied: u32,
-    /// How often it was sent on.
+    /// Number of redirections so far.
     pub(crate) redirects: u8,
-    /// When it was sent, by the loop's clock.
+    /// Time of sending, on the loop's clock.
     pub(crate) sent_ns: u64,
 }
 
 impl Expected {
-    /// What the proxy itself asks a node for.
+    /// A request of the proxy itself.
     pub(crate) fn of_proxy(role: Role, command: CommandId, sent_ns: u64) -> Expected {
         Expected { client: Key::NONE, role, command, bytes: 0, reserved: 0, copied: 0, redirects: 0, sent_ns }
     }
 }
 
-/// What the reply is for.
+/// The use of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The client's reply of this number.
     Reply(u32),
     /// A part of a joined reply.
     Part { gather: u16, part: u16 },
-    /// A reply that the client does not want (CLIENT REPLY OFF), or that belongs to a request of the proxy's on its behalf.
+    /// A reply that is not passed on: after CLIENT REPLY OFF, or to a request that the proxy sent on the client's behalf.
     Dropped,
-    /// A step of the connection's own beginning.
+    /// A step of the connection's handshake.
     Handshake(Step),
 }
 
-/// What a node connection begins with.
+/// Steps of a node connection's handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Auth,
@@ -51,6 +51,6 @@ pub(crate) enum Step {
     /// READONLY: a cluster's replica then answers reads.
     ReadOnly,
     Command,
-    /// CLUSTER SLOTS, also later.
+    /// CLUSTER SLOTS, also sent later.
     Slots,
 }

@@ -1,25 +1,25 @@
-//! Joined replies: the parts of several nodes become one.
+//! Joined replies: the parts of several nodes are joined to one.
 
 use resp::codec::{Limits, ReplyFramer, ReplyWriter, Version, View};
 
 use crate::commands::Join;
 
-/// How the parts become one reply.
+/// How the parts are joined.
 #[derive(Clone, Debug)]
 pub(crate) enum Joining {
-    /// Of replies to the same request.
+    /// Replies to the same request.
     All(Join),
-    /// Values in the order of keys: for each key the part that has its value.
+    /// Values in the order of keys: for each key the index of the part that has its value.
     Values(Vec<u16>),
-    /// What a subscriber is told.
+    /// The confirmation of a subscription.
     Confirmed(super::subscription::Confirmation),
-    /// One part, which is the reply: of a request that was sent on to another node.
+    /// A single part, which is the reply: of a request that was redirected to another node.
     Only,
-    /// SCAN's one part, of the node at this place among so many: see [`scan_cursor`].
+    /// SCAN's single part, from the node at this position among `places`: see [`scan_cursor`].
     Scan { place: u64, places: u64 },
 }
 
-/// A node's part.
+/// One node's part.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     pub(crate) node: u16,
@@ -27,19 +27,19 @@ pub(crate) struct Part {
     pub(crate) is_complete: bool,
 }
 
-/// A reply that is joined once all parts have come.
+/// A reply that is joined once all parts have arrived.
 #[derive(Debug)]
 pub(crate) struct Gather {
-    /// The client's reply.
+    /// Number of the client's reply.
     pub(crate) number: u32,
     pub(crate) joining: Joining,
     pub(crate) parts: Vec<Part>,
     pub(crate) parts_left: usize,
-    /// Received of all parts.
+    /// Bytes received in all parts.
     pub(crate) bytes: usize,
-    /// There were more bytes than may be joined; they are dropped.
+    /// Whether the parts exceeded the bound; they are dropped then.
     pub(crate) is_too_large: bool,
-    /// Nobody wants the reply.
+    /// Whether the reply is not wanted.
     pub(crate) is_dropped: bool,
 }
 
@@ -48,14 +48,14 @@ impl Gather {
         Gather { number, joining, parts: Vec::new(), parts_left: 0, bytes: 0, is_too_large: false, is_dropped: false }
     }
 
-    /// Adds the part of a node, and gives its number.
+    /// Adds a node's part, and returns its index.
     pub(crate) fn add_part(&mut self, node: u16) -> u16 {
         self.parts.push(Part { node, ..Part::default() });
         self.parts_left += 1;
         (self.parts.len() - 1) as u16
     }
 
-    /// Takes bytes of a part. `bytes_max`: see [`crate::config::Limits::joined_bytes_max`].
+    /// Appends bytes to a part. `bytes_max`: see [`crate::config::Limits::joined_bytes_max`].
     pub(crate) fn receive(&mut self, part: u16, bytes: &[u8], is_complete: bool, bytes_max: usize) {
         self.bytes += bytes.len();
         self.is_too_large |= self.bytes > bytes_max;
@@ -70,7 +70,7 @@ impl Gather {
         }
     }
 
-    /// Gives a part an error in place of what came of it.
+    /// Replaces a part by an error.
     pub(crate) fn fail(&mut self, part: u16, error: &[u8]) {
         self.parts[usize::from(part)].reply = error.to_vec();
         self.complete(part);
@@ -82,7 +82,7 @@ impl Gather {
         }
     }
 
-    /// The joined reply. `name_of` gives a node's name.
+    /// The joined reply. `name_of` returns a node's name.
     pub(crate) fn joined<'n>(&self, version: Version, name_of: &dyn Fn(u16) -> &'n str) -> Vec<u8> {
         if self.is_too_large {
             return b"-ERR the joined reply is larger than the proxy may hold (see --joined-bytes-max)\r\n".to_vec();
@@ -92,15 +92,15 @@ impl Gather {
             Joining::Values(parts) => joined.values(parts),
             Joining::Scan { place, places } => joined.scan(*place, *places),
             Joining::Only => self.parts.first().map_or(Vec::new(), |part| part.reply.clone()),
-            // Made by `Shard::confirmation`.
+            // Written by `Shard::confirmation`.
             Joining::Confirmed(_) => Vec::new(),
             Joining::All(join) => joined.all(*join),
         }
     }
 }
 
-/// SCAN's cursor for clients: the node's own cursor times the number of nodes, plus the node's place. 0 begins with the first node, and ends
-/// behind the last.
+/// SCAN's cursor for clients: the node's own cursor times the number of nodes, plus the node's position. 0 begins with the first
+/// node, and is returned after the last.
 pub(crate) fn scan_cursor(cursor: u64, places: u64) -> (u64, u64) {
     (cursor / places, cursor % places)
 }
@@ -114,7 +114,7 @@ struct Joined<'g, 'n> {
 fn view(reply: &[u8]) -> View<'_> {
     match View::parse(reply, Limits::default()) {
         Ok(Some((view, _))) => view,
-        // A framer found each part complete.
+        // A framer has found each part complete.
         _ => View::Null,
     }
 }
@@ -212,7 +212,7 @@ impl Joined<'_, '_> {
         })
     }
 
-    /// One of the parts that are not null; which one, changes from request to request.
+    /// One of the parts that are not null; the choice varies from request to request.
     fn any(&self) -> Vec<u8> {
         let present: Vec<_> = self.gather.parts.iter().filter(|part| view(&part.reply) != View::Null).collect();
         match present.len() {
@@ -221,7 +221,7 @@ impl Joined<'_, '_> {
         }
     }
 
-    /// Values in the order of keys; the values of a part that is an error are that error.
+    /// Values in the order of keys; if a part is an error, each of its values is that error.
     fn values(&self, parts: &[u16]) -> Vec<u8> {
         let mut reply = Vec::with_capacity(self.gather.bytes + 16);
         ReplyWriter::new(&mut reply, self.version).array(parts.len() as u64);
@@ -251,7 +251,7 @@ impl Joined<'_, '_> {
             cursor => cursor.checked_mul(places).and_then(|cursor| cursor.checked_add(place)),
         };
         let Some(next) = next else {
-            return b"-ERR the node's cursor is too large to carry the node\r\n".to_vec();
+            return b"-ERR the node's cursor is too large to combine with the node's number\r\n".to_vec();
         };
         self.write(|writer| {
             writer.array(2);
@@ -262,12 +262,12 @@ impl Joined<'_, '_> {
     }
 }
 
-/// What stands behind the first line.
+/// The bytes after the first line.
 fn behind_line(reply: &[u8]) -> &[u8] {
     memchr::memchr(b'\n', reply).map_or(reply, |line_feed| &reply[line_feed + 1..])
 }
 
-/// The elements of a list; or the whole, and that it is no list but an error.
+/// The elements of a list, or the whole error reply; the flag tells which.
 fn split_list(reply: &[u8]) -> (&[u8], bool) {
     if reply.first() == Some(&b'*') { (behind_line(reply), false) } else { (reply, true) }
 }

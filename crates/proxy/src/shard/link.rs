@@ -1,10 +1,11 @@
-//! A connection to a node: what was sent on it, and whose the replies are.
+//! A connection to a node: the requests sent on it, and the receivers of their replies.
 //!
-//! Nodes answer in the order of requests, so a queue of what is expected is all that it takes to know whose a reply is. Clients of a loop share
-//! one connection to each node for each protocol and database (a [`Lane`]); a connection may also belong to one client for a time.
+//! Nodes answer in the order of requests, so a queue of expected replies suffices to find the receiver of each. Clients of a loop
+//! share one connection to each node for each protocol and database (a [`Lane`]); a connection may also be reserved for one
+//! client for a time.
 //!
-//! Shared connections speak the protocol of their clients, RESP2 or RESP3: a reply passes as it is. Converting would need to know every
-//! command, for Redis gives some replies another shape under RESP3, not only other types.
+//! Shared connections speak the protocol of their clients, RESP2 or RESP3, so that a reply is passed on unchanged. A conversion
+//! would have to know every command: under RESP3 Redis changes not only the types but also the shape of some replies.
 
 use std::collections::VecDeque;
 
@@ -17,17 +18,17 @@ use super::slab::Key;
 use crate::commands::CommandId;
 use crate::config::Config;
 
-/// No connection has it: generations begin with 1.
+/// No connection has this id: generations begin with 1.
 const NOT_OPENED: ConnectionId = ConnectionId { loop_index: u16::MAX, slot: u32::MAX, generation: 0 };
 
-/// What a node connection begins with beside what its lane and the configuration ask for.
+/// Steps of the handshake beyond those that the lane and the configuration require.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begin {
-    /// The loop knows only its own table of commands yet.
+    /// Whether the loop still needs a node's table of commands.
     pub(crate) wants_commands: bool,
-    /// It is a cluster's.
+    /// Whether the node belongs to a cluster.
     pub(crate) wants_slots: bool,
-    /// Replicas are to answer reads on it.
+    /// Whether replicas answer reads on it.
     pub(crate) reads_replicas: bool,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Begin {
 pub(crate) struct Lane {
     pub(crate) version: Version,
     pub(crate) database: u32,
-    /// By node; [`Key::NONE`] where there is none.
+    /// Indexed by node; [`Key::NONE`] if there is none.
     pub(crate) links: Vec<Key>,
 }
 
@@ -61,27 +62,27 @@ pub(crate) struct Link {
     pub(crate) lane: u16,
     pub(crate) expected: VecDeque<Expected>,
     pub(crate) framer: ReplyFramer,
-    /// One of those that belong to one client for a time.
+    /// Whether it is a reserved connection.
     pub(crate) is_own: bool,
-    /// The client that it belongs to; [`Key::NONE`] of a shared one, and of one that no client has.
+    /// The client that it is reserved for; [`Key::NONE`] for a shared one, and for an idle reserved one.
     pub(crate) owner: Key,
-    /// The reply to a step of the beginning, or a message of a channel, as far as it has come.
+    /// Received part of a handshake reply, or of a channel's message.
     pub(crate) handshake: Vec<u8>,
     pub(crate) is_connected: bool,
-    /// Why it is closed by the proxy.
+    /// Why the proxy closes it.
     pub(crate) failure: Option<String>,
-    /// Not read, because this client has no room for the next reply, since then.
+    /// If it is not read: the client that has no room for the next reply, and the time since when.
     pub(crate) held: Option<(Key, u64)>,
-    /// Its replies are messages of channels.
+    /// Whether its replies are messages of channels.
     pub(crate) is_subscribed: bool,
-    /// Of unanswered requests, in a cluster.
+    /// Copies of unanswered requests, in a cluster.
     pub(crate) copies: Copies,
-    /// A complete message waits for its client.
+    /// Whether a complete message waits for its client.
     pub(crate) has_message: bool,
 }
 
 impl Link {
-    /// One that is about to be opened: it gets its id then.
+    /// A connection that is about to be opened; its id is set then.
     pub(crate) fn new(key: Key, (node, lane): (u16, u16), owner: Key) -> Link {
         Link {
             key,
@@ -102,7 +103,7 @@ impl Link {
         }
     }
 
-    /// Requests with which it begins.
+    /// Appends the requests of the handshake.
     pub(crate) fn begin(&mut self, config: &Config, lane: &Lane, begin: Begin, now_ns: u64, output: &mut Vec<u8>) {
         let database = lane.database.to_string();
         let password = config.node_password.as_ref().map(|password| password.0.as_str());
@@ -121,7 +122,7 @@ impl Link {
             ask(Step::Select, &["SELECT", &database]);
         }
         if begin.reads_replicas {
-            // A master takes it as well, and it may become a replica later.
+            // A master accepts it as well, and may become a replica later.
             ask(Step::ReadOnly, &["READONLY"]);
         }
         if begin.wants_commands {
@@ -132,7 +133,7 @@ impl Link {
         }
     }
 
-    /// Whether the node has yet to let it in: a wrong password ends it there, each time.
+    /// Whether the node has not admitted it yet: with a wrong password every attempt ends here.
     pub(crate) fn is_beginning(&self) -> bool {
         let lets_in = |role| matches!(role, Role::Handshake(Step::Auth | Step::Hello | Step::Select | Step::ReadOnly));
         self.expected.iter().any(|expected| lets_in(expected.role))

@@ -1,4 +1,4 @@
-//! Commands that the proxy answers itself: what they set is the client's state here, for node connections are shared.
+//! Commands that the proxy answers itself: they change the client's state here, because node connections are shared.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,14 +12,14 @@ use super::client::{Client, Mode, Replies};
 use super::dispatch::Order;
 use crate::commands::{Join, Local, Request};
 
-/// What HELLO calls the server's version: the one whose commands the proxy knows.
+/// The server version in the reply to HELLO: the version whose commands the proxy knows.
 const REDIS_VERSION: &str = "7.0.15";
 const NO_PASSWORD: &[u8] = b"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration \
 is correct?";
 const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user is disabled.";
 const DEFAULT_USER: &[u8] = b"default";
 
-/// What HELLO asks for beside the protocol.
+/// Options of HELLO other than the protocol.
 #[derive(Default)]
 struct HelloOptions<'r> {
     login: Option<(&'r [u8], &'r [u8])>,
@@ -58,7 +58,7 @@ impl Shard {
         }
     }
 
-    /// A request that any node answers alike.
+    /// Sends a request that any node answers in the same way.
     fn send_to_any(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
         let now_ns = self.lp.now_ns();
         let up = self.node_numbers.iter().find(|node| self.nodes[usize::from(**node)].may_try(now_ns));
@@ -83,7 +83,7 @@ impl Shard {
         Served::Done
     }
 
-    /// Whether a name and a password open the proxy.
+    /// Whether a user name and a password are valid.
     fn opens(&self, user: &[u8], password: &[u8]) -> bool {
         let expected = self.config.password.as_ref().map(|password| password.0.as_bytes());
         user == DEFAULT_USER && expected.is_none_or(|expected| bool::from(expected.ct_eq(password)))
@@ -163,7 +163,7 @@ impl Shard {
         });
     }
 
-    /// Gives a client, whose commands are all answered, the connections of another protocol or database.
+    /// Moves a client, whose commands are all answered, to the connections of another protocol or database.
     fn move_to_lane(&mut self, client: &mut Client, version: Version, database: u32) -> bool {
         let Some(lane) = self.lane(version, database) else { return false };
         (client.lane, client.version) = (lane, version);
@@ -188,7 +188,7 @@ impl Shard {
         }
     }
 
-    /// RESET: as a new connection.
+    /// RESET: puts the client in the state of a new connection.
     fn reset(&mut self, client: &mut Client, io: &mut Io<'_>) -> Served {
         if !client.queue.is_empty() {
             return Served::Waits;
@@ -255,7 +255,7 @@ impl Shard {
     }
 }
 
-/// The options behind HELLO's version; none where they are malformed.
+/// The options after HELLO's version; none if they are malformed.
 fn hello_options<'r>(request: &Request<'r>) -> Option<HelloOptions<'r>> {
     let (mut options, mut at) = (HelloOptions::default(), 2);
     while at < request.len() {

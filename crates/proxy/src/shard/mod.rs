@@ -1,4 +1,4 @@
-//! One loop's part of the proxy: its clients, its node connections, and the way of a request and its reply between them.
+//! One loop's part of the proxy: its clients, its node connections, and the path of requests and replies between them.
 //!
 //! ```text
 //!  client's input ── framer ── command table ── placement ──┐ one copy
@@ -13,17 +13,17 @@
 //!
 //! | subject | file |
 //! |---|---|
-//! | a client, and when it is read | `client`, `window`, `admission` |
-//! | the replies that it waits for | `reply_queue`, `gather` |
-//! | a request's way to nodes | `dispatch`, `scatter`, `stream` (large ones) |
+//! | a client, and its back-pressure | `client`, `window`, `admission` |
+//! | replies that a client waits for | `reply_queue`, `gather` |
+//! | dispatch of requests to nodes | `dispatch`, `scatter`, `stream` (large ones) |
 //! | commands that the proxy answers | `local` |
 //! | transactions, blocking commands, subscribers | `own`, `transaction`, `subscription` |
 //! | a node, its connections and their replies | `node`, `link`, `expected`, `receive` |
 //! | Redis Cluster | `cluster` |
-//! | what is left for the end of a tick | `upkeep` |
+//! | work at the end of a tick | `upkeep` |
 //!
-//! Nothing here is shared between loops but counters. A loop's connections reach one another through [`wires`]; a client or a node connection
-//! is taken out of its slab for its own turn, so that the others can be reached beside it.
+//! Loops share nothing but counters. A loop's connections reach one another through [`wires`]; a client or a node connection is
+//! taken out of its slab for its own turn, so that it can access the others.
 
 mod admission;
 mod client;
@@ -70,15 +70,15 @@ use slab::{Key, Slab};
 pub(crate) use upkeep::Upkeep;
 use wires::Wires;
 
-/// Clients begin to wait when all together hold one in so many parts of what they may: replies on their way come beside.
+/// Divisor of the memory bound above which clients begin to wait; replies in flight come on top.
 const PRESSURE_PART: usize = 2;
-/// Lanes of a loop: two protocols for each database that clients select.
+/// Largest number of lanes of a loop: two protocols for each database that clients select.
 const LANES_MAX: usize = 2048;
-/// What a node connection may have unsent before the reactor would stop reading it: never. Nodes read on while their replies wait, but
-/// what takes a node's place may not, and each would wait for the other.
+/// Unsent bytes of a node connection at which the reactor stops reading it: never. A Redis node reads on while its replies wait,
+/// but another server may not; both sides would then wait for each other.
 const NODE_OUTPUT_BYTES: usize = usize::MAX / 4;
 
-/// What a connection to a node left when it ended.
+/// State that a closed node connection leaves behind.
 struct Broken {
     node: u16,
     owner: Key,
@@ -93,44 +93,44 @@ pub(crate) struct Shard {
     counters: Arc<LoopCounters>,
     lp: Loop,
     table: CommandTable,
-    /// A node has told its commands, or is asked for them.
+    /// Whether a node has sent its table of commands, or was asked for it.
     has_asked_commands: bool,
     nodes: Vec<Node>,
     shared_nodes: Arc<SharedNodes>,
     list: Arc<NodeList>,
-    /// By the place in `list`: the node's number.
+    /// Maps the position in `list` to the node's number.
     node_numbers: Vec<u16>,
-    /// Of Redis Cluster alone.
+    /// Only for Redis Cluster.
     cluster: Option<Box<Cluster>>,
     clients: Slab<Client>,
     links: Slab<Link>,
     lanes: Vec<Lane>,
-    /// Connections of one client that wait for the next that needs one.
+    /// Idle reserved connections, for the next client that needs one.
     idle_links: Vec<Key>,
     own_links: usize,
     pool: BufferPool,
-    /// Storage of one request's arguments, and of an inline one's bytes.
+    /// Reused storage for the arguments of one request, and for the bytes of an inline request.
     spans: Vec<Span>,
     text: Vec<u8>,
     node_traffic: Arc<Traffic>,
     /// A number that differs from call to call.
     turn: u64,
     kept_bytes: usize,
-    /// Of all connections of the loop, at the end of the last tick.
+    /// Bytes held by all connections of the loop, at the end of the last tick.
     held_bytes: usize,
-    /// Of replies to come, as far as their clients' earlier ones tell.
+    /// Estimated bytes of expected replies, from their clients' earlier replies.
     reserved_bytes: usize,
-    /// What both together may be before clients wait.
+    /// Bound on the sum of both above which clients wait.
     pressure_bytes: usize,
-    /// All clients together hold more than they may.
+    /// Whether all clients together hold more than permitted.
     is_pressed: bool,
-    /// Clients that are not read until they hold less.
+    /// Clients that are not read until less is held.
     starved: Vec<Key>,
     broken: Vec<Broken>,
-    /// Node connections of clients that are gone, and those that were held for their sake.
+    /// Reserved connections of closed clients, and connections that were not read because of closed clients.
     orphans: Vec<Key>,
     released: Vec<reactor::ConnectionId>,
-    /// For protocols of connections that are opened here.
+    /// For the protocols of connections that are opened here.
     this: std::rc::Weak<RefCell<Shard>>,
 }
 
@@ -181,7 +181,7 @@ impl Shard {
         shard
     }
 
-    /// Takes another list of nodes. Nodes that both have keep their numbers and connections.
+    /// Applies another list of nodes. Nodes in both lists keep their numbers and connections.
     fn take_list(&mut self, list: Arc<NodeList>) {
         self.nodes.iter_mut().for_each(|node| node.is_listed = false);
         self.node_numbers.clear();
@@ -208,7 +208,7 @@ impl Shard {
         }
         self.list = list;
         self.tell_node_names();
-        // The new list may lead to another cluster.
+        // The new list may belong to another cluster.
         if let Some(cluster) = &mut self.cluster {
             cluster.spoil();
         }
@@ -218,7 +218,7 @@ impl Shard {
         self.counters.set_node_names(self.nodes.iter().map(|node| node.config.name.clone()).collect());
     }
 
-    /// The number of the node of a key.
+    /// The number of a key's node.
     #[inline]
     fn node_of(&mut self, key: &[u8]) -> u16 {
         if let Some(cluster) = &self.cluster {
@@ -228,7 +228,7 @@ impl Shard {
         self.node_numbers[self.list.placement.node(key, self.turn)]
     }
 
-    /// The lane of a protocol and a database; none where there are too many.
+    /// The lane of a protocol and a database; none if there are too many.
     fn lane(&mut self, version: Version, database: u32) -> Option<u16> {
         let known = self.lanes.iter().position(|lane| lane.version == version && lane.database == database);
         known.map(|lane| lane as u16).or_else(|| {
@@ -240,7 +240,7 @@ impl Shard {
         })
     }
 
-    /// The connection to a node that clients of a lane share; it is opened where there is none. None: the node is down.
+    /// The connection to a node that clients of a lane share; it is opened if there is none. None: the node is down.
     #[inline]
     fn shared_link(&mut self, lane: u16, node: u16, wires: &mut impl Wires) -> Option<Key> {
         match self.lanes[usize::from(lane)].link(node) {
@@ -249,8 +249,8 @@ impl Shard {
         }
     }
 
-    /// Connects to all nodes of the list for clients of the first lane, if that is asked for. A node that is not reached is tried again by
-    /// the first request for it.
+    /// Connects to all nodes of the list for clients of the first lane, if configured. A node that cannot be reached is tried
+    /// again by the first request for it.
     fn preconnect(&mut self, wires: &mut impl Wires) {
         if !self.config.preconnect {
             return;
@@ -329,7 +329,7 @@ impl Shard {
         }
     }
 
-    /// A client's connection has ended. What is left of it is done at the end of the tick.
+    /// A client's connection has ended. The rest is cleaned up at the end of the tick.
     fn client_closed(&mut self, key: Key, reason: Closed) {
         let Some(mut client) = self.clients.remove(key) else { return };
         let gathered: usize = client.gathers.iter().flatten().map(|gather| gather.bytes).sum();
@@ -344,13 +344,13 @@ impl Shard {
         self.wake_loop();
     }
 
-    /// Has the loop's hooks called although no event comes.
+    /// Makes the loop call its hooks although no event arrives.
     fn wake_loop(&self) {
         self.lp.run(Box::new(|_| {}));
     }
 }
 
-/// How a node is spoken to: one on a Unix socket in the clear, others by the name of their host.
+/// TLS of a node's connections: none on a Unix socket, otherwise with the name of the node's host.
 fn tls_of(node: &NodeConfig, tls: Option<&TlsClient>) -> Result<Option<TlsClient>, TlsError> {
     let is_tcp = matches!(node.address, Address::Tcp(_));
     let host = node.name.rsplit_once(':').map_or(node.name.as_str(), |(host, _)| host);
@@ -358,7 +358,7 @@ fn tls_of(node: &NodeConfig, tls: Option<&TlsClient>) -> Result<Option<TlsClient
 }
 
 fn node_traffic(config: &Config) -> Traffic {
-    // A node that takes nothing is found by its silence.
+    // A node that does not read is detected by its missing replies.
     let send_behind_max = config.node_timeout.unwrap_or(std::time::Duration::from_secs(3600));
     Traffic { send_behind_max, requests_per_turn: u32::MAX, ..Traffic::default() }
 }

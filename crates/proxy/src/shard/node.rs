@@ -1,8 +1,8 @@
-//! A node as a loop sees it: whether it can be reached, and when it is tried again.
+//! A loop's view of a node: whether it is reachable, and when it is tried again.
 //!
-//! A node is tried when a request needs it. After a failed attempt it is left alone for a time that doubles up to
-//! [`BACK_OFF_MAX`], with jitter so that loops and proxies do not return at the same moment; requests for its keys are answered with an error
-//! at once meanwhile. So a node that returns is used again within that time.
+//! A node is tried when a request needs it. After a failed attempt it is not tried for a time that doubles up to
+//! [`BACK_OFF_MAX`], with jitter so that loops and proxies do not retry at the same moment. Meanwhile requests for its keys are
+//! answered with an error at once. A node that becomes reachable is therefore used again within that time.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ const BACK_OFF_MAX: Duration = Duration::from_millis(640);
 /// See the module.
 pub(crate) struct Node {
     pub(crate) config: NodeConfig,
-    /// Still in the list of nodes.
+    /// Whether it is in the current list of nodes.
     pub(crate) is_listed: bool,
     failures: u32,
     /// Failed connections since its last reply.
     misses: u32,
     retry_at_ns: u64,
-    /// What the last attempt failed with.
+    /// Error of the last attempt.
     failure: String,
 }
 
@@ -34,7 +34,7 @@ impl Node {
         now_ns >= self.retry_at_ns
     }
 
-    /// It was connected to.
+    /// A connection to it was made.
     pub(crate) fn succeeded(&mut self) {
         (self.failures, self.retry_at_ns) = (0, 0);
     }
@@ -45,7 +45,7 @@ impl Node {
         self.misses = 0;
     }
 
-    /// A connection to it failed. `true`: as often in a row as is permitted; the count begins anew.
+    /// Counts a failed connection. `true`: the permitted number in a row is reached; counting starts anew.
     pub(crate) fn misses_too_often(&mut self, failures_max: u32) -> bool {
         self.misses += 1;
         let is_too_often = self.misses >= failures_max;
@@ -55,7 +55,7 @@ impl Node {
         is_too_often
     }
 
-    /// An attempt failed. `random` is any number.
+    /// Records a failed attempt. `random` is any number.
     pub(crate) fn failed(&mut self, now_ns: u64, failure: String, random: u64) {
         let back_off = BACK_OFF_MIN.saturating_mul(1 << self.failures.min(16)).min(BACK_OFF_MAX);
         let half = back_off.as_nanos() as u64 / 2;
@@ -64,7 +64,7 @@ impl Node {
         self.failure = failure;
     }
 
-    /// The reply to a request for it while it cannot be reached.
+    /// The reply to a request for a node that cannot be reached.
     pub(crate) fn down(&self) -> Vec<u8> {
         format!("-ERR node {} is down: {}\r\n", self.config.name, one_line(&self.failure)).into_bytes()
     }

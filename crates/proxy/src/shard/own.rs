@@ -1,8 +1,8 @@
-//! Node connections that belong to one client for a time.
+//! Node connections that are reserved for one client for a time.
 //!
-//! Transactions, commands that may wait on the node, subscriptions and large requests would hold up the others of a shared connection. A
-//! client turns to a connection of its own, and back, only when all before is answered: so its commands never overtake one another.
-//! Connections that were given back clean wait for the next client; their number is bounded for a loop.
+//! Transactions, commands that may block on the node, subscriptions and large requests would delay the other clients of a shared
+//! connection. A client switches to a reserved connection, and back, only when all its earlier commands are answered: so they
+//! never overtake one another. Connections that are returned in a clean state are reused; their number is bounded for a loop.
 
 use reactor::{Io, LoopContext};
 
@@ -14,14 +14,14 @@ use super::link::Link;
 use super::slab::Key;
 use super::wires::Wires;
 
-/// Connections that wait for a client.
+/// Largest number of idle reserved connections.
 const IDLE_LINKS_MAX: usize = 16;
 
 impl Shard {
-    /// A connection to a node for this client alone.
+    /// Reserves a connection to a node for this client.
     ///
     /// # Errors
-    /// The reply that tells why there is none.
+    /// The error reply if there is none.
     pub(super) fn take_own(&mut self, client: &Client, node: u16, io: &mut Io<'_>) -> Result<Key, Vec<u8>> {
         let lane = client.lane;
         let (links, idle) = (&mut self.links, &mut self.idle_links);
@@ -47,14 +47,14 @@ impl Shard {
         Ok(key)
     }
 
-    /// Ends a connection that waits for a client, so that another node's may be opened. `false`: there is none.
+    /// Closes an idle reserved connection, so that one to another node may be opened. `false`: there is none.
     fn end_idle(&mut self, io: &mut Io<'_>) -> bool {
         let Some(link) = self.idle_links.pop().and_then(|key| self.links.get_mut(key)) else { return false };
         Wires::abort(io, link.id);
         true
     }
 
-    /// Gives back a connection on which nothing is left to come and nothing is watched.
+    /// Returns a connection without expected replies and watched keys.
     pub(super) fn give_back_own(&mut self, key: Key, wires: &mut impl Wires) {
         let Some(link) = self.links.get_mut(key) else { return };
         link.owner = Key::NONE;
@@ -65,7 +65,7 @@ impl Shard {
         }
     }
 
-    /// A client goes back to shared connections, if all was answered on its own.
+    /// Moves a client back to shared connections, if all commands on its reserved one are answered.
     pub(super) fn leave_own(&mut self, client: &mut Client, link: Key, io: &mut Io<'_>) -> bool {
         if !client.queue.is_empty() {
             self.wait(client, Waits::Empty, io);
@@ -76,7 +76,7 @@ impl Shard {
         true
     }
 
-    /// A node connection has given the last reply that its client waited for: the client goes back to shared connections.
+    /// After the last reply that a reserved connection's client waits for: moves the client back to shared connections.
     pub(super) fn free_own(&mut self, link: &mut Link, io: &mut Io<'_>) {
         let Some(client) = self.clients.get_mut(link.owner) else { return };
         let is_over = client.queue.is_empty() && client.stream.is_none() && link.expected.is_empty();
@@ -92,7 +92,7 @@ impl Shard {
         }
     }
 
-    /// A command that may wait on its node.
+    /// A command that may block on its node.
     pub(super) fn block(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
         let node = match self.one_node(order, io) {
             Ok(node) => node,
@@ -114,14 +114,14 @@ impl Shard {
         Served::Done
     }
 
-    /// XREAD and XREADGROUP wait only with BLOCK.
+    /// XREAD and XREADGROUP block only with BLOCK.
     fn is_read_without_wait(&self, order: &Order<'_>, io: &Io<'_>) -> bool {
         let request = order.request(io);
         let is_read = matches!(&*self.table.get(order.id).name, "xread" | "xreadgroup");
         is_read && !(1..request.len()).any(|at| request.is_word(at, b"BLOCK"))
     }
 
-    /// What a client that is gone leaves behind.
+    /// Collects the reserved connections of a closed client.
     pub(super) fn orphan_links(&mut self, client: &mut Client) {
         match &client.mode {
             Mode::Plain => {}
@@ -134,7 +134,7 @@ impl Shard {
         }
     }
 
-    /// Ends the connection of a client that is gone: what it began (a transaction, a blocking command) ends with it.
+    /// Closes the connection of a closed client: its transaction or blocking command ends with it.
     pub(super) fn end_orphan(&mut self, key: Key, at: &mut LoopContext<'_>) {
         if let Some(link) = self.links.get_mut(key) {
             at.abort(link.id);

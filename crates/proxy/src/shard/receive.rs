@@ -1,9 +1,9 @@
-//! Replies: from a node connection's input to the clients that wait for them.
+//! Replies: from a node connection's input to the waiting clients.
 //!
-//! A reply whose turn it is goes into its client's output piece by piece, so that one of any size needs no room here. A node connection is not
-//! read while the client of its next reply has more than it may have; other clients whose replies come behind wait for that long. A
-//! client that takes nothing is cut by the reactor, and one that holds up a node for longer than [`crate::config::Limits::stall_max`] is cut
-//! here.
+//! A reply whose client waits for it next is copied into the client's output piece by piece, so its size needs no memory here. A
+//! node connection is not read while the client of its next reply exceeds its bounds; clients whose replies follow on the same
+//! connection wait too. The reactor disconnects a client that does not read. A client that blocks a node connection for longer
+//! than [`crate::config::Limits::stall_max`] is disconnected here.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use super::slab::Key;
 use super::wires::Wires;
 use super::{Broken, Shard};
 
-/// How often a node connection is looked at: for silence, and for clients that hold it up.
+/// Interval of the checks of a node connection: for silence, and for clients that block it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A node connection.
@@ -42,7 +42,7 @@ impl Protocol for LinkProtocol {
             counters.is_down.set(0);
             node.succeeded();
         }
-        // A large request of its owner waits for room.
+        // A large request of its client waits for room.
         if let Some(client) = shard.clients.get_mut(link.owner)
             && client.stream.is_some()
         {
@@ -85,7 +85,7 @@ impl Protocol for LinkProtocol {
     }
 
     fn drain(&mut self, _io: &mut Io<'_>) {
-        // It ends after the clients whose replies it brings: see `upkeep`.
+        // It ends after the clients whose replies it delivers: see `upkeep`.
     }
 
     fn closed(&mut self, reason: Closed) {
@@ -94,7 +94,7 @@ impl Protocol for LinkProtocol {
     }
 }
 
-/// Cutting a client from a node connection's turn.
+/// Disconnects a client during a node connection's turn.
 trait AbortOther {
     fn abort_other(&mut self, client: &mut Client);
 }
@@ -106,7 +106,7 @@ impl AbortOther for Io<'_> {
 }
 
 impl Shard {
-    /// Takes what a node has sent.
+    /// Handles the bytes that a node has sent.
     fn receive(&mut self, link: &mut Link, io: &mut Io<'_>) {
         if link.is_subscribed {
             return self.receive_messages(link, io);
@@ -115,8 +115,8 @@ impl Shard {
         let mut at = 0;
         while at < io.input().len() {
             let Some(expected) = link.expected.front().copied() else {
-                // Nothing was asked. An unasked message of RESP3 is nothing that a client of a shared connection has ordered.
-                link.failure = Some("it sent a reply to nothing".to_owned());
+                // No request is pending. A push of RESP3 was requested by no client of a shared connection.
+                link.failure = Some("it sent a reply that no request waits for".to_owned());
                 io.abort();
                 break;
             };
@@ -129,7 +129,7 @@ impl Shard {
                     at = range.end;
                     self.take_piece(link, io, expected, range, advance);
                     if link.failure.is_some() {
-                        // It has refused to let the proxy in: what follows is no answer to clients.
+                        // The node has not admitted the proxy: what follows is not meant for clients.
                         break;
                     }
                 }
@@ -170,7 +170,7 @@ impl Shard {
         is_over
     }
 
-    /// Takes a piece of a reply, or its end.
+    /// Handles a piece of a reply, or its end.
     #[inline]
     fn take_piece(
         &mut self,
@@ -194,7 +194,7 @@ impl Shard {
         }
     }
 
-    /// The end of a reply: counts it, and lets its client go on.
+    /// The end of a reply: counts it, and resumes its client.
     #[inline]
     fn reply_is_complete(&mut self, link: &mut Link, io: &mut Io<'_>, expected: &Expected) {
         link.expected.pop_front();
@@ -220,7 +220,7 @@ impl Shard {
         }
     }
 
-    /// An error of a cluster's node may send the request on to another. `true`: this piece was one of an error, and is taken.
+    /// In a cluster an error may redirect the request to another node. `true`: this piece belongs to an error, and was handled.
     fn take_error(
         &mut self,
         link: &mut Link,
@@ -298,11 +298,11 @@ impl Shard {
         self.take_whole_step(link, io, step, &reply);
     }
 
-    /// Takes the reply to a step of the beginning.
+    /// Handles the reply to a step of the handshake.
     pub(super) fn take_whole_step(&mut self, link: &mut Link, io: &mut Io<'_>, step: Step, reply: &[u8]) {
         let view = link.framer.view(reply);
         match (step, view) {
-            // It works with the table that the proxy has.
+            // The proxy's own table suffices.
             (Step::Command, View::Error(_)) => self.has_asked_commands = false,
             (Step::Command, view) => self.table.learn(&view),
             (Step::Slots, View::Error(text)) => tracing::warn!("CLUSTER SLOTS: {}", String::from_utf8_lossy(text)),
@@ -315,14 +315,14 @@ impl Shard {
         }
     }
 
-    /// A line in the log for a command that took long.
+    /// Logs a slow command.
     #[cold]
     fn log_slow(&self, node: u16, expected: &Expected, took_ns: u64) {
         let (node, command) = (&self.nodes[usize::from(node)].config.name, &self.table.get(expected.command).name);
         tracing::warn!(command, node, milliseconds = took_ns / 1_000_000, "slow command");
     }
 
-    /// A node connection has ended. Those that wait for its replies are answered at the end of the tick.
+    /// A node connection has ended. Clients that wait for its replies are answered at the end of the tick.
     fn link_closed(&mut self, key: Key, reason: Closed) {
         let Some(mut link) = self.links.remove(key) else { return };
         let lane = &mut self.lanes[usize::from(link.lane)];
@@ -337,14 +337,14 @@ impl Shard {
             self.own_links -= 1;
             self.counters.own_connections.set(self.own_links as u64);
         }
-        // Those of clients that are gone, and of nodes that are taken off the list, end without anybody's fault.
+        // Connections of closed clients and of nodes removed from the list end without a failure.
         let is_missed = self.nodes[usize::from(link.node)].is_listed && !link.is_own;
         let is_failure = is_missed || matches!(reason, Closed::Unconnected(_));
         let reason = link.failure.take().unwrap_or_else(|| end_of(reason));
         if is_failure {
             self.node_failed(link.node, reason.clone());
             if link.is_connected && !link.is_beginning() {
-                // It was in use: it may be tried at once.
+                // The connection was in use: the node may be tried again at once.
                 self.nodes[usize::from(link.node)].succeeded();
             }
         }
@@ -353,7 +353,7 @@ impl Shard {
     }
 }
 
-/// Why a node connection ended, where the proxy did not end it for a reason of its own.
+/// Why a node connection ended, if the proxy did not close it for a reason of its own.
 fn end_of(reason: Closed) -> String {
     match reason {
         Closed::Unconnected(failure) => failure.to_string(),

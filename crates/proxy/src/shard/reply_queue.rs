@@ -1,27 +1,27 @@
 //! The replies that a client waits for, in the order of its commands.
 //!
-//! The reply at the head goes into the client's output while it arrives. Replies that come before their turn are kept. Those of one node
-//! come in the order of their commands, so that each node has one run of kept bytes, and a place in the queue says how many of them are its
-//! own:
+//! The reply at the head is copied to the client's output while it arrives. Replies that arrive too early are kept. The replies
+//! of one node arrive in the order of their commands, so each node has one run of kept bytes, and each place in the queue counts
+//! its bytes of the run:
 //!
 //! ```text
 //!  places    | 1: awaited | 2: node B, 5 bytes | 3: node B, 7 bytes | 4: whole | …
 //!  node B    | 5 bytes of 2 | 7 bytes of 3 |
 //! ```
 //!
-//! What becomes of several nodes' replies, or of none, is a whole one. Kept runs take their storage from the loop's pool and give it back when
-//! they are empty: a client that waits for nothing holds nothing.
+//! A joined reply, or one of the proxy itself, is kept as a whole. Runs take their storage from the loop's pool and return it
+//! when they are empty, so a client that waits for nothing holds no memory.
 
 use std::collections::VecDeque;
 
-/// The proxy itself, or several nodes: a reply that comes whole.
+/// Source of a reply that becomes available as a whole: the proxy itself, or several nodes.
 pub(crate) const WHOLE: u16 = u16::MAX;
-/// Spare buffers of a loop.
+/// Largest number of spare buffers of a loop.
 const POOL_BUFFERS_MAX: usize = 256;
-/// A larger buffer is given back to the allocator.
+/// A larger buffer is returned to the allocator.
 const POOL_BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// Storage of kept replies, used again and again.
+/// Reused storage for kept replies.
 #[derive(Default)]
 pub(crate) struct BufferPool(Vec<Vec<u8>>);
 
@@ -38,12 +38,12 @@ impl BufferPool {
     }
 }
 
-/// One reply to come.
+/// One expected reply.
 struct Place {
     /// The node whose run has its kept bytes, or [`WHOLE`].
     source: u16,
     is_complete: bool,
-    /// Kept bytes in the node's run.
+    /// Number of its bytes that are kept in the node's run.
     kept_bytes: usize,
     whole: Option<Box<[u8]>>,
 }
@@ -52,7 +52,7 @@ struct Place {
 #[derive(Default)]
 struct Run {
     bytes: Vec<u8>,
-    /// Bytes in front that were passed on.
+    /// Bytes at the front that were passed on.
     passed: usize,
 }
 
@@ -60,17 +60,17 @@ struct Run {
 #[derive(Default)]
 pub(crate) struct ReplyQueue {
     places: VecDeque<Place>,
-    /// Number of the place at the head; numbers go round.
+    /// Number of the place at the head; numbers wrap around.
     head: u32,
-    /// Some of the head's bytes have been passed on.
+    /// Whether some of the head's bytes were passed on.
     head_has_begun: bool,
-    /// By node.
+    /// Indexed by node.
     runs: Vec<Run>,
     kept_bytes: usize,
 }
 
 impl ReplyQueue {
-    /// Replies to come.
+    /// Number of expected replies.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.places.len()
@@ -81,13 +81,13 @@ impl ReplyQueue {
         self.places.is_empty()
     }
 
-    /// Bytes that wait for their turn.
+    /// Bytes that wait for earlier replies.
     #[inline]
     pub(crate) fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
 
-    /// Adds a reply that `source` will give, and gives its number.
+    /// Adds a reply that `source` will deliver, and returns its number.
     #[inline]
     pub(crate) fn push(&mut self, source: u16) -> u32 {
         let number = self.head.wrapping_add(self.places.len() as u32);
@@ -95,18 +95,18 @@ impl ReplyQueue {
         number
     }
 
-    /// Whether it is this reply's turn.
+    /// Whether this reply is next.
     #[inline]
     pub(crate) fn is_head(&self, number: u32) -> bool {
         number == self.head
     }
 
-    /// Whether a part of the reply at the head has been passed on: nothing may come between.
+    /// Whether a part of the reply at the head was passed on: no other bytes may follow it.
     pub(crate) fn head_has_begun(&self) -> bool {
         self.head_has_begun
     }
 
-    /// Passes on bytes of the reply at the head, and after its last ones the kept replies behind it.
+    /// Passes on bytes of the reply at the head; after its last byte also the kept replies that follow it.
     #[inline]
     pub(crate) fn forward(&mut self, bytes: &[u8], is_complete: bool, output: &mut Vec<u8>, pool: &mut BufferPool) {
         output.extend_from_slice(bytes);
@@ -117,7 +117,7 @@ impl ReplyQueue {
         }
     }
 
-    /// Keeps bytes of a reply whose turn has not come.
+    /// Keeps bytes of a reply that is not next.
     pub(crate) fn keep(&mut self, number: u32, bytes: &[u8], is_complete: bool, pool: &mut BufferPool) {
         let place = &mut self.places[number.wrapping_sub(self.head) as usize];
         place.kept_bytes += bytes.len();
@@ -137,7 +137,7 @@ impl ReplyQueue {
         run.bytes.extend_from_slice(bytes);
     }
 
-    /// Answers a command with a reply that is there as a whole, in place of what was kept of another.
+    /// Answers a command with a complete reply, which replaces any kept bytes.
     pub(crate) fn answer(&mut self, number: u32, reply: &[u8], output: &mut Vec<u8>, pool: &mut BufferPool) {
         if self.is_head(number) {
             return self.forward(reply, true, output, pool);
@@ -145,11 +145,11 @@ impl ReplyQueue {
         self.keep_whole(number, reply);
     }
 
-    /// The same of a reply whose turn has not come.
+    /// The same for a reply that is not next.
     pub(crate) fn keep_whole(&mut self, number: u32, reply: &[u8]) {
         let place = &mut self.places[number.wrapping_sub(self.head) as usize];
         if place.kept_bytes > 0 {
-            // They came last.
+            // They are the last bytes of the run.
             let run = &mut self.runs[usize::from(place.source)];
             run.bytes.truncate(run.bytes.len() - place.kept_bytes);
             self.kept_bytes -= place.kept_bytes;
@@ -165,7 +165,7 @@ impl ReplyQueue {
         self.head_has_begun = false;
     }
 
-    /// Passes on what was kept for the head, and goes on as long as heads are complete.
+    /// Passes on the bytes kept for the head, and continues while heads are complete.
     #[inline]
     fn release(&mut self, output: &mut Vec<u8>, pool: &mut BufferPool) {
         while let Some(place) = self.places.front_mut() {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     proptest! {
-        /// Commands of several nodes, whose replies come in pieces: each node's in order, the nodes in any.
+        /// Commands of several nodes, whose replies arrive in pieces: in order for each node, the nodes in any order.
         #[test]
         fn replies_leave_in_the_order_of_their_commands(
             sources in prop::collection::vec((0..4_u16, 1..20_usize), 1..60),

@@ -1,4 +1,4 @@
-//! Requests that go to several nodes: split by key, or as they are to all.
+//! Requests that go to several nodes: split by key, or unchanged to all.
 
 use reactor::Io;
 use resp::codec::Version;
@@ -14,11 +14,11 @@ use super::slab::Key;
 use crate::commands::{Join, Split};
 use crate::placement::{SLOTS, slot_of};
 
-/// What a node gets of a request.
+/// The part of a request that a node receives.
 enum Share<'s> {
-    /// All of it.
+    /// The whole request.
     Whole,
-    /// The keys that are its own, each with what belongs to it: so many arguments.
+    /// The node's keys, each with the arguments that belong to it: `width` in all.
     Keys { parts: &'s [u16], part: u16, width: usize },
     /// These bytes.
     Bytes(&'s [u8]),
@@ -59,12 +59,13 @@ impl Shard {
         self.scatter(client, io, order, joining, shares)
     }
 
-    /// The nodes of the keys, each once (in a cluster once for each slot), and for each key the place of its node among them.
+    /// The nodes of the keys, each once (in a cluster once for each slot), and for each key the index of its node among them.
     fn parts_of_keys(&mut self, order: &Order<'_>, io: &Io<'_>, width: usize) -> (Vec<u16>, Vec<u16>) {
         let request = order.request(io);
         let mut nodes: Vec<u16> = Vec::new();
         let mut parts = Vec::with_capacity(request.len() / width);
-        // By number, so that many nodes cost no search for each key. A cluster's nodes take keys of one slot at a time.
+        // Indexed by number, so that many nodes need no search for each key. A cluster's nodes accept keys of only one slot
+        // at a time.
         let groups = if self.cluster.is_some() { SLOTS } else { self.nodes.len() };
         let mut part_of = vec![u16::MAX; groups];
         for key in request.iter().skip(1).step_by(width) {
@@ -80,7 +81,7 @@ impl Shard {
         (nodes, parts)
     }
 
-    /// The same request to all nodes.
+    /// Sends the same request to all nodes.
     pub(super) fn send_to_all(
         &mut self,
         client: &mut Client,
@@ -95,7 +96,7 @@ impl Shard {
         self.scatter(client, io, order, Joining::All(join), nodes.into_iter().map(|node| (node, Share::Whole)))
     }
 
-    /// SCAN: the node that the cursor names.
+    /// SCAN: sends it to the node that the cursor names.
     pub(super) fn scan(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
         let places = self.node_numbers.len() as u64;
         let request = order.request(io);
@@ -110,7 +111,7 @@ impl Shard {
         self.scatter(client, io, order, Joining::Scan { place, places }, [(node, Share::Bytes(&bytes))].into_iter())
     }
 
-    /// Sends each node its share, and has the replies joined.
+    /// Sends each node its share, and arranges for the replies to be joined.
     fn scatter<'s>(
         &mut self,
         client: &mut Client,
@@ -131,7 +132,7 @@ impl Shard {
             let part = client.gathers[usize::from(at)].as_mut().map_or(0, |gather| gather.add_part(node));
             let link = match share {
                 Share::Keys { .. } => self.link_for(client.lane, node, order.id, io).map(|(link, _)| link),
-                // Of all nodes of a cluster masters alone are meant: each key then counts once.
+                // In a cluster only masters are meant: each key then counts once.
                 Share::Whole | Share::Bytes(_) => self.shared_link(client.lane, node, io),
             };
             let role = Role::Part { gather: at, part };
@@ -199,7 +200,7 @@ impl Shard {
         true
     }
 
-    /// Answers with a joined reply, if all of its parts have come.
+    /// Answers with a joined reply, if all of its parts have arrived.
     pub(super) fn finish_gather(&mut self, client: &mut Client, at: u16, wires: &mut impl super::wires::Wires) {
         let place = &mut client.gathers[usize::from(at)];
         let Some(gather) = place.take_if(|gather| gather.parts_left == 0) else { return };

@@ -1,6 +1,7 @@
-//! Values in numbered places. A key of a value that is gone finds nothing, although another value may have its place.
+//! A slab: values in numbered places. The key of a removed value finds nothing, although another value may have taken
+//! its place.
 
-/// Names a value of one slab.
+/// Identifies a value of one slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     index: u32,
@@ -8,10 +9,10 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Finds nothing.
+    /// A key that finds nothing.
     pub(crate) const NONE: Key = Key { index: u32::MAX, generation: 0 };
 
-    /// A number that no other value of the slab has at the same time.
+    /// A number that is unique among the current values of the slab.
     pub(crate) fn number(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
@@ -20,7 +21,7 @@ impl Key {
 struct Place<T> {
     generation: u32,
     is_taken: bool,
-    /// Empty while it is lent.
+    /// Empty while the value is lent.
     value: Option<Box<T>>,
 }
 
@@ -36,16 +37,16 @@ impl<T> Slab<T> {
         Slab { places: Vec::new(), free: Vec::new(), count: 0 }
     }
 
-    /// Values in it, lent ones with them.
+    /// Number of values, including lent ones.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// Adds a value, which is told its key.
+    /// Adds a value; `make` receives its key.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Key) -> T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place { generation: 0, is_taken: false, value: None });
-            // Each value is a connection: descriptors end before the numbers do.
+            // Each value is a connection: descriptors run out before the numbers do.
             (self.places.len() - 1) as u32
         });
         let place = &mut self.places[index as usize];
@@ -62,19 +63,19 @@ impl<T> Slab<T> {
         (place.is_taken && place.generation == key.generation).then_some(place)
     }
 
-    /// The value, unless it is gone or lent.
+    /// The value; none if it was removed or is lent.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.place(key)?.value.as_deref_mut()
     }
 
-    /// Takes the value out for a time, so that the others can be reached beside it.
+    /// Takes the value out temporarily, so that the other values can be accessed.
     #[inline]
     pub(crate) fn lend(&mut self, key: Key) -> Option<Box<T>> {
         self.place(key)?.value.take()
     }
 
-    /// Puts back what was lent.
+    /// Returns a lent value.
     #[inline]
     pub(crate) fn take_back(&mut self, key: Key, value: Box<T>) {
         if let Some(place) = self.place(key) {
@@ -82,7 +83,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes the value out for good.
+    /// Removes the value.
     pub(crate) fn remove(&mut self, key: Key) -> Option<Box<T>> {
         let place = self.place(key)?;
         place.is_taken = false;

@@ -1,7 +1,8 @@
-//! Requests that are too large to be held whole: they are passed on while they arrive.
+//! Requests that are too large to be held whole: they are forwarded while they arrive.
 //!
-//! On a shared connection such a request would keep all others waiting for a slow client. So it goes over a connection of the client's own, once
-//! all before it is answered. Its key must be among the arguments that have come, which a split command's keys are not: those are refused.
+//! On a shared connection such a request would make all others wait for a slow client. It is therefore sent on a reserved
+//! connection, once all earlier commands are answered. Its key must be among the arguments that have arrived. Split commands
+//! (such as MSET) have keys further back: they are rejected.
 
 use reactor::Io;
 
@@ -13,7 +14,8 @@ use super::wires::Wires;
 use crate::commands::{CommandId, Request};
 
 impl Shard {
-    /// A request at this place of the input is larger than may be held. Gives the number of bytes that were passed on.
+    /// Begins to forward a request at this offset of the input, which is larger than may be held. Returns the number of bytes
+    /// forwarded.
     pub(super) fn begin_stream(&mut self, client: &mut Client, io: &mut Io<'_>, at: usize) -> usize {
         if !client.queue.is_empty() {
             self.wait(client, Waits::Empty, io);
@@ -22,7 +24,7 @@ impl Shard {
         let range = at..at + client.scanned;
         let Some((id, node)) = self.node_of_front(client, &io.input()[range.clone()]) else {
             let text = format!(
-                "ERR the request is larger than {} bytes (see --request-bytes-max), and is none of one key that comes first",
+                "ERR the request is larger than {} bytes (see --request-bytes-max), and has no single key at its front",
                 self.config.limits.request_bytes_max
             );
             self.refuse(client, io, text.as_bytes());
@@ -53,7 +55,7 @@ impl Shard {
         }
     }
 
-    /// The command and the node of a request of which the front has come.
+    /// The command and the node of a request whose front has arrived.
     fn node_of_front(&mut self, client: &Client, front: &[u8]) -> Option<(CommandId, u16)> {
         if !client.is_authenticated || client.is_subscriber() {
             return None;
@@ -87,7 +89,7 @@ impl Shard {
         self.counters.sent(link.node);
     }
 
-    /// Copies a part of the input to a node connection. Gives the number of bytes.
+    /// Copies a part of the input to a node connection. Returns the number of bytes.
     fn append(&mut self, link: Key, io: &mut Io<'_>, range: std::ops::Range<usize>) -> usize {
         let bytes = range.len();
         if let Some(link) = self.links.get_mut(link)
@@ -98,7 +100,7 @@ impl Shard {
         bytes
     }
 
-    /// Passes on what has come since. Gives the number of bytes; 0 where there is nothing, or no room for it.
+    /// Forwards the bytes that have arrived since. Returns their number; 0 if there are none, or no room for them.
     pub(super) fn pass_on(&mut self, client: &mut Client, io: &mut Io<'_>, at: usize) -> usize {
         let Some(key) = client.stream else { return 0 };
         let Some(link) = self.links.get_mut(key) else {
@@ -120,7 +122,7 @@ impl Shard {
                 self.append(key, io, at..at + advance.consumed)
             }
             Err(_) => {
-                // Half a request is with the node: neither connection can go on.
+                // The node has received half a request: neither connection can continue.
                 io.abort();
                 0
             }

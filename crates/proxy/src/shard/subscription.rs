@@ -1,11 +1,12 @@
-//! SUBSCRIBE and its family.
+//! SUBSCRIBE and the other commands of subscriptions.
 //!
-//! A channel is a node's, as a key is; PUBLISH goes to that node. A pattern may match channels of any node, and is subscribed on all. Each
-//! message so comes once. A sharded channel (SSUBSCRIBE, SPUBLISH) is a node's too; of a cluster it is its slot's, and a subscription that meets
-//! a slot that has moved is sent on. If the slot moves later, the node ends the subscription, and the client is told so by SUNSUBSCRIBE's
-//! confirmation, as by a cluster. A subscriber has a connection of its own to each node that it needs. Confirmations are made anew, for a node counts
-//! only its own channels; messages pass as they are. If one of the connections breaks, the client is disconnected: no reply could tell it that some
-//! of its channels are silent.
+//! Like a key, a channel belongs to one node, and PUBLISH goes to that node. A pattern may match channels of any node, and is
+//! subscribed on all, so that each message arrives once. A sharded channel (SSUBSCRIBE, SPUBLISH) belongs to one node too; in a
+//! cluster it belongs to its slot, and a subscription to a slot that has moved is redirected. If the slot moves later, the node
+//! ends the subscription, and the client receives SUNSUBSCRIBE's confirmation, as from a cluster. A subscriber has a reserved
+//! connection to each node that it needs. Confirmations are written by the proxy, because a node counts only its own channels;
+//! messages are passed on unchanged. If one of the connections breaks, the client is disconnected: no reply could tell it that
+//! some of its channels are silent.
 
 use hashbrown::HashSet;
 use reactor::Io;
@@ -24,16 +25,16 @@ use super::slab::Key;
 use super::wires::Wires;
 use crate::commands::{CommandId, Handling, Subscription};
 
-/// Stands for the error of a node that has sent a subscription on.
+/// Placeholder for the error by which a node redirects a subscription.
 const SENT_ON: &[u8] = b"+MOVED\r\n";
 
-/// What a client listens to.
+/// A client's subscriptions.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
     channels: HashSet<Box<[u8]>>,
     patterns: HashSet<Box<[u8]>>,
     sharded: HashSet<Box<[u8]>>,
-    /// Connections of its own, by node.
+    /// Reserved connections, by node.
     own: Vec<(u16, Key)>,
 }
 
@@ -42,7 +43,7 @@ impl Subscriptions {
         self.channels.len() + self.patterns.len() + self.sharded.len()
     }
 
-    /// What the confirmation of a command counts: Redis counts sharded channels apart.
+    /// The count in the confirmation of a command: Redis counts sharded channels separately.
     fn count_for(&self, command: Subscription) -> usize {
         match command {
             Subscription::Ssubscribe | Subscription::Sunsubscribe => self.sharded.len(),
@@ -50,7 +51,7 @@ impl Subscriptions {
         }
     }
 
-    /// Whether nothing is listened to.
+    /// Whether there is no subscription.
     pub(crate) fn is_empty(&self) -> bool {
         self.count() == 0
     }
@@ -69,18 +70,18 @@ impl Subscriptions {
     }
 }
 
-/// What a confirmation says.
+/// Content of a confirmation.
 #[derive(Clone, Debug)]
 pub(crate) struct Confirmation {
     command: Subscription,
-    /// The channel or pattern; none where there is none to leave.
+    /// The channel or pattern; none if there was none to leave.
     name: Option<Box<[u8]>>,
-    /// Channels and patterns of the client after it, or its sharded channels.
+    /// Number of the client's channels and patterns after it, or of its sharded channels.
     count: usize,
 }
 
 impl Confirmation {
-    /// As the client is told.
+    /// The encoded confirmation.
     fn written(&self, version: Version) -> Vec<u8> {
         written(version, |writer| {
             writer.push(3);
@@ -102,7 +103,7 @@ impl Shard {
         order: &Order<'_>,
         command: Subscription,
     ) -> Served {
-        // A message must not come where the client waits for a reply.
+        // A message must not arrive where the client expects a reply.
         if client.subscriptions.is_none() && !client.queue.is_empty() {
             return Served::Waits;
         }
@@ -124,7 +125,7 @@ impl Shard {
         Served::Done
     }
 
-    /// Asks the nodes of a channel or pattern, and has the client told once they have confirmed.
+    /// Sends the request to the nodes of a channel or pattern; the client receives a confirmation once all have confirmed.
     fn confirm(
         &mut self,
         client: &mut Client,
@@ -158,13 +159,13 @@ impl Shard {
             | Subscription::Unsubscribe
             | Subscription::Ssubscribe
             | Subscription::Sunsubscribe => vec![self.node_of(name)],
-            // A cluster's nodes pass messages on to one another.
+            // A cluster's nodes forward messages to one another.
             Subscription::Psubscribe | Subscription::Punsubscribe if self.cluster.is_some() => vec![self.node_of(b"")],
             Subscription::Psubscribe | Subscription::Punsubscribe => self.node_numbers.clone(),
         }
     }
 
-    /// Sends a request to a node, on the subscriber's own connection, as a part of a joined reply.
+    /// Sends a request to a node, on the subscriber's reserved connection, as a part of a joined reply.
     fn ask(&mut self, client: &mut Client, io: &mut Io<'_>, (node, at): (u16, u16), id: CommandId, words: &[&[u8]]) {
         let Some(gather) = client.gathers[usize::from(at)].as_mut() else { return };
         let part = gather.add_part(node);
@@ -208,11 +209,11 @@ impl Shard {
         Ok(key)
     }
 
-    /// The reply of a confirmation whose parts have all come; none of other joined replies.
+    /// The reply of a confirmation whose parts have all arrived; none for other joined replies.
     pub(super) fn confirmation(&mut self, client: &mut Client, gather: &Gather) -> Option<Vec<u8>> {
         let Joining::Confirmed(confirmation) = &gather.joining else { return None };
         if let Some(failed) = gather.parts.iter().find(|part| part.reply.first() == Some(&b'-')) {
-            // It listens to nothing of this name.
+            // The subscription failed: the name is removed.
             let subscriptions = client.subscriptions.get_or_insert_default();
             if let Some(name) = confirmation.name.as_ref().filter(|_| confirmation.command.is_joining()) {
                 subscriptions.names(confirmation.command).remove(name);
@@ -222,7 +223,7 @@ impl Shard {
         Some(confirmation.written(client.version))
     }
 
-    /// Ends the connections of a client that listens to nothing any more.
+    /// Closes the reserved connections of a client without subscriptions.
     pub(super) fn end_subscriptions(&mut self, client: &mut Client, io: &mut Io<'_>) {
         let Some(subscriptions) = client.subscriptions.take() else { return };
         for key in subscriptions.links() {
@@ -233,7 +234,7 @@ impl Shard {
         }
     }
 
-    /// Takes what a node has sent to a subscriber: messages, and confirmations.
+    /// Handles messages and confirmations that a node has sent to a subscriber.
     pub(super) fn receive_messages(&mut self, link: &mut Link, io: &mut Io<'_>) {
         link.held = None;
         let mut at = 0;
@@ -328,7 +329,7 @@ impl Shard {
         }
     }
 
-    /// Whether the next confirmation is that of a SUNSUBSCRIBE of the client's.
+    /// Whether the next confirmation answers a SUNSUBSCRIBE of the client.
     fn is_asked_to_leave(&self, link: &Link) -> bool {
         let leaves = |expected: &Expected| {
             self.table.get(expected.command).handling == Handling::Subscription(Subscription::Sunsubscribe)
@@ -336,7 +337,7 @@ impl Shard {
         link.expected.front().is_some_and(leaves)
     }
 
-    /// A node has ended the subscription of a sharded channel, whose slot is another node's from now on.
+    /// A node has ended the subscription of a sharded channel, whose slot has moved to another node.
     fn slot_has_left(&mut self, link: &Link, io: &mut Io<'_>, name: &[u8]) {
         if let Some(cluster) = &mut self.cluster {
             cluster.spoil();
@@ -351,7 +352,7 @@ impl Shard {
         self.give_to_subscriber(link, io, &told);
     }
 
-    /// Asks the node for a sharded channel whose slot has moved there. `false`: the error is no such one.
+    /// Subscribes to a sharded channel on the node that its slot has moved to. `false`: the error is no redirection.
     fn ask_elsewhere(
         &mut self,
         link: &Link,

@@ -1,8 +1,8 @@
-//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: on one node, over a connection of the client's own.
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: on one node, over a reserved connection.
 //!
-//! Which node it is, the first key says: that of WATCH, or that of the first command behind MULTI. MULTI itself is answered by the proxy and sent
-//! when the node is known. A command whose keys are elsewhere is refused, and EXEC then fails as Redis has it after a bad command.
-//! Between WATCH and MULTI, commands of the watched node go over the same connection, others over shared ones.
+//! The first key determines the node: that of WATCH, or that of the first command after MULTI. The proxy answers MULTI itself and
+//! sends it when the node is known. A command with keys on another node is rejected, and EXEC then fails, as in Redis after an
+//! invalid command. Between WATCH and MULTI, commands for the watched node use the reserved connection, others use shared ones.
 
 use reactor::Io;
 use resp::codec::write_command;
@@ -22,9 +22,9 @@ const ABORTED: &[u8] = b"EXECABORT Transaction discarded because of previous err
 pub(crate) struct TransactionState {
     /// The node and the connection to it, once known.
     own: Option<(u16, Key)>,
-    /// MULTI was given.
+    /// Whether MULTI was given.
     is_open: bool,
-    /// A command was refused, or the connection broke: EXEC will fail.
+    /// Whether a command was rejected, or the connection broke: EXEC will fail.
     is_dirty: bool,
 }
 
@@ -53,7 +53,7 @@ impl Shard {
         }
     }
 
-    /// A command of the family, from a client that has neither watched nor begun anything.
+    /// A command of transactions, from a client that has neither watched keys nor given MULTI.
     pub(super) fn transaction(
         &mut self,
         client: &mut Client,
@@ -97,7 +97,7 @@ impl Shard {
         Served::Done
     }
 
-    /// The connection of a transaction to this node; it is taken where there is none.
+    /// The transaction's connection to this node; it is reserved if there is none.
     fn link_in_transaction(&mut self, client: &mut Client, io: &mut Io<'_>, node: u16) -> Result<Key, Vec<u8>> {
         match self.state(client).own {
             Some((own, link)) if own == node => Ok(link),
@@ -117,7 +117,7 @@ impl Shard {
         }
     }
 
-    /// Sends a command of the proxy's own on a client's connection; its reply is dropped.
+    /// Sends a command of the proxy itself on a client's connection; its reply is dropped.
     fn send_unasked(&mut self, client: &Client, io: &mut Io<'_>, (link, node): (Key, u16), arguments: &[&str]) {
         let Some(command) = self.table.find(arguments[0].as_bytes()) else { return };
         let Some(link) = self.links.get_mut(link) else { return };
@@ -138,7 +138,7 @@ impl Shard {
         }
     }
 
-    /// Any command of a client that has watched, or given MULTI.
+    /// Any command of a client that has watched keys, or given MULTI.
     pub(super) fn in_transaction(
         &mut self,
         client: &mut Client,
@@ -161,15 +161,15 @@ impl Shard {
                 }
                 _ => self.handle(client, io, order, handling),
             },
-            // It would leave the connection on which is watched.
+            // It would leave the connection on which keys are watched.
             Handling::Blocking | Handling::Subscription(_) | Handling::Local(Local::Select | Local::Hello) => {
-                self.refuse(client, io, b"ERR not between WATCH and EXEC: UNWATCH first")
+                self.refuse(client, io, b"ERR not allowed between WATCH and EXEC: UNWATCH first")
             }
             _ => self.handle(client, io, order, handling),
         }
     }
 
-    /// A command behind MULTI: the node queues it.
+    /// A command after MULTI: the node queues it.
     fn queue_command(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
         if self.state(client).is_dirty {
             return self.refuse(client, io, b"ERR the transaction has failed already: EXEC will say so");
@@ -188,7 +188,7 @@ impl Shard {
         Served::Done
     }
 
-    /// A command of the family, from a client that has watched, or given MULTI.
+    /// A command of transactions, from a client that has watched keys, or given MULTI.
     fn in_state(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, command: Transaction) -> Served {
         let state = self.state(client);
         match (command, state.is_open) {
@@ -212,7 +212,7 @@ impl Shard {
         }
     }
 
-    /// UNWATCH behind MULTI has no effect; the node queues it as any other command.
+    /// UNWATCH after MULTI has no effect; the node queues it like any other command.
     fn queue_unwatch(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>) -> Served {
         match self.state(client).own {
             Some((node, link)) => self.forward(client, io, &order.source, (link, node), order.id),
@@ -221,7 +221,7 @@ impl Shard {
         Served::Done
     }
 
-    /// The command that ends it goes to the node; without one, `reply` is the answer.
+    /// Ends the transaction: the command goes to the node; if there is none, `reply` is the answer.
     fn end(&mut self, client: &mut Client, io: &mut Io<'_>, order: &Order<'_>, reply: &[u8]) -> Served {
         match self.state(client).own {
             Some((node, link)) => {
@@ -236,7 +236,7 @@ impl Shard {
         Served::Done
     }
 
-    /// Ends it without a word to the client, whose commands are all answered.
+    /// Ends the transaction without a reply to the client, whose commands are all answered.
     pub(super) fn end_transaction(&mut self, client: &mut Client, io: &mut Io<'_>) {
         if let Some((_, link)) = self.state(client).own
             && let Some(link) = self.links.get_mut(link)
@@ -247,7 +247,7 @@ impl Shard {
         client.mode = Mode::Plain;
     }
 
-    /// Answers EXEC after a refused command: nothing of the transaction is executed.
+    /// Answers EXEC after a rejected command: nothing of the transaction is executed.
     fn fail_transaction(&mut self, client: &mut Client, io: &mut Io<'_>) -> Served {
         match self.state(client).own {
             Some((node, link)) => {
@@ -260,9 +260,9 @@ impl Shard {
     }
 }
 
-/// Large requests of a transaction are passed on over its connection.
+/// Large requests of a transaction are forwarded on its connection.
 impl Client {
-    /// The connection of a transaction, if it is that node's.
+    /// The connection of a transaction, if it is with this node.
     pub(super) fn transaction_link(&self, node: u16) -> Option<Option<Key>> {
         match &self.mode {
             Mode::Transaction(state) => Some(state.own.filter(|(own, _)| *own == node).map(|(_, link)| link)),

@@ -1,4 +1,4 @@
-//! What is left for the end of a tick: replies that will not come, clients that are gone, memory that is short, another list of nodes.
+//! Work at the end of a tick: lost replies, closed clients, memory pressure, replacement of the node list.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::slab::Key;
 use super::wires::Wires;
 use super::{Broken, Shard};
 
-/// Clients that held too much are read again once all together hold less than so many parts of eight.
+/// Clients that wait because of memory are read again once less than this many eighths of the bound is held.
 const CALM_PARTS_OF_8: usize = 7;
 
 /// The proxy's hooks of a loop.
@@ -61,7 +61,7 @@ impl LoopState for Upkeep {
 }
 
 impl Shard {
-    /// Answers what a node connection that is gone was asked.
+    /// Answers the pending requests of a closed node connection.
     fn answer_broken(&mut self, broken: Broken, at: &mut LoopContext<'_>) {
         let error = self.nodes[usize::from(broken.node)].lost(&broken.reason);
         for expected in &broken.expected {
@@ -86,12 +86,12 @@ impl Shard {
         }
     }
 
-    /// Gives a client an error in place of the reply that it expects, or of a part of it.
+    /// Replaces a client's expected reply, or a part of it, by an error.
     pub(super) fn answer_whole(&mut self, expected: &Expected, error: &[u8], wires: &mut impl Wires) {
         let Some(mut client) = self.clients.lend(expected.client) else { return };
         let kept = client.queue.kept_bytes();
         match expected.role {
-            // The client has the first half of a reply, and no error can follow.
+            // The client has received a part of a reply, so no error can follow.
             Role::Reply(number) if client.queue.is_head(number) && client.queue.head_has_begun() => {
                 wires.abort(client.id)
             }
@@ -117,7 +117,7 @@ impl Shard {
         self.clients.take_back(expected.client, client);
     }
 
-    /// Sees whether all clients together hold too much, and lets those go on that waited for it.
+    /// Checks whether all clients together hold too much, and resumes those that waited because of it.
     fn look_at_memory(&mut self, at: &mut LoopContext<'_>) {
         self.counters.kept_bytes.set(self.kept_bytes as u64);
         self.held_bytes = self.lp.metrics().held_bytes as usize + self.kept_bytes;
@@ -138,7 +138,7 @@ impl Shard {
         }
     }
 
-    /// Ends connections to nodes that are not in the list any more, once nobody waits for their replies.
+    /// Closes connections to removed nodes, once no replies are pending on them.
     fn end_unlisted(&mut self, at: &mut LoopContext<'_>) {
         let (nodes, lanes) = (&self.nodes, &mut self.lanes);
         for link in self.links.iter_mut().filter(|link| !nodes[usize::from(link.node)].is_listed) {
@@ -146,7 +146,7 @@ impl Shard {
             if lane.link(link.node) == link.key {
                 lane.set_link(link.node, Key::NONE);
             }
-            // Redis answers what it has read before it sees the end, and closes then.
+            // Redis answers the requests that it has read before it sees the end, and then closes.
             if let Some(mut neighbour) = at.connection(link.id).filter(|_| !link.is_subscribed) {
                 neighbour.end_output();
             }
@@ -154,7 +154,7 @@ impl Shard {
         tracing::info!(nodes = self.node_numbers.len(), "another list of nodes is in force");
     }
 
-    /// Has a client's mode follow the loss of its own node connection.
+    /// Adjusts a client's mode after the loss of its reserved connection.
     fn own_link_broke(
         &mut self,
         client: &mut super::Client,
@@ -163,7 +163,7 @@ impl Shard {
         at: &mut LoopContext<'_>,
     ) {
         if was_subscribed || client.stream.is_some() {
-            // A subscriber cannot be told that its channels are silent; half a request cannot be taken back.
+            // No reply can tell a subscriber that its channels are silent; half a request cannot be withdrawn.
             return at.abort(client.id);
         }
         match &mut client.mode {

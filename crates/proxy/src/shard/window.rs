@@ -1,12 +1,12 @@
-//! How many commands of a client may be unanswered.
+//! Bound on a client's unanswered commands.
 //!
-//! The proxy learns a reply's size when it arrives, and then has to put it somewhere. So a client begins with few commands in flight, gets
-//! one more with each reply, and no more than what by the average size of its replies fits its bytes. A pipeline of any depth and of any
-//! replies then holds about as much.
+//! The proxy learns a reply's size only when it arrives, and must then store it. A client therefore begins with few commands in
+//! flight and gains one with each reply, up to the number whose replies, by their average size, fit its byte bound. The memory of
+//! a pipeline then hardly depends on its depth and its replies.
 
-/// Commands in flight of a client of which no reply is known.
+/// Commands in flight of a client without any reply so far.
 const COMMANDS_AT_FIRST: u32 = 16;
-/// A reply counts for one part in so many of the average.
+/// Divisor for the weight of a reply in the moving average.
 const AVERAGE_OVER: u64 = 8;
 
 /// See the module.
@@ -21,22 +21,22 @@ impl Window {
         Window { commands: COMMANDS_AT_FIRST.min(commands_max).max(1), reply_bytes: 0 }
     }
 
-    /// Commands that may be unanswered.
+    /// Bound on unanswered commands.
     #[inline]
     pub(crate) fn commands(&self) -> usize {
         self.commands as usize
     }
 
-    /// Bytes of a reply, by the average.
+    /// Average size of a reply, in bytes.
     #[inline]
     pub(crate) fn reply_bytes(&self) -> u32 {
         u32::try_from(self.reply_bytes).unwrap_or(u32::MAX)
     }
 
-    /// A reply of so many bytes has come.
+    /// Counts a reply of this size.
     #[inline]
     pub(crate) fn replied(&mut self, bytes: u64, commands_max: u32, bytes_max: usize) {
-        // A large one counts at once: it is the large ones that need room.
+        // A large reply counts at once, because it is the large ones that need memory.
         self.reply_bytes = if bytes > self.reply_bytes * AVERAGE_OVER {
             bytes / 2
         } else {

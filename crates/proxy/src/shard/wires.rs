@@ -1,18 +1,18 @@
-//! The connections of a loop, as they are reached from a turn of one of them or from a hook of the loop.
+//! Access to a loop's connections, from a turn of one of them or from a hook of the loop.
 
 use reactor::{ConnectFailure, ConnectionId, Io, LoopContext, Neighbour, Outgoing, Protocol};
 
-/// See the module. What is done to a connection that is gone is done to nothing.
+/// See the module. Operations on a closed connection have no effect.
 pub(crate) trait Wires {
-    /// Where bytes for it are appended.
+    /// The buffer to which its output is appended.
     fn output(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>>;
-    /// Bytes that the kernel has not taken.
+    /// Bytes that the kernel has not accepted.
     fn unsent(&mut self, id: ConnectionId) -> usize;
-    /// Has it read again.
+    /// Resumes reading it.
     fn resume(&mut self, id: ConnectionId);
-    /// Has its `writable` called once it has room.
+    /// Requests a call of its `writable` once it has room.
     fn notify_writable(&mut self, id: ConnectionId);
-    /// Closes it once all was sent.
+    /// Closes it once all output is sent.
     fn finish(&mut self, id: ConnectionId);
     /// Closes it at once.
     fn abort(&mut self, id: ConnectionId);

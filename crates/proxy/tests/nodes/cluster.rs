@@ -1,4 +1,4 @@
-//! Clusters that tests start: three masters, with a replica each where one is asked for.
+//! Clusters that tests start: three masters, each with a replica if requested.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use super::{Plain, Program, eventually, free_port, start_proxy};
 const RANGES: [[&str; 2]; 3] = [["0", "5460"], ["5461", "10922"], ["10923", "16383"]];
 const MASTERS: usize = RANGES.len();
 
-/// The masters, and behind them their replicas in the same order.
+/// The masters, followed by their replicas in the same order.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Program>,
     pub(crate) ids: Vec<String>,
@@ -18,7 +18,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts it, with so many replicas: of the first masters, one at most for each.
+    /// Starts a cluster with this number of replicas: of the first masters, at most one for each.
     pub(crate) fn start(replicas: usize) -> Cluster {
         let folder = tempfile::tempdir().unwrap();
         let (mut nodes, mut buses) = (Vec::new(), Vec::new());
@@ -29,7 +29,7 @@ impl Cluster {
             let mut command = Command::new("redis-server");
             command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--cluster-enabled", "yes"]);
             command.args(["--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000"]);
-            // A copy for a replica begins at once, not after five seconds for others that might want it.
+            // A replica's copy begins at once, instead of waiting five seconds for further replicas.
             command.args(["--repl-diskless-sync-delay", "0"]);
             command.args(["--port", &port.to_string(), "--cluster-port", &bus.to_string(), "--dir"]).arg(&dir);
             nodes.push(Program::start(&mut command, port));
@@ -66,7 +66,7 @@ impl Cluster {
         Cluster { nodes, ids, _folder: folder }
     }
 
-    /// A proxy that knows the first master, with a configuration that `change` may have changed.
+    /// A proxy that knows the first master, with a configuration that `change` may adapt.
     pub(crate) fn proxy(&self, change: impl FnOnce(&mut Config)) -> proxy::Running {
         start_proxy(&[self.nodes[0].address], |config| {
             config.spread = Spread::Slots;
@@ -74,7 +74,7 @@ impl Cluster {
         })
     }
 
-    /// Moves a slot as `redis-cli --cluster reshard` does; `between` is called while it is on its way.
+    /// Moves a slot as `redis-cli --cluster reshard` does; `between` is called during the migration.
     pub(crate) fn move_slot(&self, slot: u16, from: usize, to: usize, between: impl FnOnce()) {
         let (mut source, mut target) =
             (Plain::connect(self.nodes[from].address), Plain::connect(self.nodes[to].address));
