@@ -1,8 +1,9 @@
 //! Does comparing answers change the timing? The same load with and without an answers file, in turns.
 //!
-//! `comparing URL PROFILE AMMO ANSWERS TURNS` prints, for each side, the medians of its runs: how late requests were sent (p50, p99) and the latency (p50,
-//! p99), and the ratios. Answers come from the contest's files or a file of the same form. The figures mean something on a quiet machine only; what they
-//! say is whether the comparing thread disturbs the loops of the generator, not how fast the server is.
+//! `comparing URL PROFILE AMMO ANSWERS TURNS` prints, for each side, the medians of its runs: sending error (p50, p99) and
+//! latency (p50, p99), and the ratios. Answers come from the contest's files or a file of the same form. The figures are
+//! meaningful only on a quiet machine. They show whether the comparing thread disturbs the generator's loops, not how fast the
+//! server is.
 
 use loadtest::ammo::{Ammo, Defaults, Options};
 use loadtest::answers::Comparison;
@@ -14,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Connections at most, and before the start.
+/// Largest number of connections, and connections made before the start.
 const CONNECTIONS_MAX: u32 = 1000;
 const CONNECTIONS_AT_START: u32 = 16;
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! `sapsan loadtest` as a program of its own, which builds in a tenth of the time.
+//! `sapsan loadtest` as a separate program, which builds in a tenth of the time.
 
 use clap::Parser;
 use loadtest::cli::{Arguments, run};

@@ -1,17 +1,17 @@
-//! Lengths of time as users write them: `500ms`, `180s`, `3m`, `1h30m`, `1.5s`.
+//! Durations as users write them: `500ms`, `180s`, `3m`, `1h30m`, `1.5s`.
 
 use std::time::Duration;
 
-/// What may be written, for messages of errors.
+/// The permitted syntax, for error messages.
 pub const ALLOWED: &str = "a time such as 500ms, 180s, 3m, 1h30m";
 
-/// Units with their seconds. `ms` stands before `m` and `s`, so that the longer name is tried first.
+/// Units with their seconds. `ms` precedes `m` and `s`, so that the longer name is tried first.
 const UNITS: [(&str, f64); 4] = [("ms", 0.001), ("h", 3600.0), ("m", 60.0), ("s", 1.0)];
 
-/// No time is longer: thirty days.
+/// The longest permitted duration: thirty days.
 pub const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Reads a length of time: numbers with their units, one after another. The error says what is wrong and what is allowed.
+/// Parses a duration: numbers with their units, one after another. The error names the problem and the permitted syntax.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     if rest.is_empty() {

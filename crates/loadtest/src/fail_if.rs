@@ -8,8 +8,8 @@
 //! value     = number unit                               a unit of time for latencies; "%" or nothing for errors
 //! ```
 //!
-//! Latencies count from planned moments; with `service_` before them, from the moments of sending. Where nothing was measured, a
-//! condition on latencies holds: a run without an answer is no success.
+//! Latencies count from planned moments; with `service_`, from the moments of sending. If nothing was measured, a condition on
+//! latencies holds: a run without an answer is not a success.
 
 use crate::figures::{answered_per_second, validity};
 use crate::quantity::{count, nanoseconds, per_second, rating, share};
@@ -17,14 +17,14 @@ use crate::recording::{Recording, Validity};
 use std::fmt;
 use std::str::FromStr;
 
-/// One condition under which a run has failed.
+/// A condition under which a run has failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailIf {
     text: String,
     condition: Condition,
 }
 
-/// Why a text is no condition. `Display` says what is allowed.
+/// Why a text is not a condition. `Display` names the permitted syntax.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConditionError(String);
 
@@ -40,22 +40,22 @@ impl std::error::Error for ConditionError {}
 enum Condition {
     /// The generator did not keep to its plan.
     Invalid,
-    /// A figure beside a limit.
+    /// A figure compared with a limit.
     Compared(Figure, Operator, f64),
 }
 
-/// What is compared, and thereby the unit of the limit.
+/// The compared figure, which determines the unit of the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Figure {
     /// A duration, nanoseconds.
     Duration(From, Statistic),
     /// Requests without a right answer.
     Errors,
-    /// The same, percent of all requests.
+    /// The same, in percent of all requests.
     ErrorsPercent,
-    /// Replies a second.
+    /// Replies per second.
     Rate,
-    /// Seconds.
+    /// In seconds.
     Rating,
 }
 
@@ -81,7 +81,7 @@ enum Operator {
 }
 
 impl Operator {
-    /// Longer spellings stand before their beginnings.
+    /// Longer operators precede their prefixes.
     const ALL: [(&'static str, Operator); 4] =
         [("<=", Operator::LessOrEqual), (">=", Operator::MoreOrEqual), ("<", Operator::Less), (">", Operator::More)];
 
@@ -96,7 +96,7 @@ impl Operator {
 }
 
 impl FailIf {
-    /// Why the run has failed by this condition, as a line to print; nothing where it has not.
+    /// Why the run has failed by this condition, as a line of text. None: it has not.
     pub fn failure(&self, run: &Recording) -> Option<String> {
         let found = match self.condition {
             Condition::Invalid => {
@@ -113,13 +113,13 @@ impl FailIf {
     }
 }
 
-/// The failures of a run by several conditions, in their order: an empty list is a success.
+/// The failures of a run by several conditions, in order; empty for a success.
 pub fn failures(conditions: &[FailIf], run: &Recording) -> Vec<String> {
     conditions.iter().filter_map(|condition| condition.failure(run)).collect()
 }
 
 impl Figure {
-    /// Its value in a run; none where nothing was measured.
+    /// Its value in a run. None: nothing was measured.
     fn of(self, run: &Recording) -> Option<f64> {
         let outcome = &run.outcome;
         match self {
@@ -180,7 +180,7 @@ fn compared(text: &str) -> Result<Condition, ConditionError> {
     Ok(Condition::Compared(figure, operator, limit))
 }
 
-/// The figure of that name, and the limit in the figure's unit.
+/// The figure of this name, and the limit in the figure's unit.
 fn figure_and_limit(name: &str, value: &str) -> Result<(Figure, f64), ConditionError> {
     let digits = value.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(value.len());
     let (number, unit) = value.split_at(digits);
@@ -219,8 +219,8 @@ fn duration_figure(name: &str) -> Result<Figure, ConditionError> {
     })
 }
 
-/// The quantile of a percentile's digits. `999` is 0.999: where no point is written, it stands behind the second digit if the first
-/// one is a nine. So `100` is not 0.1; it is no percentile.
+/// The quantile of a percentile's digits. `999` is 0.999: if no point is written and the first digit is a nine, a point is
+/// assumed after the second digit. So `100` is not 0.1, but an invalid percentile.
 fn quantile(digits: &str) -> Option<f64> {
     let written = match digits.split_at_checked(2) {
         Some((whole, part)) if digits.starts_with('9') && !part.is_empty() && !part.contains('.') => {

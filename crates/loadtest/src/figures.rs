@@ -1,12 +1,12 @@
-//! Figures of a recording that every output shows: percentiles by name, the rate, errors by cause, validity as a sentence.
+//! Figures of a recording for every output: percentiles by name, the rate, errors by cause, the validity as a sentence.
 //!
-//! Table, JSON, page and conditions read them here, so that no two of them can differ.
+//! Table, JSON, page and conditions use them, so that the outputs agree.
 
 use crate::printable::printable;
 use crate::quantity::of_distribution;
 use crate::recording::{Outcome, Percentiles, Recording, Validity};
 
-/// A percentile: its name and where it stands in [`Percentiles`].
+/// A percentile: its name and its field of [`Percentiles`].
 pub(crate) type Column = (&'static str, fn(&Percentiles) -> u64);
 
 /// All percentiles, in order.
@@ -21,12 +21,12 @@ pub(crate) const COLUMNS: [Column; 9] = [
     ("p99.99", |of| of.p9999),
     ("max", |of| of.max),
 ];
-/// The rate of whole replies, each second of the run.
+/// Complete replies per second of the run.
 pub(crate) fn answered_per_second(run: &Recording) -> f64 {
     if run.seconds > 0.0 { run.outcome.answered as f64 / run.seconds } else { 0.0 }
 }
 
-/// Whether the run counts, as a sentence.
+/// The validity of the run, as a sentence.
 pub(crate) fn validity(run: &Recording) -> String {
     match &run.validity {
         Validity::Valid => {
@@ -38,17 +38,17 @@ pub(crate) fn validity(run: &Recording) -> String {
     }
 }
 
-/// A reason for which requests have no right answer.
+/// A cause for which requests have no right answer.
 pub(crate) struct Cause {
-    /// In words. A reason of the system is in it as it came.
+    /// A text, which may contain the system's reason.
     pub(crate) name: String,
-    /// How many requests have it.
+    /// Number of requests with this cause.
     pub(crate) requests: u64,
-    /// A whole reply came, but wrong or late.
+    /// Whether a complete reply arrived, but wrong or late.
     pub(crate) is_reply: bool,
 }
 
-/// Requests without a right answer, by cause; causes that did not occur are left out.
+/// Requests without a right answer, by cause; causes that did not occur are omitted.
 pub(crate) fn causes(outcome: &Outcome) -> Vec<Cause> {
     let failures = &outcome.failures;
     let replies = [("wrong answer", outcome.wrong), ("answer after the timeout", outcome.late)];

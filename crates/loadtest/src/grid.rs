@@ -1,13 +1,14 @@
-//! A grid of text for a terminal or a file: the first column stands left, the others right, widths by the longest cell.
+//! A grid of text for a terminal or a file: the first column is left-aligned, the others right-aligned, widths follow
+//! the longest cell.
 //!
-//! The grid knows nothing of what it shows. It does not cut: its caller chooses columns by the width that there is.
+//! The grid is independent of its content. It does not cut: its caller chooses columns for the available width.
 
 /// Blanks between two columns.
 const GAP: usize = 2;
 /// Blanks before the first column.
 const INDENT: usize = 2;
 
-/// Rows of cells, top down. A row may be shorter than the others.
+/// Rows of cells. A row may be shorter than the others.
 #[derive(Default)]
 pub(crate) struct Grid {
     rows: Vec<Vec<String>>,
@@ -19,7 +20,7 @@ impl Grid {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Width of its longest line, characters.
+    /// Length of its longest line, in characters.
     pub(crate) fn width(&self) -> usize {
         let widths = self.widths();
         INDENT + widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)

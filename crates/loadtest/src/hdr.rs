@@ -1,8 +1,8 @@
-//! `--hdr FILE`: the histograms of a run as HdrHistogram's interval log, which that family's readers, plotters and mergers understand.
+//! `--hdr FILE`: the histograms of a run as HdrHistogram's interval log, which its readers, plotters and mergers understand.
 //!
-//! The log has three lines of histograms, with the tags `latency`, `service` and `sending_error`. A histogram is compressed, version 2,
-//! in base64. Values are nanoseconds. Histograms of one tag from several files or machines may be added, which gives the
-//! percentiles of all requests together; percentiles themselves cannot be added.
+//! The log has three lines of histograms, with the tags `latency`, `service` and `sending_error`. Each histogram is compressed
+//! (version 2) and in base64. Values are nanoseconds. Histograms of one tag from several files or machines may be added, which
+//! gives the percentiles of all requests together; percentiles themselves cannot be added.
 //!
 //! Format: <https://hdrhistogram.github.io/HdrHistogram/JavaDoc/org/HdrHistogram/HistogramLogWriter.html>
 
@@ -12,7 +12,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Interv
 use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The column of maxima is for readers of the file, in milliseconds, as the other writers of this format have it.
+/// The column of maxima is for human readers, in milliseconds, as other writers of this format have it.
 const NANOSECONDS_OF_A_MILLISECOND: f64 = 1e6;
 
 /// Writes the log of a run to `output`.
@@ -36,7 +36,7 @@ pub fn write(run: &Recording, output: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A duration of seconds; none where the number is none.
+/// A duration in seconds; zero if the number is invalid.
 fn seconds(number: f64) -> Duration {
     Duration::try_from_secs_f64(number).unwrap_or_default()
 }
@@ -51,7 +51,7 @@ mod tests {
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
     use std::collections::BTreeMap;
 
-    /// The histograms of a log by their tags, and the moment at which the log says that the run began.
+    /// The histograms of a log by their tags, and the start of the run that the log states.
     fn read(log: &[u8]) -> (BTreeMap<String, Histogram<u64>>, Duration) {
         let (mut histograms, mut started) = (BTreeMap::new(), Duration::ZERO);
         for entry in IntervalLogIterator::new(log) {

@@ -1,8 +1,8 @@
 //! `--json`: the summary of a run as one object on one line, for scripts and for continuous integration.
 //!
-//! The keys are part of the tool's interface and are described in `docs/loadtest.md`: a key keeps its meaning, further ones may come.
-//! Durations in `…_us` are microseconds with three digits behind the point, which is the nanosecond that was measured. A distribution of
-//! nothing is null. [`Recording`] has a JSON form of its own, which also holds the histograms; this is not that one.
+//! The keys are part of the tool's interface and are described in `docs/loadtest.md`: a key keeps its meaning, and keys may be
+//! added. Durations in `…_us` are microseconds with three decimals, which is the measured nanosecond. An empty distribution is
+//! null. [`Recording`] has a JSON form of its own, with the histograms; this is another one.
 
 use crate::figures::{answered_per_second, causes};
 use crate::recording::{Outcome, Percentiles, Phase, Recording, Validity};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// The object of `--json`, without a line feed.
 pub fn text(run: &Recording) -> String {
-    // Numbers, texts and maps with text keys: nothing that serialization refuses.
+    // Numbers, texts and maps with text keys: all can be serialized.
     serde_json::to_string(&Summary::of(run)).expect("a summary is JSON")
 }
 
@@ -118,7 +118,7 @@ struct Microseconds {
 }
 
 impl Microseconds {
-    /// None where nothing was measured.
+    /// None: nothing was measured.
     fn of(percentiles: &Percentiles) -> Option<Microseconds> {
         let us = |ns: u64| ns as f64 / 1e3;
         (percentiles.max > 0).then(|| Microseconds {
@@ -135,7 +135,7 @@ impl Microseconds {
     }
 }
 
-/// Three digits behind the point.
+/// Rounds to three decimals.
 pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

@@ -1,19 +1,20 @@
-//! A pull reader of JSON text: walks into objects and arrays, skips what is not wanted, hands out one element's text at a time.
+//! A pull reader of JSON text: enters objects and arrays, skips unwanted values, returns one element's text at a time.
 //!
-//! For files that are larger than memory and of which one array matters (a HAR's entries, the contest's data). It holds one key or one element. An
-//! element's text is cut out by its brackets and quotation marks and not judged: the caller parses it. What is skipped is not judged either.
+//! For files that are larger than memory and of which one array matters (a HAR's entries, the contest's data). It holds one key
+//! or one element. An element's text is delimited by its brackets and quotation marks but not validated: the caller parses it.
+//! Skipped values are not validated either.
 
 use std::io::{self, BufRead};
 
-/// Bytes of one element at most: an entry of a HAR may hold a whole image.
+/// Largest element in bytes: an entry of a HAR may hold a whole image.
 pub(crate) const ELEMENT_BYTES_MAX: usize = 64 << 20;
-/// Bytes of one key at most.
+/// Largest key in bytes.
 const KEY_BYTES_MAX: usize = 4096;
 
 /// Walks through the JSON text of `reader`.
 pub(crate) struct JsonCursor<R> {
     reader: R,
-    /// The next key or element is the first of its container, so that no comma precedes it.
+    /// Whether the next key or element is the first of its container, so that no comma precedes it.
     first: bool,
 }
 
@@ -22,17 +23,17 @@ impl<R: BufRead> JsonCursor<R> {
         JsonCursor { reader, first: true }
     }
 
-    /// Goes into the object that comes next.
+    /// Enters the next object.
     pub(crate) fn enter_object(&mut self) -> io::Result<()> {
         self.expect(b'{')
     }
 
-    /// Goes into the array that comes next.
+    /// Enters the next array.
     pub(crate) fn enter_array(&mut self) -> io::Result<()> {
         self.expect(b'[')
     }
 
-    /// The next key of the object that the cursor is in; the cursor then stands before its value. `None`: the object ended.
+    /// The next key of the current object; the cursor is then before its value. `None`: the object has ended.
     pub(crate) fn next_key(&mut self) -> io::Result<Option<String>> {
         if !self.separated(b'}')? {
             return Ok(None);
@@ -43,12 +44,12 @@ impl<R: BufRead> JsonCursor<R> {
         serde_json::from_slice(&key).map(Some).map_err(|_| wrong("expected a key in quotation marks"))
     }
 
-    /// Skips the value that comes next.
+    /// Skips the next value.
     pub(crate) fn skip_value(&mut self) -> io::Result<()> {
         self.value(&mut None, usize::MAX)
     }
 
-    /// Puts the text of the next element of the array that the cursor is in into `element`. False: the array ended.
+    /// Reads the text of the next element of the current array into `element`. False: the array has ended.
     pub(crate) fn next_element(&mut self, element: &mut Vec<u8>) -> io::Result<bool> {
         element.clear();
         if !self.separated(b']')? {
@@ -58,7 +59,7 @@ impl<R: BufRead> JsonCursor<R> {
         Ok(true)
     }
 
-    /// Skips the comma before what comes next; false where the container ends with `end` instead.
+    /// Skips the comma before the next item. False: the container ends with `end` instead.
     fn separated(&mut self, end: u8) -> io::Result<bool> {
         let first = std::mem::replace(&mut self.first, false);
         let byte = self.peek()?.ok_or_else(cut_short)?;
@@ -83,7 +84,7 @@ impl<R: BufRead> JsonCursor<R> {
         Ok(())
     }
 
-    /// The next byte that is no white space, left where it is.
+    /// The next byte that is not white space, without consuming it.
     fn peek(&mut self) -> io::Result<Option<u8>> {
         loop {
             let bytes = self.reader.fill_buf()?;
@@ -126,18 +127,18 @@ impl<R: BufRead> JsonCursor<R> {
     }
 }
 
-/// Where in a value the bytes read so far end.
+/// State of the scan within a value.
 #[derive(Default)]
 struct Scan {
     depth: u64,
     in_string: bool,
     escaped: bool,
-    /// A number or a word has begun outside of any bracket: it ends before the first byte that cannot be of it.
+    /// Whether a number or a word has begun outside any bracket: it ends before the first byte that cannot belong to it.
     in_word: bool,
 }
 
 impl Scan {
-    /// Length of what belongs to the value, where its end lies in `bytes`.
+    /// Number of bytes in `bytes` that belong to the value, if it ends there.
     fn end_in(&mut self, bytes: &[u8]) -> Option<usize> {
         bytes
             .iter()
@@ -145,7 +146,7 @@ impl Scan {
             .find_map(|(index, byte)| self.step(*byte).map(|takes_byte| index + usize::from(takes_byte)))
     }
 
-    /// Whether the value ends here: with this byte (true), or before it (false).
+    /// Whether the value ends here: after this byte (true), or before it (false).
     fn step(&mut self, byte: u8) -> Option<bool> {
         if self.in_string {
             let closes = byte == b'"' && !self.escaped;
@@ -164,7 +165,7 @@ impl Scan {
                 None
             }
             b'}' | b']' => {
-                // A closing bracket where a value was expected ends it, empty: the caller's parser refuses that.
+                // A closing bracket in place of a value ends it, empty: the caller's parser rejects that.
                 self.depth = self.depth.saturating_sub(1);
                 (self.depth == 0).then_some(true)
             }

@@ -1,9 +1,8 @@
-//! A load tester that tells the truth: requests have planned moments, whatever the server does, and latency counts from them.
+//! A load tester of the open model: requests have planned moments, whatever the server does, and latency counts from them.
 //!
-//! [`Recording`] is what every part meets in: the engine fills it, the table, the JSON output, the report page and the
-//! comparison of two runs read it. [`source::Source`] is where its requests come from: [`ammo`], whose answers
-//! [`answers`] compares. [`rating`] is the contest's score of a run, and
-//! [`cup`] runs the contest.
+//! [`Recording`] connects the parts: the engine fills it; the table, the JSON output, the report page and the comparison of
+//! two runs read it. A [`source::Source`] supplies requests: [`ammo`], whose expected answers [`answers`] compares.
+//! [`rating`] is the contest's score of a run, and [`cup`] runs the contest.
 
 pub mod ammo;
 pub mod answers;

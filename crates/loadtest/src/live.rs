@@ -1,11 +1,11 @@
-//! What a user sees during a run: one screen that is drawn in place once a second, or plain lines.
+//! The live output of a run: one screen that is redrawn once a second, or plain lines.
 //!
-//! The engine makes a [`Progress`] once a second and hands it to [`Screen::show`]. On a terminal the screen is drawn over its previous
-//! self. Where standard error is no terminal, `NO_COLOR` is set or `TERM` is `dumb`, each second is one line without any escape
-//! sequence, so that a log of a build server stays readable.
+//! The engine makes a [`Progress`] once a second and passes it to [`Screen::show`]. On a terminal the screen is drawn over the
+//! previous one. If standard error is not a terminal, `NO_COLOR` is set or `TERM` is `dumb`, each second is one line without
+//! escape sequences, so that the log of a build server stays readable.
 //!
-//! The screen never ends a run: a failed write is ignored, for the terminal may be closed while the load goes on. Everything is written
-//! to standard error; standard output belongs to the summary.
+//! The screen never ends a run: a failed write is ignored, because the terminal may be closed while the load goes on. All output
+//! goes to standard error; standard output is for the summary.
 
 use crate::printable::{cut, printable};
 use crate::quantity::{count, of_distribution, per_second, share, span};
@@ -14,39 +14,39 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::{IsTerminal, Stderr, Write};
 
-/// Seconds whose rates the sparkline shows.
+/// Number of seconds in the sparkline of rates.
 const SPARKS_MAX: usize = 40;
-/// Cells of the bar that shows the time gone by.
+/// Cells of the bar that shows the elapsed time.
 const BAR_CELLS: usize = 24;
-/// Characters of a line where the terminal does not say how wide it is.
+/// Line width in characters if the terminal does not report one.
 const WIDTH_UNKNOWN: usize = 80;
-/// A terminal says that it is narrower than this only by mistake.
+/// Smallest plausible width of a terminal; smaller values are ignored.
 const WIDTH_LEAST: usize = 20;
 /// Width of the columns of percentiles.
 const COLUMN: usize = 10;
 
-/// A run as it stands now. The engine makes one each second.
+/// The progress of a run. The engine makes one each second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Seconds since the first planned moment.
     pub elapsed: f64,
-    /// Seconds that the plan takes; none where the end of the ammo ends the run.
+    /// Planned seconds; none if the end of the ammo ends the run.
     pub planned_seconds: Option<f64>,
-    /// The part of the profile that runs now, where there are several.
+    /// The current part of the profile, if there are several.
     pub phase: Option<String>,
     /// Requests that the profile planned for the last second; none in a closed load.
     pub planned_rate: Option<f64>,
     /// Requests that were sent in the last second.
     pub sent_rate: f64,
-    /// Replies that came in the last second.
+    /// Replies that arrived in the last second.
     pub answered_rate: f64,
     /// Requests that are sent and not answered.
     pub in_flight: u64,
-    /// Latencies of the last second; all zero where nothing was measured.
+    /// Latencies of the last second; all zero if nothing was measured.
     pub second_latency: Percentiles,
     /// Latencies of the whole run so far.
     pub latency: Percentiles,
-    /// Requests that are over, answered or not.
+    /// Requests that have ended, answered or not.
     pub requests: u64,
     /// Requests without a right answer within the timeout.
     pub errors: u64,
@@ -55,9 +55,9 @@ pub struct Progress {
 /// How the progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Style {
-    /// Drawn over its previous self, with colours.
+    /// Redrawn in place, with colours.
     InPlace,
-    /// A line for each second.
+    /// One line per second.
     Lines,
 }
 
@@ -80,7 +80,7 @@ pub struct Screen<W: Write> {
 }
 
 impl Screen<Stderr> {
-    /// A screen on standard error for the load `load` against `target`, both as the user wrote them.
+    /// A screen on standard error for the load `load` on `target`, both as the user wrote them.
     pub fn on_standard_error(target: &str, load: &str) -> Screen<Stderr> {
         let variable = |name| std::env::var_os(name);
         let is_terminal = std::io::stderr().is_terminal();
@@ -105,17 +105,17 @@ impl<W: Write> Screen<W> {
             Style::Lines => plain_line(progress) + "\n",
             Style::InPlace => self.frame(progress),
         };
-        // A terminal that is gone must not end the run.
+        // A closed terminal must not end the run.
         let _ = self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush());
     }
 
-    /// Takes the screen away, so that the summary stands in its place. Lines stay.
+    /// Clears the screen, so that the summary takes its place. Plain lines stay.
     pub fn finish(mut self) {
         let text = self.back_to_first_line();
         let _ = self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush());
     }
 
-    /// Moves to the first line of the previous drawing and clears everything below it.
+    /// Moves to the first line of the previous drawing and clears everything from there.
     fn back_to_first_line(&mut self) -> String {
         match std::mem::take(&mut self.drawn_lines) {
             0 => String::new(),
@@ -129,7 +129,7 @@ impl<W: Write> Screen<W> {
         let mut text = self.back_to_first_line();
         self.drawn_lines = lines.len();
         for (colour, line) in lines {
-            // A line that wraps would make the next drawing begin too low.
+            // A wrapped line would make the next drawing begin too low.
             text.extend([colour, &cut(&line, width.saturating_sub(1)), "\x1b[0m\n"]);
         }
         text
@@ -152,7 +152,7 @@ impl<W: Write> Screen<W> {
     }
 }
 
-/// How wide the terminal is, characters.
+/// Width of the terminal in characters.
 fn width_of(terminal: impl std::os::fd::AsFd) -> usize {
     match rustix::termios::tcgetwinsize(terminal) {
         Ok(size) if usize::from(size.ws_col) >= WIDTH_LEAST => usize::from(size.ws_col),
@@ -160,7 +160,7 @@ fn width_of(terminal: impl std::os::fd::AsFd) -> usize {
     }
 }
 
-/// How wide standard output is, for tables; a file is as wide as a usual terminal.
+/// Width of standard output, for tables; a file counts as a terminal of the usual width.
 pub fn standard_output_width() -> usize {
     width_of(std::io::stdout())
 }
@@ -214,7 +214,7 @@ fn columns(latency: &Percentiles) -> String {
     values.map(|ns| format!("{:>COLUMN$}", of_distribution(ns, latency.max))).concat()
 }
 
-/// A bar for each value, from nothing to the largest one.
+/// A bar for each value, scaled to the largest one.
 fn sparkline(values: &VecDeque<f64>) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);

@@ -1,7 +1,7 @@
-//! Where the results of a run go: the summary to standard output, files for other readers, failed conditions to the caller.
+//! Outputs of a run: the summary on standard output, files, and failed conditions for the caller.
 //!
-//! The command line fills [`Outputs`] and calls [`Outputs::check`] before the run, so that a folder that is not there is reported before an
-//! hour of load and not after it. A file is written whole under another name and then renamed: a reader never sees half of one.
+//! The command line fills [`Outputs`] and calls [`Outputs::check`] before the run, so that a missing folder is reported before an
+//! hour of load and not after it. A file is written under another name and then renamed: a reader never sees a part of it.
 
 use crate::fail_if::{self, FailIf};
 use crate::recording::Recording;
@@ -11,10 +11,10 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a recording's file. The longest run has about two million.
+/// Largest file of a recording in bytes. The longest run has about two million.
 const RECORDING_BYTES_MAX: u64 = 64 << 20;
 
-/// What the user wants of a run.
+/// The outputs that the user requested.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     /// `--json`: one JSON object instead of the table.
@@ -25,7 +25,7 @@ pub struct Outputs {
     pub hdr: Option<PathBuf>,
     /// `--record FILE`: the recording itself, which a later run's `--compare` reads.
     pub record: Option<PathBuf>,
-    /// `--fail-if CONDITION`, several.
+    /// `--fail-if CONDITION`, repeatable.
     pub fail_if: Vec<FailIf>,
 }
 
@@ -51,7 +51,7 @@ impl OutputError {
 }
 
 impl Outputs {
-    /// Whether the files can be written, as far as that shows before the run.
+    /// Checks whether the files can be written, as far as that can be known before the run.
     pub fn check(&self) -> Result<(), OutputError> {
         for path in [&self.report, &self.hdr, &self.record].into_iter().flatten() {
             let folder = folder_of(path);
@@ -65,8 +65,9 @@ impl Outputs {
         Ok(())
     }
 
-    /// Writes the files, and the summary for lines of `width` characters to `summary`. With a comparison the summary is that one's. Gives
-    /// a line for each condition by which the run has failed: with one or more, the command ends with status 1.
+    /// Writes the files, and the summary with lines of `width` characters to `summary`. With a comparison the summary is that of
+    /// the comparison. Returns a line for each condition by which the run has failed; if there is any, the command ends with
+    /// status 1.
     pub fn deliver(
         &self,
         run: &Recording,
@@ -98,14 +99,14 @@ impl Outputs {
     }
 }
 
-/// Writes the page of one phase of several into a folder that is there, and gives its path.
+/// Writes the page of one phase into an existing folder, and returns its path.
 pub(crate) fn phase_report(folder: &Path, number: usize, run: &Recording) -> Result<PathBuf, OutputError> {
     let path = folder.join(format!("phase-{number}.html"));
     replace(&path, page::html(run, None).as_bytes())?;
     Ok(path)
 }
 
-/// The recording that `--record` wrote, for `--compare`.
+/// Reads a recording that `--record` wrote, for `--compare`.
 pub fn read_recording(path: &Path) -> Result<Recording, OutputError> {
     let told = |reason: &dyn fmt::Display| OutputError::new(path, reason);
     let mut bytes = Vec::new();
@@ -117,12 +118,12 @@ pub fn read_recording(path: &Path) -> Result<Recording, OutputError> {
     serde_json::from_slice(&bytes).map_err(|error| told(&format!("is no recording of --record: {error}")))
 }
 
-/// The folder that a file stands in.
+/// The folder of a file.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Writes a file whole or not at all. A device or a pipe, such as `/dev/stdout`, is written as it is.
+/// Writes a file atomically. A device or a pipe, such as `/dev/stdout`, is written directly.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
     let is_special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
     let written = if is_special {

@@ -1,11 +1,11 @@
-//! Text of others, shown on a terminal: reasons of the system, addresses, names of phases.
+//! Untrusted text for a terminal: reasons of the system, addresses, names of phases.
 //!
-//! A control character could move the cursor, hide a line or rename the window. It is shown as `�`. So are the marks that turn the
-//! direction of text.
+//! A control character could move the cursor, hide a line or rename the window. It is shown as `�`, as are the marks that change
+//! the direction of text.
 
 use std::borrow::Cow;
 
-/// `text` without anything that a terminal obeys.
+/// `text` without characters that control a terminal.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if text.chars().any(is_obeyed) {
         Cow::Owned(text.chars().map(|character| if is_obeyed(character) { '\u{fffd}' } else { character }).collect())
@@ -14,7 +14,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The first `width` characters of `text`; the last of them is `…` where more would follow.
+/// The first `width` characters of `text`; the last of them is `…` if `text` is longer.
 pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
     if text.chars().count() <= width {
         return Cow::Borrowed(text);

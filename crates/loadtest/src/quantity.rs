@@ -1,15 +1,16 @@
-//! Quantities as text: durations, counts, rates, bytes, shares. A measured value has three significant digits; a unit stands behind a space.
+//! Quantities as text: durations, counts, rates, bytes, shares. A measured value has three significant digits and a space before
+//! its unit.
 //!
-//! A value that is no number is `—`. The decimal point is a point and thousands are divided by commas, whatever the locale: what is printed
+//! An invalid value is `—`. The decimal separator is a point and thousands are separated by commas, whatever the locale: output
 //! is compared and pasted across machines.
 
-/// What stands in the place of a value that there is none of.
+/// Placeholder for a missing value.
 pub(crate) const NONE: &str = "—";
 
 /// A duration of nanoseconds: `850 ns`, `21.5 µs`, `1.23 ms`, `12.3 s`.
 pub(crate) fn nanoseconds(ns: u64) -> String {
     let ns = ns as f64;
-    // A unit ends where rounding to three digits would give its thousandth.
+    // A unit ends where rounding to three digits would reach its thousandfold.
     match ns {
         ns if ns < 999.5 => format!("{ns:.0} ns"),
         ns if ns < 999.5e3 => format!("{} µs", three_digits(ns / 1e3)),
@@ -18,7 +19,7 @@ pub(crate) fn nanoseconds(ns: u64) -> String {
     }
 }
 
-/// A value of a distribution: nothing was measured where its longest duration is zero.
+/// A value of a distribution; the placeholder if its longest duration is zero, which means that nothing was measured.
 pub(crate) fn of_distribution(ns: u64, max_ns: u64) -> String {
     if max_ns == 0 { NONE.to_owned() } else { nanoseconds(ns) }
 }
@@ -36,7 +37,7 @@ pub(crate) fn count(count: u64) -> String {
     text
 }
 
-/// A rate for each second: `12,345/s`, `7.25/s`.
+/// A rate per second: `12,345/s`, `7.25/s`.
 pub(crate) fn per_second(rate: f64) -> String {
     match rate {
         rate if !rate.is_finite() => NONE.to_owned(),
@@ -63,7 +64,7 @@ pub(crate) fn bytes(bytes: f64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-/// The share of `part` in `whole`: `0.12 %`; no share of nothing.
+/// The share of `part` in `whole`: `0.12 %`; the placeholder if `whole` is zero.
 pub(crate) fn share(part: u64, whole: u64) -> String {
     match (part, whole) {
         (_, 0) => NONE.to_owned(),
@@ -75,7 +76,7 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// A span of the run: `42 s`, `2 min 18 s`, `1 h 5 min`.
+/// A period of the run: `42 s`, `2 min 18 s`, `1 h 5 min`.
 pub(crate) fn span(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {
@@ -87,7 +88,7 @@ pub(crate) fn span(seconds: f64) -> String {
     }
 }
 
-/// Seconds of a rating: two digits behind the point, thousands divided.
+/// Seconds of a rating: two decimals, thousands separated.
 pub(crate) fn rating(seconds: f64) -> String {
     if !seconds.is_finite() {
         return NONE.to_owned();
@@ -96,7 +97,7 @@ pub(crate) fn rating(seconds: f64) -> String {
     format!("{}.{:02} s", count(hundredths / 100), hundredths % 100)
 }
 
-/// A moment of Unix time, UTC, to the second.
+/// A moment of Unix time in UTC, to the second.
 pub(crate) fn moment(unix_seconds: f64) -> String {
     jiff::Timestamp::from_second(unix_seconds as i64).map_or_else(|_| NONE.to_owned(), |moment| moment.to_string())
 }

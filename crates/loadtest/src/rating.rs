@@ -1,7 +1,8 @@
-//! The contest's rating of a run: the sum of the response times of right answers, and the timeout for every other request. Lower is better.
+//! The contest's rating of a run: the sum of the response times of right answers, plus the timeout for every other request. Lower
+//! is better.
 //!
-//! Response times count from the planned moments, as latency does. Sums are integers of nanoseconds, so that the parts of a run (loops, phases) add
-//! up to exactly the same rating in any order. A float of seconds is made once, for output.
+//! Response times count from the planned moments, as latency does. Sums are integers of nanoseconds, so that the parts of a run
+//! (loops, phases) add up to exactly the same rating in any order. They are converted to seconds as a float only for output.
 
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -12,19 +13,19 @@ pub const CONTEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// The rating of some requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rating {
-    /// Response times of right answers, added up.
+    /// Sum of the response times of right answers.
     right_ns: u128,
-    /// Requests with a wrong answer, one that came late, or none.
+    /// Requests with a wrong answer, a late one, or none.
     penalties: u64,
 }
 
 impl Rating {
-    /// Of right answers whose response times add up to `right_ns`, and `penalties` other requests.
+    /// A rating of right answers whose response times add up to `right_ns`, and `penalties` other requests.
     pub fn new(right_ns: u128, penalties: u64) -> Rating {
         Rating { right_ns, penalties }
     }
 
-    /// Counts a right answer that came `latency_ns` after its planned moment, within the timeout.
+    /// Counts a right answer that arrived `latency_ns` after its planned moment, within the timeout.
     pub fn add_right(&mut self, latency_ns: u64) {
         self.right_ns += u128::from(latency_ns);
     }
@@ -34,12 +35,12 @@ impl Rating {
         self.penalties += requests;
     }
 
-    /// Nanoseconds in all, where each penalty is `timeout`.
+    /// Sum in nanoseconds, where each penalty is `timeout`.
     pub fn total_ns(&self, timeout: Duration) -> u128 {
         self.right_ns + u128::from(self.penalties) * timeout.as_nanos()
     }
 
-    /// Seconds in all, for output: exact to a nanosecond below 2^53 of them (104 days).
+    /// Sum in seconds, for output: exact to a nanosecond below 2^53 of them (104 days).
     pub fn seconds(&self, timeout: Duration) -> f64 {
         let total_ns = self.total_ns(timeout);
         (total_ns / 1_000_000_000) as f64 + (total_ns % 1_000_000_000) as f64 / 1e9

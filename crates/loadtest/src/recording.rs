@@ -1,25 +1,27 @@
-//! What a run leaves: counts, histograms, a row for each second and for each phase. Of bounded size however long the run was.
+//! The recording of a run: counts, histograms, a row for each second and for each phase. Its size is bounded, however long the
+//! run.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The longest time that a histogram tells apart, nanoseconds; longer ones count as this.
+/// The longest time that a histogram can represent, in nanoseconds; longer ones count as this.
 pub const LONGEST_NS: u64 = 120_000_000_000;
-/// Rows of time that a recording keeps. A row is a second; in a run that is planned for more seconds than this it is longer.
+/// Largest number of rows of time in a recording. A row is a second, or longer in a run that is planned for more seconds than
+/// this.
 pub const INTERVALS_MAX: usize = 3600;
 
-/// One run, or one side of a comparison, as it was recorded. Without its histograms it is the JSON of `--json`'s file form, which a
-/// later report reads to compare two runs.
+/// The recording of one run, or of one side of a comparison. Its JSON form, with the histograms, is the file of `--record`, which
+/// a later report reads to compare two runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recording {
     /// The address that was under load, as the user wrote it.
     pub target: String,
-    /// The load in the user's words: the profile's text, or `64 connections, 16 pipelined, 30s`.
+    /// The load in the user's form: the profile's text, or `64 connections, 16 pipelined, 30s`.
     pub load: String,
-    /// When the first request was planned, seconds of Unix time.
+    /// Moment of the first planned request, in seconds of Unix time.
     pub started: f64,
-    /// From the first planned moment to the last answer, seconds.
+    /// From the first planned moment to the last answer, in seconds.
     pub seconds: f64,
     /// All requests of the run.
     pub outcome: Outcome,
@@ -27,14 +29,14 @@ pub struct Recording {
     pub latencies: Latencies,
     /// A row for each second, or for each `interval_seconds` of a long run.
     pub intervals: Vec<Interval>,
-    /// Length of a row, seconds.
+    /// Length of a row in seconds.
     pub interval_seconds: u32,
-    /// The parts of the profile, or of a contest; one where there are no parts.
+    /// The parts of the profile, or of a contest; a single one if there are no parts.
     pub phases: Vec<Phase>,
-    /// The server's own numbers on the same time axis, where `--metrics` named an address.
+    /// The server's own metrics on the same time axis, if `--metrics` named an address.
     pub server: Vec<ServerSample>,
-    /// Replies that an answers file was to be compared with and that were not, for the queue before the comparing thread was full.
-    /// They count by their status.
+    /// Replies that were not compared with the answers file, because the queue of the comparing thread was full. They count by
+    /// their status.
     #[serde(default)]
     pub unchecked: u64,
     /// Whether the generator kept up with its plan.
@@ -45,13 +47,13 @@ pub struct Recording {
 /// `answered = right + wrong + late`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Requests that the profile planned, or that connections of a closed load began.
+    /// Requests that the profile planned, or that the connections of a closed load began.
     pub planned: u64,
-    /// Requests whose bytes left.
+    /// Requests whose bytes were sent.
     pub sent: u64,
-    /// Whole replies that came, late and wrong ones too.
+    /// Complete replies, including late and wrong ones.
     pub answered: u64,
-    /// Replies within the timeout which are as expected: by the answers file, else status 200 to 399.
+    /// Replies within the timeout that are as expected: by the answers file, or else with status 200 to 399.
     pub right: u64,
     /// Replies within the timeout with another status or body.
     pub wrong: u64,
@@ -61,7 +63,7 @@ pub struct Outcome {
     pub failures: Failures,
     /// Replies by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Bytes sent and received.
+    /// Bytes sent.
     pub sent_bytes: u64,
     /// Bytes received.
     pub received_bytes: u64,
@@ -69,30 +71,30 @@ pub struct Outcome {
     pub rating: f64,
 }
 
-/// Requests that no reply came to.
+/// Requests without a reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Failures {
     /// No connection could be made, by the reason's text.
     pub connect: BTreeMap<String, u64>,
-    /// The connection ended before the whole reply was there.
+    /// The connection ended before the reply was complete.
     pub closed: u64,
-    /// No reply within the timeout, counted from sending. The connection is closed then.
+    /// No reply within the timeout, counted from sending. The connection is then closed.
     pub timeout: u64,
-    /// Bytes that are no HTTP reply, or a reply that nobody asked for.
+    /// Bytes that are not an HTTP reply, or an unexpected reply.
     pub malformed: u64,
     /// Planned, but not sent within the timeout: all connections were busy.
     pub unsent: u64,
 }
 
 impl Failures {
-    /// All requests without a reply, unsent ones too.
+    /// All requests without a reply, including unsent ones.
     pub fn total(&self) -> u64 {
         self.connect.values().sum::<u64>() + self.closed + self.timeout + self.malformed + self.unsent
     }
 }
 
 impl Outcome {
-    /// Requests that got no right answer within the timeout: wrong, late, failed and unsent ones.
+    /// Requests without a right answer within the timeout: wrong, late, failed and unsent ones.
     pub fn errors(&self) -> u64 {
         self.wrong + self.late + self.failures.total()
     }
@@ -101,19 +103,19 @@ impl Outcome {
 /// The distributions of a run, nanoseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latencies {
-    /// From the planned moment to the whole reply: what a user of the server would have waited. Requests that were given up after
-    /// the timeout are in it with the time until then, so that losing requests makes no percentile better.
+    /// From the planned moment to the complete reply: the waiting time of a user of the server. Requests that timed out are
+    /// included with their waiting time, so that losing requests cannot improve a percentile.
     #[serde(with = "encoded")]
     pub latency: Histogram<u64>,
-    /// From the moment the request was handed to the socket to the whole reply. Requests without a reply are not in it.
+    /// From passing the request to the socket to the complete reply. Requests without a reply are not included.
     #[serde(with = "encoded")]
     pub service: Histogram<u64>,
-    /// How late the generator itself was: from the planned moment to the moment of sending, where a connection was free.
+    /// Lateness of the generator itself: from the planned moment to the moment of sending, if a connection was free.
     #[serde(with = "encoded")]
     pub sending_error: Histogram<u64>,
 }
 
-/// Percentiles of one distribution, nanoseconds; all zero where nothing was measured.
+/// Percentiles of one distribution, in nanoseconds; all zero if nothing was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// The mean.
@@ -157,14 +159,14 @@ impl Percentiles {
     }
 }
 
-/// What happened in one row of time. A request is counted in the row of its planned moment.
+/// Events of one row of time. A request is counted in the row of its planned moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Seconds from the start of the run to this row.
     pub at: u32,
-    /// Requests planned, sent, answered rightly, answered wrongly or late, and without a reply.
+    /// Planned requests.
     pub planned: u64,
-    /// Requests whose bytes left.
+    /// Requests whose bytes were sent.
     pub sent: u64,
     /// Right answers.
     pub right: u64,
@@ -172,9 +174,9 @@ pub struct Interval {
     pub wrong: u64,
     /// No answer.
     pub failed: u64,
-    /// From the planned moments.
+    /// Latencies, from the planned moments.
     pub latency: Percentiles,
-    /// From the moments of sending.
+    /// Service times, from the moments of sending.
     pub service: Percentiles,
 }
 
@@ -183,19 +185,19 @@ pub struct Interval {
 pub struct Phase {
     /// The part of the profile, such as `line(1,200,180s)`, or the contest's name for it.
     pub name: String,
-    /// When it began and ended, seconds from the start of the run.
+    /// Its beginning, in seconds from the start of the run.
     pub from: f64,
-    /// When its last request was planned.
+    /// Its end, in seconds from the start of the run.
     pub to: f64,
     /// Its requests.
     pub outcome: Outcome,
-    /// From the planned moments.
+    /// Latencies, from the planned moments.
     pub latency: Percentiles,
-    /// From the moments of sending.
+    /// Service times, from the moments of sending.
     pub service: Percentiles,
 }
 
-/// The server's own numbers at one moment.
+/// The server's own metrics at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerSample {
     /// Seconds from the start of the run.
@@ -204,16 +206,16 @@ pub struct ServerSample {
     pub values: BTreeMap<String, f64>,
 }
 
-/// Whether what was measured is the server, or the generator.
+/// Whether the run measured the server or the generator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Validity {
-    /// The generator sent when it had planned to.
+    /// The generator sent at the planned moments.
     Valid,
     /// The generator was late, so the latencies are partly its own: the reason, with figures and remedy.
     Invalid(String),
 }
 
-/// A histogram as text: HdrHistogram's compressed form, version 2, in base64, as its log files have it.
+/// A histogram as text: HdrHistogram's compressed form, version 2, in base64, as in its log files.
 mod encoded {
     use hdrhistogram::Histogram;
     use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerializer};

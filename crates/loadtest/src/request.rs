@@ -1,9 +1,9 @@
-//! The one request that a command line describes, as a source that gives it for ever. Its bytes are written as those of ammo are.
+//! The single request that a command line describes, as an endless source. It is encoded like those of ammo.
 
 use crate::ammo::{Defaults, Draft, Request};
 use crate::source::{Described, Source, SourceError};
 
-/// What a request is made of.
+/// The parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'p> {
     /// The method, such as `GET`.
@@ -12,13 +12,13 @@ pub struct Parts<'p> {
     pub path: &'p str,
     /// The field `Host`, unless `headers` has one.
     pub authority: &'p str,
-    /// More fields, as (name, value). The fields that frame the body are made of the body.
+    /// More fields, as (name, value). Fields that frame the body are derived from the body.
     pub headers: &'p [(String, String)],
-    /// The body; `None`: the request has none.
+    /// The body. `None`: the request has none.
     pub body: Option<&'p [u8]>,
 }
 
-/// A source of one request, for ever the same.
+/// A source that repeats one request endlessly.
 #[derive(Clone, Debug)]
 pub struct Constant {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// Of these parts. The error says which of them cannot be sent.
+    /// A source of this request. The error names the part that cannot be sent.
     pub fn new(parts: &Parts<'_>) -> Result<Self, SourceError> {
         let draft = Draft {
             method: parts.method.to_owned(),

@@ -1,6 +1,7 @@
-//! Recordings for tests: a simulated server with one queue under an open load, so that rates, latencies and errors belong together.
+//! Recordings for tests: a simulated server with one queue under an open load, so that rates, latencies and errors are
+//! consistent.
 //!
-//! The same shape gives the same recording each time.
+//! The same shape always gives the same recording.
 
 use crate::recording::{
     Failures, Interval, LONGEST_NS, Latencies, Outcome, Percentiles, Phase, Recording, ServerSample, Validity,
@@ -81,7 +82,7 @@ pub(crate) fn recording(shape: Shape) -> Recording {
     }
 }
 
-/// A run whose requests were all refused.
+/// A run whose connections were all refused.
 pub(crate) fn nothing_answered() -> Recording {
     let mut run = recording(Shape::Calm);
     let empty = histogram();
@@ -99,7 +100,7 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, 3).unwrap()
 }
 
-/// Numbers of a seed between zero and one.
+/// Random numbers between zero and one, from a seed.
 fn random(seed: u64) -> impl FnMut() -> f64 {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * seed + 1);
     move || {

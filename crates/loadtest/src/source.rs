@@ -1,31 +1,32 @@
-//! Where requests come from: the border between whatever reads or makes requests and the engine that sends them.
+//! Sources of requests: the interface between the code that reads or makes requests and the engine that sends them.
 //!
-//! A [`Source`] is asked for one request after another, on a thread of its own that reads ahead by a bounded number of bytes. It may
-//! read files, parse and allocate: nothing of it runs on the sending path. The engine gives the requests to its loops in the order in
-//! which they came (in the open model request `k` goes at the profile's moment `k`), and tells an [`Observer`] what became of each.
+//! The engine asks a [`Source`] for one request after another, on a separate thread that reads ahead by a bounded number of
+//! bytes. The source may read files, parse and allocate: it does not run on the sending path. The engine distributes the requests
+//! to its loops in order (in the open model request `k` is sent at the profile's moment `k`), and informs an [`Observer`] about
+//! the end of each.
 //!
-//! A request that is always the same needs no thread: its source gives it once, through [`Source::constant`].
+//! A request that is always the same needs no thread: its source returns it once, from [`Source::constant`].
 
-/// Bytes of one request, head and body.
+/// Largest request in bytes, head and body.
 pub const REQUEST_BYTES_MAX: usize = 16 << 20;
 
-/// What the engine knows of a request beside its bytes. The engine does not parse requests.
+/// Facts about a request that the engine needs; it does not parse requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Described {
-    /// The source's number for it, which comes back with the reply: the line of an answers file, say.
+    /// The source's number for it, which is returned with the reply, such as the line of an answers file.
     pub index: u64,
-    /// The source's number for its kind, which comes back with the reply.
+    /// The source's number for its kind, which is returned with the reply.
     pub tag: u32,
-    /// The status that is right. 0: any from 200 to 399.
+    /// The expected status. 0: any from 200 to 399.
     pub expected_status: u16,
-    /// The method is HEAD, so that the reply has no body whatever its head says (RFC 9112, 6.3).
+    /// Whether the method is HEAD, so that the reply has no body whatever its head says (RFC 9112, 6.3).
     pub is_head: bool,
-    /// The request says `Connection: close`, so that none may follow on its connection.
+    /// Whether the request contains `Connection: close`, so that none may follow on its connection.
     pub closes: bool,
 }
 
 impl Described {
-    /// Whether a reply with this status is right, as far as the status tells.
+    /// Whether a reply with this status is right, judging by the status alone.
     pub fn expects(&self, status: u16) -> bool {
         match self.expected_status {
             0 => (200..400).contains(&status),
@@ -34,8 +35,8 @@ impl Described {
     }
 }
 
-/// Why a source gives no more requests although it has not ended: a broken line, with its number, or a file that cannot be read. The
-/// text is shown to the user as it is.
+/// Why a source fails before its end: a broken line, with its number, or an unreadable file. The text is shown to the user
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceError(pub String);
 
@@ -47,59 +48,59 @@ impl std::fmt::Display for SourceError {
 
 impl std::error::Error for SourceError {}
 
-/// Requests of HTTP/1.1, one after another.
+/// A sequence of HTTP/1.1 requests.
 pub trait Source: Send {
-    /// Appends the bytes of the next request to `bytes`, ready to be sent, [`REQUEST_BYTES_MAX`] at most. What stands in `bytes` before
-    /// belongs to others. `None`: there are no more, and the run ends once those before it are answered.
+    /// Appends the bytes of the next request, ready to be sent, at most [`REQUEST_BYTES_MAX`]. Earlier content of `bytes` belongs
+    /// to other requests. `None`: there are no more, and the run ends once the earlier ones are answered.
     fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Described>, SourceError>;
 
-    /// The one request that this source gives for ever. The engine then calls nothing else.
+    /// The single request that this source repeats endlessly. The engine then calls no other method.
     fn constant(&self) -> Option<(Vec<u8>, Described)> {
         None
     }
 }
 
-/// One request's end, as an [`Observer`] sees it.
+/// The end of one request, for an [`Observer`].
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     /// [`Described::index`] of the request.
     pub index: u64,
     /// [`Described::tag`] of the request.
     pub tag: u32,
-    /// Its reply; `None`: none came (the connection ended, the time was over, or it was never sent).
+    /// Its reply. `None`: none arrived (the connection ended, the request timed out, or it was never sent).
     pub reply: Option<ObservedReply<'a>>,
 }
 
-/// A whole reply.
+/// A complete reply.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservedReply<'a> {
     /// The final status, 200 to 599.
     pub status: u16,
-    /// The body without its framing (chunks are joined). Not decompressed.
+    /// The body without its framing (chunks are joined), not decompressed.
     pub body: &'a [u8],
-    /// The body is longer than the engine keeps ([`OBSERVED_BODY_BYTES_MAX`]): `body` is its beginning.
+    /// Whether the body is longer than the engine keeps ([`OBSERVED_BODY_BYTES_MAX`]): `body` is then its beginning.
     pub is_cut: bool,
 }
 
 /// Bytes of a reply's body that are kept for an observer.
 pub const OBSERVED_BODY_BYTES_MAX: usize = 1 << 20;
 
-/// What an observer finds of a reply.
+/// An observer's verdict on a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// As expected.
     Right,
     /// Another status or body than expected.
     Wrong,
-    /// The observer knows nothing of this request: its status alone decides, by [`Described::expects`].
+    /// The observer knows nothing about this request: its status alone decides, by [`Described::expects`].
     Unknown,
 }
 
-/// Looks at each reply, on a thread of its own. Replies come in the order in which they arrived, which is not the order of requests.
+/// Examines each reply, on a separate thread. Replies come in the order of their arrival, which is not the order of requests.
 ///
-/// The queue before it is bounded. A reply that finds it full is not observed: its status alone decides, and it is counted in
-/// [`crate::Recording::unchecked`]. An observer that keeps something for each request therefore drops what is far behind by itself.
+/// The queue to the observer is bounded. A reply that finds it full is not observed: its status alone decides, and it is counted
+/// in [`crate::Recording::unchecked`]. An observer that keeps state for each request must therefore drop old state itself.
 pub trait Observer: Send {
-    /// A request has come to its end. The verdict on a request without a reply is ignored.
+    /// A request has ended. The verdict on a request without a reply is ignored.
     fn observe(&mut self, observed: &Observed<'_>) -> Verdict;
 }

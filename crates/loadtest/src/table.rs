@@ -1,7 +1,8 @@
-//! The summary after a run, as text: counts, rates, percentiles, errors by cause, statuses, phases with their rating, validity in words.
+//! The summary after a run, as text: counts, rates, percentiles, errors by cause, statuses, phases with their rating, and the
+//! validity as a sentence.
 //!
-//! The text has neither colours nor control characters, so it can go to a file. `width` says how many characters a line may have;
-//! percentiles that do not fit are left out, the less telling ones first. All of them are in `--json` and on the page.
+//! The text has neither colours nor control characters, so it can be written to a file. `width` is the number of characters per
+//! line; percentiles that do not fit are omitted, the less informative ones first. All of them are in `--json` and on the page.
 
 use crate::figures::{COLUMNS, Column, answered_per_second, causes, validity};
 use crate::grid::Grid;
@@ -9,12 +10,12 @@ use crate::printable::{cut, printable};
 use crate::quantity::{bytes, count, moment, of_distribution, per_second, rating, share, three_digits};
 use crate::recording::{Outcome, Percentiles, Phase, Recording};
 
-/// Causes, statuses and phases that are listed; the rest is counted.
+/// Largest number of listed causes, statuses and phases; the rest is counted.
 const ROWS_MAX: usize = 24;
 
-/// The same where a line is short: what most readers look for first.
+/// The percentiles for a short line: what most readers look for first.
 const FEWER: [usize; 6] = [0, 1, 3, 5, 6, 8];
-/// The fewest.
+/// The percentiles for the shortest lines.
 const FEWEST: [usize; 3] = [1, 5, 8];
 
 /// The summary of a run for lines of `width` characters.
@@ -111,7 +112,7 @@ fn append_statuses(outcome: &Outcome, out: &mut String) {
     append_counts("replies by status", rows, outcome.answered, out);
 }
 
-/// A headed list of counts with their shares in `whole`; nothing where there are none.
+/// A list of counts with a heading and their shares of `whole`; nothing if there are none.
 fn append_counts(title: &str, rows: impl ExactSizeIterator<Item = (String, u64)>, whole: u64, out: &mut String) {
     let total = rows.len();
     if total == 0 {

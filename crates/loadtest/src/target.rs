@@ -1,22 +1,22 @@
-//! The server under load: its URL, its addresses, and whether it may be loaded without being asked twice.
+//! The server under load: its URL, its addresses, and whether it may be loaded without confirmation.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// Bytes of a URL.
+/// Longest URL in bytes.
 const URL_BYTES_MAX: usize = 64 << 10;
 
 /// A URL `http://HOST[:PORT][/PATH]` or `https://…`, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Whether it is spoken to in TLS.
+    /// Whether TLS is used.
     pub is_tls: bool,
     /// Host name or address, without brackets.
     pub host: String,
-    /// The port; 80 or 443 where the URL names none.
+    /// The port; 80 or 443 if the URL names none.
     pub port: u16,
-    /// The field `Host` of requests: the host, with the port where the URL names it.
+    /// The field `Host` of requests: the host, with the port if the URL names it.
     pub authority: String,
     /// Path and query, beginning with `/`.
     pub path: String,
@@ -27,22 +27,22 @@ pub struct Target {
 /// Why a target cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetError {
-    /// The text is no URL of HTTP: the reason.
+    /// The text is not an HTTP URL, for this reason.
     Url(String),
-    /// The host's name has no address: the resolver's reason.
+    /// The host's name has no address.
     Name {
         /// The host.
         host: String,
-        /// What the resolver says.
+        /// The resolver's reason.
         reason: String,
     },
-    /// An address is neither of this machine nor of a private network.
+    /// An address that belongs neither to this machine nor to a private network.
     Foreign(IpAddr),
-    /// No address of the host takes a connection: the last one's reason.
+    /// No address of the host accepts a connection; the error is that of the last one.
     Unreachable {
         /// The address.
         address: SocketAddr,
-        /// What the kernel says.
+        /// The kernel's reason.
         reason: String,
     },
 }
@@ -67,7 +67,7 @@ impl fmt::Display for TargetError {
 impl std::error::Error for TargetError {}
 
 impl Target {
-    /// Takes a URL apart.
+    /// Parses a URL.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         let wrong = |what: &str| TargetError::Url(format!("`{url}` {what}"));
         if url.len() > URL_BYTES_MAX || url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
@@ -90,7 +90,7 @@ impl Target {
         Ok(Self { is_tls, host, port, authority, path, url: url.to_owned() })
     }
 
-    /// Asks the resolver for the host's addresses. Blocks.
+    /// Resolves the host's addresses. Blocks.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, TargetError> {
         let fail = |reason: String| TargetError::Name { host: self.host.clone(), reason };
         let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| fail(error.to_string()))?;
@@ -117,7 +117,7 @@ fn host_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
     (!host.is_empty()).then_some((host, port))
 }
 
-/// Whether an address is of this machine or of a private network (RFC 1918, RFC 4193, link-local).
+/// Whether an address belongs to this machine or to a private network (RFC 1918, RFC 4193, link-local).
 pub fn is_near(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified(),
@@ -125,13 +125,13 @@ pub fn is_near(address: IpAddr) -> bool {
     }
 }
 
-/// Refuses addresses of others.
+/// Rejects addresses outside this machine and private networks.
 pub fn check_near(addresses: &[SocketAddr]) -> Result<(), TargetError> {
     let foreign = addresses.iter().find(|address| !is_near(address.ip()));
     foreign.map_or(Ok(()), |address| Err(TargetError::Foreign(address.ip())))
 }
 
-/// The first address that takes a connection. Blocks, `within` for each.
+/// The first address that accepts a connection. Blocks, at most `within` for each.
 pub fn first_that_listens(addresses: &[SocketAddr], within: Duration) -> Result<SocketAddr, TargetError> {
     let mut last = TargetError::Url("no address".to_owned());
     for address in addresses {

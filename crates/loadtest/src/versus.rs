@@ -1,11 +1,12 @@
-//! `--vs`: two servers under the same load in turns (A B A B … A), and how much they differ.
+//! `--vs`: two servers under the same load in turns (A B A B … A), and the difference between them.
 //!
-//! A machine's speed drifts: other processes, heat, caches. Two runs one after the other measure that drift too. So the servers take
-//! turns, and each turn of the second server is divided by the mean of its two neighbours of the first. The median of these ratios is the
-//! result; half the width of their middle half is its noise. A difference below the noise is none.
+//! A machine's speed drifts: other processes, heat, caches. Two runs one after the other measure that drift too. So the servers
+//! take turns, and each turn of the second server is divided by the mean of its two neighbours of the first. The median of these
+//! ratios is the result; half the width of their middle half (the interquartile range) is its noise. A difference below the noise
+//! does not count.
 //!
-//! This module makes the schedule and the figures. The turn itself is a closure of the caller, which runs the load and returns its
-//! [`Recording`]. Only figures are kept of a turn, and the last recording of each side for the report page.
+//! This module computes the schedule and the figures. The caller passes a closure that runs a turn and returns its [`Recording`].
+//! Only figures are kept of a turn, plus the last recording of each side for the report page.
 
 use crate::figures::answered_per_second;
 use crate::grid::Grid;
@@ -15,15 +16,15 @@ use crate::quantity::{NONE, nanoseconds, per_second, rating, three_digits};
 use crate::recording::{Percentiles, Recording};
 use serde::Serialize;
 
-/// Turns of the second server, unless the user asks for another number. Five ratios are the fewest whose middle half says something.
+/// Default number of turns of the second server. Five ratios are the fewest whose middle half is meaningful.
 pub const ROUNDS_USUAL: usize = 5;
-/// The most that may be asked for.
+/// Largest number of turns of the second server.
 pub const ROUNDS_MAX: usize = 1_000;
 
 /// Which of the two servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Side {
-    /// The server that the other is divided by.
+    /// The server that is the divisor.
     First,
     /// The server of `--vs`.
     Second,
@@ -32,11 +33,11 @@ pub enum Side {
 /// One turn of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turn {
-    /// The server that is under load.
+    /// The server under load.
     pub side: Side,
-    /// Its place in the schedule, from zero.
+    /// Its position in the schedule, from zero.
     pub index: usize,
-    /// Turns in all.
+    /// Number of all turns.
     pub count: usize,
 }
 
@@ -65,7 +66,7 @@ pub fn run<E>(rounds: usize, mut turn: impl FnMut(Turn) -> Result<Recording, E>)
 pub struct Comparison {
     /// A row for each figure.
     pub rows: Vec<Compared>,
-    /// How many ratios each row is made of.
+    /// Number of ratios behind each row.
     pub rounds: usize,
     kind: Kind,
     /// The last recording of the first server.
@@ -74,7 +75,7 @@ pub struct Comparison {
     pub second: Recording,
 }
 
-/// How the ratios came about.
+/// Origin of the ratios.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     /// The servers took turns.
@@ -88,20 +89,20 @@ enum Kind {
 pub struct Compared {
     /// What is compared.
     pub figure: &'static Figure,
-    /// The median of the first side's turns; none where nothing was measured.
+    /// The median of the first side's turns. None: nothing was measured.
     pub first: Option<f64>,
     /// The median of the second side's turns.
     pub second: Option<f64>,
     /// The median of the ratios, second to first.
     pub ratio: Option<f64>,
-    /// Half the width of the middle half of the ratios, as a share of their middle.
+    /// Half the width of the middle half of the ratios, relative to their median.
     pub noise: Option<f64>,
 }
 
 /// A figure that is compared.
 #[derive(Debug, PartialEq)]
 pub struct Figure {
-    /// Its name for readers.
+    /// Its name for human readers.
     pub name: &'static str,
     /// Its key in JSON.
     pub key: &'static str,
@@ -119,7 +120,7 @@ enum Unit {
 /// Number of figures.
 const FIGURES: usize = 11;
 
-/// What is compared, in the order of [`Figures::of_run`].
+/// The compared figures, in the order of [`Figures::of_run`].
 static FIGURE: [Figure; FIGURES] = [
     Figure { name: "latency, mean", key: "latency_us.mean", unit: Unit::Nanoseconds },
     Figure { name: "latency, p50", key: "latency_us.p50", unit: Unit::Nanoseconds },
@@ -152,7 +153,7 @@ impl Figure {
     }
 }
 
-/// The figures of one turn; none where nothing was measured.
+/// The figures of one turn. None: nothing was measured.
 #[derive(Clone, Debug)]
 struct Figures([Option<f64>; FIGURES]);
 
@@ -212,8 +213,8 @@ fn rows(turns: &[Figures]) -> Vec<Compared> {
     FIGURE.iter().enumerate().map(row).collect()
 }
 
-/// Each value of the second side, divided by the mean of its two neighbours. Where one of the three is missing or the mean is zero there is
-/// no ratio.
+/// Each value of the second side, divided by the mean of its two neighbours. If one of the three is missing or the mean is zero,
+/// there is no ratio.
 fn ratios(values: &[Option<f64>]) -> Vec<f64> {
     let ratio = |turn: &[Option<f64>]| match turn {
         [Some(before), Some(between), Some(after)] if before + after > 0.0 => Some(2.0 * between / (before + after)),
@@ -226,7 +227,7 @@ fn median(values: Vec<f64>) -> Option<f64> {
     at_share(&sorted(values), 0.5)
 }
 
-/// Half the width of the middle half, as a share of the middle; none of fewer than three values, whose middle half says nothing.
+/// Half the width of the middle half, relative to the median. None for fewer than three values, whose middle half is meaningless.
 fn spread(values: Vec<f64>) -> Option<f64> {
     let values = sorted(values);
     let [low, middle, high] = [0.25, 0.5, 0.75].map(|share| at_share(&values, share));
@@ -245,7 +246,7 @@ fn at_share(values: &[f64], share: f64) -> Option<f64> {
 }
 
 impl Compared {
-    /// What the ratio says, in words.
+    /// The meaning of the ratio, in words.
     pub fn verdict(&self) -> &'static str {
         match (self.ratio, self.noise) {
             (Some(ratio), Some(noise)) if (ratio - 1.0).abs() <= noise * ratio => "within noise",
@@ -271,8 +272,9 @@ impl Compared {
 }
 
 impl Comparison {
-    /// Two runs that were made one after the other. Row by row they are compared at the same second of the plan; a run's own figures stand
-    /// beside the median of these ratios. The drift of the machine between both runs is in the ratio.
+    /// Compares two runs that were made one after the other. They are compared row by row, at the same second of the plan; a
+    /// run's own figures are shown beside the median of these ratios. The ratio includes the drift of the machine between the
+    /// runs.
     pub fn of_runs(first: &Recording, second: &Recording) -> Comparison {
         let whole = [Figures::of_run(first), Figures::of_run(second)];
         let by_row = (Figures::of_rows(first), Figures::of_rows(second));
@@ -307,7 +309,7 @@ impl Comparison {
         out
     }
 
-    /// How the ratios were made, as sentences.
+    /// How the ratios were computed, as sentences.
     pub(crate) fn explanation(&self) -> String {
         let rounds = self.rounds;
         let ratio = match self.kind {
@@ -336,7 +338,7 @@ impl Comparison {
             second: Summary::of(&self.second),
             figures: figures.collect(),
         };
-        // Numbers, texts and maps with text keys: nothing that serialization refuses.
+        // Numbers, texts and maps with text keys: all can be serialized.
         serde_json::to_string(&object).expect("a comparison is JSON")
     }
 }
@@ -367,7 +369,7 @@ mod tests {
         comparison.rows.iter().find(|row| row.figure.key == key).unwrap()
     }
 
-    /// Turns whose latency is the given one, microseconds.
+    /// Turns with the given latencies, in microseconds.
     fn turns(latencies: &[u64]) -> Comparison {
         run(latencies.len() / 2, |turn| {
             let mut run = sample_run::recording(Shape::Calm);
@@ -399,7 +401,7 @@ mod tests {
 
     #[test]
     fn a_drift_of_the_machine_is_no_difference() {
-        // Each turn is slower by 100 µs than the one before it; both servers are equal.
+        // Each turn is slower by 100 µs than the one before it; the servers are equal.
         let comparison = turns(&[1_000, 1_100, 1_200, 1_300, 1_400, 1_500, 1_600]);
         let row = row(&comparison, "latency_us.p50");
         assert!((row.ratio.unwrap() - 1.0).abs() < 1e-3, "{row:?}");

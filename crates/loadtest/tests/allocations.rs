@@ -1,4 +1,4 @@
-//! A run of many requests allocates next to nothing for them, and its memory does not grow with them.
+//! A run of many requests allocates almost nothing for each, and its memory does not grow with their number.
 #![allow(clippy::unwrap_used, unsafe_code)] // a counting allocator implements an unsafe trait
 
 use loadtest::engine::{Load, Settings, Stop, Watchers, run};
@@ -17,18 +17,18 @@ static MOST_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no memory of it.
+// SAFETY: every call is passed on to the system's allocator unchanged; counting does not touch its memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         let live = LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         MOST_BYTES.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's guarantee is passed on.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller's guarantee is passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -39,7 +39,7 @@ static ALLOCATOR: Counting = Counting;
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 const REQUEST: &[u8] = b"GET /users/1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// Answers as many requests as have come whole.
+/// Answers as many requests as have arrived completely.
 struct Hello;
 
 impl Protocol for Hello {
@@ -61,7 +61,7 @@ impl Accept for Hellos {
     }
 }
 
-/// Requests that pass through the reader's thread.
+/// Requests that pass through the reader thread.
 struct Read;
 
 impl Source for Read {
@@ -71,10 +71,11 @@ impl Source for Read {
     }
 }
 
-/// Allocations of a run, of the whole process: its threads, connections and slices, and one for so many requests.
+/// Permitted allocations of a run in the whole process: for its threads, connections and slices, and one per this
+/// many requests.
 const ALLOCATIONS_MAX: u64 = 1000;
 const REQUESTS_PER_ALLOCATION: u64 = 1000;
-/// Of the whole process, whatever the number of requests.
+/// For the whole process, whatever the number of requests.
 const BYTES_MAX: usize = 60 << 20;
 
 #[track_caller]
@@ -90,7 +91,7 @@ fn check(settings: &Settings) {
     assert!(most < BYTES_MAX, "{most} bytes");
 }
 
-/// One after another: the counts are the whole process's.
+/// Runs one after another, since the counters are for the whole process.
 #[test]
 fn requests_allocate_nothing_and_memory_stays() {
     let mut reactor = Reactor::new(reactor::Settings { loops: 1, ..reactor::Settings::default() }).unwrap();

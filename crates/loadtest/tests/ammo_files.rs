@@ -1,4 +1,4 @@
-//! Ammo from files of every format, and answers beside it.
+//! Ammo from files of every format, with answers.
 
 use loadtest::ammo::{Ammo, Format, Loops, OnBroken, Options};
 use loadtest::answers::Comparison;
@@ -17,7 +17,7 @@ fn once() -> Options {
     Options { loops: Loops::Times(NonZeroU64::MIN), ..Options::default() }
 }
 
-/// All requests of `ammo`, as the engine gets them.
+/// All requests of `ammo`, as the engine receives them.
 fn all(mut ammo: Ammo) -> Result<Vec<(String, Described)>, String> {
     let (mut all, mut bytes) = (Vec::new(), Vec::new());
     while let Some(described) = ammo.next(&mut bytes).map_err(|error| error.to_string())? {

@@ -54,7 +54,7 @@ fn wrong_answers_are_found_shown_and_rated() {
         text.contains("GET /7 HTTP/1.1") && text.contains("expected  200") && text.contains("received  404"),
         "{text}"
     );
-    // By hand: two seconds for each of the three others, and what the seven right answers took.
+    // Expected: two seconds for each of the three others, and the times of the seven right answers.
     let right_max = 7.0 * finished.recording.latencies.latency.max() as f64 / 1e9;
     let of_right = outcome.rating - 2.0 * (outcome.planned - 7) as f64;
     assert!(of_right > 0.0 && of_right <= right_max, "{outcome:?}");

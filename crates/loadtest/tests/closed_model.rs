@@ -1,4 +1,5 @@
-//! The closed model, and what connections can be: kept, new for each request, pipelined, in TLS, with chunks.
+//! The closed model, and the variants of connections: kept alive, new for each request, pipelined, with TLS,
+//! with chunks.
 
 use crate::harness::{Answer, Server, closed, finish, get, get_with, ok, open, record, reply};
 use loadtest::engine::{Settings, Watchers};
@@ -40,7 +41,7 @@ fn with_new_connections_each_request_has_its_own() {
         assert!(outcome.right > 0 && outcome.right == outcome.planned, "{outcome:?}");
         let (connections, requests) = (server.connections() - before, server.requests() - requests_before);
         assert_eq!(requests, outcome.sent);
-        // Connections that were being made at the end of a closed load send nothing.
+        // Connections that were being opened at the end of a closed load send nothing.
         let unused = u64::from(settings.connections);
         assert!((requests..=requests + unused).contains(&connections), "{connections} for {requests} requests");
     }
@@ -60,7 +61,7 @@ fn a_connection_that_the_server_closes_after_a_reply_is_made_anew() {
 
 #[test]
 fn so_many_requests_are_pipelined_on_a_connection() {
-    // The server is silent until eight requests have come, and then answers all.
+    // The server is silent until eight requests have arrived, and then answers all of them.
     let waiting = Mutex::new(0);
     let server = Server::start(move |_| {
         let mut waiting = waiting.lock().unwrap();
@@ -75,7 +76,7 @@ fn so_many_requests_are_pipelined_on_a_connection() {
     let settings = Settings { connections: 1, pipeline: 8, threads: 1, timeout, ..closed(server.address, 200) };
     let outcome = record(&settings).outcome;
     assert!(outcome.right >= 8 && outcome.right.is_multiple_of(8), "{outcome:?}");
-    // The last ones may be fewer than eight: the end of the run came between them.
+    // The last group may be smaller than eight, because the run ended within it.
     assert!(outcome.failures.total() < 8, "{outcome:?}");
 }
 
@@ -93,7 +94,7 @@ fn replies_in_chunks_in_pieces_and_until_the_end_are_read() {
     assert!(outcome.right > 10 && outcome.right == outcome.planned, "{outcome:?}");
 }
 
-/// A server in TLS on the reactor, which answers each read with a reply.
+/// A TLS server on the reactor, which answers each read with a reply.
 mod tls_server {
     use super::reply;
     use reactor::{Accept, ConnectionId, Io, ListenerSettings, Loop, Protocol, Reactor, Running, Settings, TlsServer};

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The program, beside this test's folder.
+/// The program, next to this test's folder.
 fn program() -> Option<PathBuf> {
     let folder = std::env::current_exe().unwrap().parent()?.parent()?.join("examples");
     let program = Some(folder.join("load")).filter(|program| program.is_file());
     if program.is_none() {
-        // Past libtest, which keeps what a passing test prints: `cargo xtask test` counts this line.
+        // Bypasses libtest, which captures the output of a passing test: `cargo xtask test` counts this line.
         let line = b"\nSKIPPED: the example `load` is not built (`cargo build -p loadtest --examples`)\n";
         std::io::stdout().write_all(line).unwrap();
     }
@@ -24,7 +24,7 @@ fn start(program: &PathBuf, arguments: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// Waits for the end, which a run that hangs does not reach.
+/// Waits for the end, with a time limit for a run that hangs.
 fn output(mut child: Child) -> Output {
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {

@@ -1,4 +1,4 @@
-//! Whatever goes wrong is counted, each by its kind, and none is lost.
+//! Every failure is counted by its kind.
 
 use crate::harness::{Answer, Server, closed, finish, ok, open, record, reply, unused_address};
 use loadtest::engine::{Settings, Watchers};
@@ -21,7 +21,7 @@ fn wrong_closed_cut_and_malformed_replies_are_counted_each() {
     assert_eq!((outcome.planned, outcome.right, outcome.wrong), (50, 10, 10));
     assert_eq!((outcome.failures.closed, outcome.failures.malformed, outcome.failures.timeout), (20, 10, 0));
     assert_eq!(outcome.statuses.iter().map(|(s, n)| (*s, *n)).collect::<Vec<_>>(), [(200, 10), (500, 10)]);
-    // Ten right answers take some milliseconds, each of the others costs the timeout.
+    // Ten right answers take some milliseconds; each of the others costs the timeout.
     assert!((400.0..405.0).contains(&outcome.rating), "{}", outcome.rating);
 }
 
@@ -67,7 +67,7 @@ impl Source for Numbered {
     }
 }
 
-/// Answers with the number that stands in the path; 404 for every fourth, and nothing for every tenth.
+/// Answers with the number in the path; 404 for every fourth, and nothing for every tenth.
 fn echoing() -> Server {
     Server::start(|arrived| {
         let path = arrived.head.split(' ').nth(1).unwrap();
@@ -80,7 +80,7 @@ fn echoing() -> Server {
     })
 }
 
-/// Calls odd numbers wrong, and tells the test what it saw.
+/// Judges odd numbers as wrong, and reports to the test what it observed.
 struct OddIsWrong(mpsc::Sender<(u64, Option<String>)>);
 
 impl Observer for OddIsWrong {
@@ -101,7 +101,7 @@ fn each_request_of_a_source_is_sent_once_judged_and_observed_once() {
     let finished = finish(&settings, Box::new(Numbered { next: 0, end: 200 }), watchers);
     assert_eq!(finished.failure, Some(SourceError("line 200 is broken".to_owned())));
     let outcome = &finished.recording.outcome;
-    // Even ones are right by their status; of the odd ones every fifth has no reply.
+    // Even ones are right by their status; every fifth of the odd ones has no reply.
     assert_eq!((outcome.planned, outcome.right, outcome.wrong, outcome.failures.closed), (200, 100, 80, 20));
     assert_eq!((finished.recording.unchecked, outcome.statuses[&404]), (0, 50));
     let seen: Vec<(u64, Option<String>)> = seen.try_iter().collect();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 fn as_many_requests_are_sent_as_the_profile_plans() {
     let server = Server::start(|_| ok());
     let recording = record(&open(server.address, "line(50,350,1s) const(0,200ms) step(100,200,100,300ms)"));
-    // By hand: 200 for the line, 30 and 60 for the stairs.
+    // Computed by hand: 200 for the line, 30 and 60 for the stairs.
     assert_eq!((recording.outcome.planned, recording.outcome.right, server.requests()), (290, 290, 290));
     let phases: Vec<(&str, u64)> =
         recording.phases.iter().map(|phase| (phase.name.as_str(), phase.outcome.right)).collect();
@@ -19,9 +19,9 @@ fn as_many_requests_are_sent_as_the_profile_plans() {
     assert_eq!(recording.outcome.received_bytes, 290 * "HTTP/1.1 200 X\r\nContent-Length: 5\r\n\r\nhello".len() as u64);
 }
 
-/// The server holds each reply from 0.4 s to 0.7 s back until 0.7 s. So the request that is planned `x` before the stall's end waits for
-/// `x`: of 1 s of requests 0.3 s wait, evenly from 0 to 0.3 s, and 1 in 10 waits for more than 0.2 s. On one connection only the first
-/// of them is sent in time; a generator that counted from sending would see one slow request.
+/// The server delays each reply from 0.4 s to 0.7 s until 0.7 s. A request that is planned `x` before the end of the stall
+/// therefore waits for `x`: of 1 s of requests 0.3 s wait, evenly from 0 to 0.3 s, and 1 in 10 waits for more than 0.2 s. On one
+/// connection only the first of them is sent in time; a generator that counted from sending would see only one slow request.
 fn stalled(connections: u32) -> loadtest::Recording {
     let (begin, end) = (Duration::from_millis(400), Duration::from_millis(700));
     let server = Server::start(move |arrived| {
@@ -80,7 +80,7 @@ fn more_connections_are_made_when_requests_wait() {
         std::thread::sleep(Duration::from_millis(100));
         ok()
     });
-    // 200 requests a second of 100 ms each are 20 in flight; four connections are there at the start.
+    // 200 requests per second of 100 ms each are 20 in flight; four connections exist at the start.
     let recording = record(&Settings { connections: 64, ..open(server.address, "const(200,500ms)") });
     assert_eq!(recording.outcome.right, 100);
     assert!(server.connections() >= 10, "{} connections", server.connections());

@@ -1,4 +1,4 @@
-//! Mutated replies, in pieces and whole: the same is found.
+//! Mutated replies, in pieces and whole: the result is the same.
 
 use crate::fuzz_check::check_replies;
 use crate::mutation::{apply, edits};

@@ -1,4 +1,5 @@
-//! The tests of `loadtest`, one subject a file, in one program: to link one for each took most of the time.
+//! The tests of `loadtest`, one subject per file, in one program: linking one for each took most of the
+//! time.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod fuzz_check;

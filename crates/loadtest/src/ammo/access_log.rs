@@ -1,10 +1,10 @@
-//! Access logs in the common and the combined format (Apache, nginx): method and path of each request are sent again.
+//! Access logs in the common and the combined format (Apache, nginx): method and path of each request are replayed.
 //!
 //! ```text
 //! 192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/1.0" 200 2326 "http://referrer/" "agent"
 //! ```
 //!
-//! Logs hold no bodies: a POST is sent with none. What the server had answered, the referrer and the agent are not looked at. Bytes that the
+//! Logs hold no bodies: a POST is sent with an empty one. The logged status, referrer and agent are ignored. Bytes that the
 //! server escaped in the path (`\x22`, `\"`) are percent-encoded.
 
 use super::request::{Defaults, Draft, Request, shown};
@@ -24,7 +24,7 @@ pub(crate) fn make(
     let mut words = request_line.split(' ');
     let draft = match (words.next(), words.next(), words.next(), words.next()) {
         (Some(method), Some(target), version, None) if version.is_none_or(|version| version.starts_with("HTTP/")) => {
-            // The host of a target in absolute form is the logging server's own or a proxy's; only the path is sent again.
+            // In a target in absolute form the host is that of the logging server or a proxy; only the path is used.
             Draft { host: None, ..Draft::of_url(method, &unescaped(target)) }
         }
         _ => return Err(format!("{:?} is no request line", shown(request_line))),
@@ -32,7 +32,7 @@ pub(crate) fn make(
     Ok(draft.encode(defaults, request)?)
 }
 
-/// The text between the first two quotation marks behind the time; a backslash escapes what follows it.
+/// The text between the first two quotation marks after the time; a backslash escapes the next character.
 pub(crate) fn request_line(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once("] \"")?;
     let mut escaped = false;

@@ -1,8 +1,8 @@
-//! Why ammo or answers cannot be read on: the input's name, the place in it, and what is wrong there.
+//! Errors of ammo and answers: the input's name, the place in it, and the problem.
 
 use std::fmt;
 
-/// A fault of an input. Its text names the input and the place, and says what is allowed there.
+/// An error in an input. Its text names the input and the place, and says what is allowed there.
 #[derive(Debug)]
 pub struct AmmoError {
     input: String,
@@ -11,34 +11,35 @@ pub struct AmmoError {
     ends_input: bool,
 }
 
-/// Where in an input.
+/// A place in an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The whole input.
     Whole,
     /// A line, counted from 1.
     Line(u64),
-    /// A record of a format that does not go by lines (phantom, HAR), counted from 1.
+    /// A record of a format that is not line-based (phantom, HAR), counted from 1.
     Record(u64),
 }
 
 impl AmmoError {
-    /// A fault of one record at `place` of the input that the user knows as `input`. The records behind it can be read.
+    /// An error in one record at `place` of the input that the user knows as `input`. Later records can be read.
     pub fn record(input: &str, place: Place, reason: impl Into<String>) -> AmmoError {
         AmmoError { input: input.to_owned(), place, reason: reason.into(), ends_input: false }
     }
 
-    /// A fault behind which nothing of the input can be read: it is gone, or nobody knows where the next record begins.
+    /// An error after which nothing more of the input can be read: it failed, or the start of the next record is
+    /// unknown.
     pub fn input(input: &str, place: Place, reason: impl Into<String>) -> AmmoError {
         AmmoError { input: input.to_owned(), place, reason: reason.into(), ends_input: true }
     }
 
-    /// Whether nothing behind the fault can be read.
+    /// Whether nothing after the error can be read.
     pub fn ends_input(&self) -> bool {
         self.ends_input
     }
 
-    /// Where the fault is.
+    /// The place of the error.
     pub fn place(&self) -> Place {
         self.place
     }

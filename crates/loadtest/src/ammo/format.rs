@@ -1,4 +1,4 @@
-//! The formats of ammo, and how one is found by an input's content.
+//! The formats of ammo, and their detection from an input's content.
 
 use super::error::{AmmoError, Place};
 use super::{access_log, lines, phantom, request};
@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// A format of ammo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Raw requests, each behind a line with its length and tag.
+    /// Raw requests, each after a line with its length and tag.
     Phantom,
     /// One line for each request: `URL`, or `METHOD URL`.
     Urls,
@@ -35,12 +35,12 @@ impl Format {
         }
     }
 
-    /// Whether requests are made by filling in templates, so that no two passes need be equal.
+    /// Whether requests are made from templates, so that two passes may differ.
     pub fn has_templates(self) -> bool {
         matches!(self, Format::Urls | Format::Ndjson)
     }
 
-    /// The format of an input, by its beginning. `name` is what errors call the input.
+    /// Detects the format of an input from its beginning. `name` is the input's name in errors.
     pub(crate) fn found(name: &str, beginning: &[u8]) -> Result<Format, AmmoError> {
         let mut entries = beginning.split(|byte| *byte == b'\n').filter(|line| lines::is_entry(line));
         let Some(line) = entries.next().map(<[u8]>::trim_ascii) else {
@@ -71,7 +71,7 @@ impl Format {
     }
 }
 
-/// A HAR's first key is `log`; a request's keys are others.
+/// A HAR's first key is `log`; a request in JSON has other keys.
 fn is_har(beginning: &[u8]) -> bool {
     let rest = beginning.trim_ascii_start().strip_prefix(b"{").unwrap_or_default().trim_ascii_start();
     rest.strip_prefix(b"\"log\"").is_some_and(|rest| rest.trim_ascii_start().starts_with(b":"))

@@ -1,8 +1,8 @@
 //! HAR, the archive of requests that browsers export (`log.entries`, HAR 1.2).
 //!
-//! Entries are read one at a time; responses in them are skipped. Requests for other hosts than that of the first entry are left out, and counted:
-//! a page brings scripts and pictures of strangers, and load is for one server. Header fields go out as the browser sent them, but for those of
-//! HTTP/2 (`:path`) and those that frame the body.
+//! Entries are read one at a time; their responses are skipped. Requests to other hosts than that of the first entry are left out
+//! and counted: a page loads scripts and pictures from other servers, but the load is for one. Header fields are sent as the
+//! browser sent them, except those of HTTP/2 (`:path`) and those that frame the body.
 
 use super::error::{AmmoError, Place};
 use super::request::{Defaults, Draft, Request, form_encoded};
@@ -60,7 +60,7 @@ impl<R: BufRead> Har<R> {
     }
 }
 
-/// Goes into the object that comes next, to the value of `wanted`.
+/// Enters the next object and moves to the value of `wanted`.
 fn enter<R: BufRead>(cursor: &mut JsonCursor<R>, wanted: &str) -> io::Result<()> {
     cursor.enter_object()?;
     while let Some(key) = cursor.next_key()? {
@@ -123,7 +123,7 @@ struct PostData {
     params: Vec<Pair>,
 }
 
-/// The request of one entry. Its host is `None` where the URL is none of HTTP (`data:`, `ws:`).
+/// The request of one entry. Its host is `None` if the URL's scheme is not HTTP (`data:`, `ws:`).
 pub(crate) fn draft(entry: &[u8]) -> Result<Draft, String> {
     let Entry { request } = serde_json::from_slice(entry).map_err(|error| error.to_string())?;
     let sent = |pair: &Pair| !pair.name.starts_with(':');
@@ -132,7 +132,7 @@ pub(crate) fn draft(entry: &[u8]) -> Result<Draft, String> {
     Ok(Draft { headers, body, ..Draft::of_url(&request.method, &request.url) })
 }
 
-/// The body's text; where a browser gives only the fields of a form, they are encoded as a form is.
+/// The body's text. If a browser records only the fields of a form, they are encoded as a form.
 fn body(data: PostData) -> Vec<u8> {
     match data.text {
         Some(text) if !text.is_empty() || data.params.is_empty() => text.into_bytes(),

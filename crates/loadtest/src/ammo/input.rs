@@ -1,7 +1,7 @@
-//! Where ammo and answers are read from: a file, or standard input; more than once where that is possible.
+//! Inputs of ammo and answers: a file or standard input, read more than once if possible.
 //!
-//! An input of up to [`KEPT_BYTES_MAX`] is kept in memory, so that a short list that is repeated for minutes costs no system calls. A longer file is opened
-//! again for each pass, a longer standard input can be read once.
+//! An input of up to [`KEPT_BYTES_MAX`] is kept in memory, so that a short list that is repeated for minutes needs no system
+//! calls. A longer file is opened again for each pass; a longer standard input can be read only once.
 
 use super::error::{AmmoError, Place};
 use std::fs::File;
@@ -9,9 +9,9 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of an input that are kept in memory at most.
+/// Largest input that is kept in memory, in bytes.
 pub const KEPT_BYTES_MAX: usize = 4 << 20;
-/// Bytes that are read from a file at once.
+/// Bytes per read of a file.
 const BUFFER_BYTES: usize = 256 << 10;
 /// The path that stands for standard input.
 const STANDARD_INPUT: &str = "-";
@@ -27,17 +27,17 @@ pub(crate) type Reader = Box<dyn BufRead + Send>;
 /// An input that is open.
 pub(crate) struct Input {
     name: String,
-    /// The whole input where it is short, else its beginning.
+    /// The whole input if it is short, otherwise its beginning.
     beginning: Arc<[u8]>,
     rest: Rest,
 }
 
-/// What is behind the beginning.
+/// The input after the beginning.
 enum Rest {
     Nothing,
-    /// The file is longer: it is opened for each pass.
+    /// The file is longer: it is opened again for each pass.
     File(PathBuf),
-    /// A stream that can be read once; `None`: it has been.
+    /// A stream that can be read once. `None`: it was read.
     Stream(Option<Reader>),
 }
 
@@ -55,24 +55,24 @@ impl Input {
         Ok(Input { name, beginning: beginning.into(), rest })
     }
 
-    /// An input that comes from `stream`.
+    /// An input that is read from `stream`.
     pub(crate) fn of_stream(name: &str, mut stream: Reader) -> Result<Input, AmmoError> {
         let beginning = beginning_of(&mut stream).map_err(|error| unreadable(name, &error))?;
         let rest = if beginning.len() > KEPT_BYTES_MAX { Rest::Stream(Some(stream)) } else { Rest::Nothing };
         Ok(Input { name: name.to_owned(), beginning: beginning.into(), rest })
     }
 
-    /// What errors call the input.
+    /// The input's name in errors.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The whole input where it is short, else as much of it as is kept.
+    /// The whole input if it is short, otherwise the part that is kept.
     pub(crate) fn beginning(&self) -> &[u8] {
         without_mark(&self.beginning)
     }
 
-    /// Whether [`Input::beginning`] is all of it.
+    /// Whether [`Input::beginning`] is the whole input.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.rest, Rest::Nothing)
     }
@@ -82,7 +82,7 @@ impl Input {
         !matches!(self.rest, Rest::Stream(_))
     }
 
-    /// Reads from the first byte on. `None`: the input was a stream, which is gone.
+    /// Reads from the first byte on. `None`: the input was a stream, which has been read.
     pub(crate) fn read(&mut self) -> Result<Option<Reader>, AmmoError> {
         let kept = Cursor::new(Arc::clone(&self.beginning));
         let mut reader: Reader = match &mut self.rest {
@@ -101,14 +101,14 @@ impl Input {
     }
 }
 
-/// As much as is kept, and one byte more where there is more.
+/// As much as is kept, plus one byte if there is more.
 fn beginning_of(reader: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(KEPT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Without the byte order mark with which some editors begin a file.
+/// Removes the byte order mark with which some editors begin a file.
 fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }

@@ -1,4 +1,4 @@
-//! Lines of an input, one at a time, with their numbers and a bound for the length of one.
+//! Lines of an input, one at a time, with their numbers and a bound on their length.
 //!
 //! Line feeds and carriage returns at the end do not belong to a line. The last line may lack its line feed.
 
@@ -6,7 +6,7 @@ use super::error::{AmmoError, Place};
 use crate::source::REQUEST_BYTES_MAX;
 use std::io::{BufRead, Read};
 
-/// Bytes of one line at most. A line holds one request, so it has the bound of a request.
+/// Longest line in bytes. A line holds one request, so the bound of a request applies.
 pub(crate) const LINE_BYTES_MAX: usize = REQUEST_BYTES_MAX;
 
 /// Reads lines from `reader`.
@@ -19,15 +19,15 @@ pub(crate) struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// `name` is what errors call the input.
+    /// `name` is the input's name in errors.
     pub(crate) fn new(name: &str, reader: R) -> Lines<R> {
         Lines { name: name.to_owned(), reader, number: 0, line: Vec::new() }
     }
 
-    /// The next line; `None` behind the last.
+    /// The next line. `None` after the last one.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, AmmoError> {
         self.line.clear();
-        // The limit leaves room for the line's end, and one byte by which a line over the bound is told apart.
+        // The limit has room for the line end, and one byte more that shows that a line exceeds the bound.
         let limit = LINE_BYTES_MAX as u64 + 3;
         let read = (&mut self.reader).take(limit).read_until(b'\n', &mut self.line);
         self.number += 1;
@@ -45,7 +45,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The next line that is neither blank nor a comment, without the white space around it.
+    /// The next line that is neither blank nor a comment, trimmed.
     pub(crate) fn next_entry(&mut self) -> Result<Option<&[u8]>, AmmoError> {
         loop {
             match self.next()? {
@@ -62,12 +62,12 @@ impl<R: BufRead> Lines<R> {
         self.number
     }
 
-    /// Where the line read last stands.
+    /// The place of the line read last.
     pub(crate) fn place(&self) -> Place {
         Place::Line(self.number)
     }
 
-    /// A fault of the line read last.
+    /// An error in the line read last.
     pub(crate) fn error(&self, reason: impl Into<String>) -> AmmoError {
         AmmoError::record(&self.name, self.place(), reason)
     }

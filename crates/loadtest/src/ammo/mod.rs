@@ -1,10 +1,11 @@
 //! Ammo: the requests of a run, read from a file or standard input.
 //!
-//! [`Ammo`] reads records of one of five formats ([`Format`]), one at a time, repeats and shuffles them, pairs each with what is expected of its
-//! answer, and is the [`Source`](crate::source::Source) of the engine. It holds one record, a small input or a window of bounded size ([`KEPT_BYTES_MAX`], [`SHUFFLE_BYTES_MAX`]),
-//! never a whole large input. A broken record is an error with its line or number; on request it is counted and left out instead.
+//! [`Ammo`] reads records of one of five formats ([`Format`]), one at a time, repeats and shuffles them, pairs each with its
+//! expected answer, and is the [`Source`](crate::source::Source) of the engine. It holds one record, a small input or a window of
+//! bounded size ([`KEPT_BYTES_MAX`], [`SHUFFLE_BYTES_MAX`]), never a whole large input. A broken record is an error with its line
+//! or number; optionally it is skipped and counted.
 //!
-//! Layers, each pulling from the one before:
+//! Layers, each reading from the one before:
 //!
 //! ```text
 //! input       bytes: a file again for each pass, standard input once
@@ -47,16 +48,16 @@ pub(crate) use request::{Draft, form_encoded};
 use std::sync::atomic::AtomicU64;
 use template::Values;
 
-/// Records of one format. A record is one request.
+/// Records of one format. Each record is one request.
 pub(crate) trait Records: Send {
-    /// Puts the next request in place of what `request` was. False: the input has ended.
+    /// Replaces `request` by the next one. False: the input has ended.
     fn next(&mut self, values: &mut Values, request: &mut Request) -> Result<bool, AmmoError>;
 
-    /// A fault of the record read last, such as an answer that belongs to another one.
+    /// An error about the record read last, for example that its answer belongs to another request.
     fn fault(&self, reason: String) -> AmmoError;
 }
 
-/// What was left out of the ammo, counted while it is read.
+/// Records that were left out, counted while the ammo is read.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Broken records ([`OnBroken::Skip`]).

@@ -4,9 +4,10 @@
 //! {"method": "POST", "path": "/users/1", "headers": {"X-A": "b"}, "body": {"mark": 3}, "tag": "update"}
 //! ```
 //!
-//! `path` is a path or a URL; without `method` it is GET, or POST where there is a body. `headers` is an object, or a list of pairs where a name comes
-//! twice. A `body` that is a JSON string is sent as its text; any other JSON is sent as it is written, with `Content-Type:
-//! application/json`. Path, values of header fields and body are templates (`template.rs`). An unknown key is an error.
+//! `path` is a path or a URL. `method` defaults to GET, or to POST if there is a body. `headers` is an object, or a list of pairs
+//! if a name is repeated. A `body` that is a JSON string is sent as its text; any other JSON is sent as written, with
+//! `Content-Type: application/json`. Path, values of header fields and body are templates (`template.rs`). An unknown key is an
+//! error.
 
 use super::request::{Defaults, Draft, Request};
 use super::template::{OtherBraces, Values};
@@ -68,7 +69,7 @@ fn headers(headers: Headers<'_>, values: &mut Values) -> Result<Vec<(String, Str
     pairs.into_iter().map(&mut filled).collect()
 }
 
-/// The bytes of a body, and their type where they are JSON.
+/// The bytes of a body, and their type if they are JSON.
 fn body(body: Option<&RawValue>, values: &mut Values) -> Result<(Vec<u8>, Option<&'static str>), String> {
     let Some(body) = body.map(RawValue::get) else { return Ok((Vec::new(), None)) };
     let (text, body_type) = match body.starts_with('"') {
@@ -78,7 +79,7 @@ fn body(body: Option<&RawValue>, values: &mut Values) -> Result<(Vec<u8>, Option
     Ok((values.fill(&text, OtherBraces::Text)?.into_bytes(), body_type))
 }
 
-/// The error's text without its place in the JSON text, which is one line: the file's line is said instead.
+/// The error's text without its position in the JSON text, which is a single line: the file's line is reported instead.
 pub(crate) fn without_line(error: &serde_json::Error) -> String {
     let (text, column) = (error.to_string(), error.column());
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);

@@ -1,4 +1,4 @@
-//! One pass through ammo: each request with what is expected of its answer.
+//! One pass through the ammo: each request with its expected answer.
 
 use super::error::AmmoError;
 use super::request::Request;
@@ -8,17 +8,17 @@ use crate::answers::{AnswerLines, Expected};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a broken record does.
+/// Handling of a broken record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnBroken {
-    /// Ends the run, with the record's number.
+    /// The run ends with an error that has the record's number.
     #[default]
     Stop,
-    /// The record is counted and left out. For access logs, which hold what strangers have sent.
+    /// The record is skipped and counted. For access logs, which contain what any client has sent.
     Skip,
 }
 
-/// A request, and what is expected of its answer where that is known.
+/// A request, with its expected answer if known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Item {
     pub(crate) request: Request,
@@ -26,14 +26,14 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Bytes that the item keeps in a window.
+    /// Bytes that the item takes in a window.
     pub(crate) fn bytes(&self) -> usize {
         let body = self.expected.as_ref().and_then(|expected| expected.body.as_ref());
         size_of::<Item>() + self.request.bytes.len() + self.request.tag.len() + body.map_or(0, Vec::len)
     }
 }
 
-/// A pass under way.
+/// A pass in progress.
 pub(crate) struct Pass {
     pub(crate) records: Box<dyn Records>,
     pub(crate) answers: Option<AnswerLines>,
@@ -42,7 +42,7 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// Puts the next request in place of what `item` was. False: the pass has ended.
+    /// Replaces `item` by the next request. False: the pass has ended.
     pub(crate) fn next(&mut self, values: &mut Values, item: &mut Item) -> Result<bool, AmmoError> {
         loop {
             match self.records.next(values, &mut item.request) {
@@ -51,7 +51,7 @@ impl Pass {
                 Err(error) if error.ends_input() || self.on_broken == OnBroken::Stop => return Err(error),
                 Err(_) => {
                     self.counts.broken.fetch_add(1, Ordering::Relaxed);
-                    // The answer of a record that is left out goes with it.
+                    // A skipped record's answer is skipped too.
                     self.answer()?;
                 }
             }
@@ -71,7 +71,7 @@ impl Pass {
         answer.map(Some).ok_or_else(|| self.records.fault(missing()))
     }
 
-    /// Answers belong to requests by their order; method and target show where the two files have come apart.
+    /// Requests and answers are paired by their order; method and target reveal where the two files diverge.
     fn check_pair(&self, request: &Request, expected: &Expected) -> Result<(), AmmoError> {
         let (method, target) = request.method_and_target();
         let answers = self.answers.as_ref();

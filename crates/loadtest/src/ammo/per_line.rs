@@ -7,7 +7,7 @@ use super::request::{Defaults, Request};
 use super::template::Values;
 use std::io::BufRead;
 
-/// Makes the request of one line; the error says what is wrong with the line.
+/// Makes the request of one line; the error describes the problem.
 pub(super) type Make = fn(&[u8], &Defaults, &mut Values, &mut Request) -> Result<(), String>;
 
 /// Reads the lines of `reader`, and makes a request of each.

@@ -1,15 +1,16 @@
-//! Phantom files: raw requests, each behind a line with its length and, optionally, its tag.
+//! Phantom files: raw requests, each after a line with its length and an optional tag.
 //!
 //! ```text
 //! LENGTH TAG\n
 //! LENGTH bytes: one request of HTTP/1.0 or 1.1
 //! ```
 //!
-//! The bytes go to the server as they are. One line break behind the body may be counted in LENGTH, as in almost all POSTs of the contest's
-//! files: it is sent too, for that is what servers met there. Blank lines between records are skipped. LENGTH 0 ends the file.
+//! The bytes are sent unchanged. LENGTH may include one line break after the body, as it does for almost all POSTs of the
+//! contest's files: it is sent too, because servers received it there. Blank lines between records are skipped. LENGTH 0 ends the
+//! file.
 //!
-//! A record must hold exactly one request, else replies would be taken for those of other requests: its head is complete, and its body is
-//! as long as `Content-Length` says. A chunked body is taken as it is.
+//! A record must hold exactly one request; otherwise replies would be attributed to other requests. Its head must be complete,
+//! and its body as long as `Content-Length` says. A chunked body is not checked.
 
 use super::error::{AmmoError, Place};
 use super::request::{Request, method_and_target, says_close};
@@ -18,9 +19,9 @@ use super::{Records, tag};
 use crate::source::REQUEST_BYTES_MAX;
 use std::io::{BufRead, Read};
 
-/// Bytes of the line before a request at most: a length, and a tag.
+/// Longest line before a request, in bytes: a length, and a tag.
 const HEADER_BYTES_MAX: usize = 4096;
-/// Header fields of one request at most.
+/// Largest number of header fields of a request.
 const FIELDS_MAX: usize = 128;
 
 /// Reads records of `reader`.
@@ -64,7 +65,7 @@ impl<R: BufRead> Phantom<R> {
         }
     }
 
-    /// A fault behind which the next record cannot be found.
+    /// An error after which the next record cannot be found.
     fn broken(&self, reason: String) -> AmmoError {
         AmmoError::input(&self.name, Place::Record(self.number), reason)
     }
@@ -99,7 +100,7 @@ impl<R: BufRead + Send> Records for Phantom<R> {
     }
 }
 
-/// Length and tag of a record's line; an empty tag where there is none.
+/// Length and tag of a record's line; the tag is empty if there is none.
 pub(crate) fn parse_header(line: &[u8]) -> Option<(usize, &str)> {
     let line = std::str::from_utf8(line).ok()?.trim();
     let (length, tag) = line.split_once([' ', '\t']).unwrap_or((line, ""));
@@ -108,12 +109,12 @@ pub(crate) fn parse_header(line: &[u8]) -> Option<(usize, &str)> {
     Some((length, tag.trim()))
 }
 
-/// What the head of a raw request says.
+/// Facts from the head of a raw request.
 struct Head {
     closes: bool,
 }
 
-/// Checks that `bytes` are one request, with one line break behind it at most.
+/// Checks that `bytes` are one request, followed by at most one line break.
 fn check(bytes: &[u8]) -> Result<Head, String> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);

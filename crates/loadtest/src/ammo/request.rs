@@ -1,13 +1,13 @@
-//! A request as an ammo format names it, and the bytes of HTTP/1.1 that are made of it.
+//! A request as an ammo format describes it, and its encoding in HTTP/1.1.
 //!
-//! A [`Draft`] holds method, target, header fields and body. [`Draft::encode`] checks them and writes the request: `Host` and
-//! `Content-Length` are the encoder's, so that a request's framing is right whatever the ammo says. Formats that hold bytes which are
-//! ready to send (phantom) make no draft.
+//! A [`Draft`] holds method, target, header fields and body. [`Draft::encode`] checks them and writes the request. The encoder
+//! writes `Host` and `Content-Length` itself, so that a request's framing is right whatever the ammo says. Formats whose records
+//! are ready to send (phantom) need no draft.
 
 use crate::source::REQUEST_BYTES_MAX;
 use std::fmt;
 
-/// Header fields of one request at most: no client sends more, and servers refuse them.
+/// Largest number of header fields of a request: no client sends more, and servers reject them.
 const HEADERS_MAX: usize = 128;
 
 /// A request that is ready to send.
@@ -15,14 +15,14 @@ const HEADERS_MAX: usize = 128;
 pub struct Request {
     /// Head and body, in HTTP/1.1.
     pub bytes: Vec<u8>,
-    /// The name under which the request is counted: the ammo's own, else method and shape of the path.
+    /// The name under which the request is counted: the ammo's tag, or else method and shape of the path.
     pub tag: String,
-    /// The request says that its connection ends behind the reply.
+    /// Whether the request asks for the connection to be closed after the reply.
     pub closes: bool,
 }
 
 impl Request {
-    /// Method and target of the request line. Both are empty where the bytes have no request line.
+    /// Method and target of the request line. Both are empty if the bytes have no request line.
     pub fn method_and_target(&self) -> (&str, &str) {
         method_and_target(&self.bytes).unwrap_or_default()
     }
@@ -37,28 +37,28 @@ pub(crate) fn method_and_target(bytes: &[u8]) -> Option<(&str, &str)> {
     whole.then_some((method, target))
 }
 
-/// What every request of a run gets.
+/// Fields that all requests of a run receive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
     /// `Host` of requests whose ammo names none.
     pub host: String,
-    /// Header fields of the command line. A field that the ammo itself has goes before one of the same name here.
+    /// Header fields of the command line. A field of the ammo takes precedence over one of the same name here.
     pub headers: Vec<(String, String)>,
 }
 
-/// A request before it is bytes.
+/// A request before its encoding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Draft {
     pub(crate) method: String,
-    /// Path and query. What stands behind `#` is the client's own and is not sent.
+    /// Path and query. The part after `#` is for the client only and is not sent.
     pub(crate) target: String,
     /// The host that the ammo names.
     pub(crate) host: Option<String>,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// The type of the body, where the ammo's header fields name none.
+    /// The type of the body, if the ammo's header fields name none.
     pub(crate) body_type: Option<&'static str>,
-    /// The tag, where the ammo names one.
+    /// The tag, if the ammo names one.
     pub(crate) tag: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl From<Unsendable> for String {
 }
 
 impl Defaults {
-    /// For a target of this host and port; a field `Host` among `headers` goes before it.
+    /// Defaults for a target of this host and port; a field `Host` among `headers` takes precedence.
     pub fn new(authority: &str, headers: Vec<(String, String)>) -> Defaults {
         let named = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
         let host = named.map_or(authority, |(_, host)| host).to_owned();
@@ -99,7 +99,7 @@ impl Draft {
         }
     }
 
-    /// Writes the request in place of what `request` was.
+    /// Encodes the request, replacing `request`.
     pub(crate) fn encode(&self, defaults: &Defaults, request: &mut Request) -> Result<(), Unsendable> {
         self.check()?;
         let out = &mut request.bytes;
@@ -157,7 +157,7 @@ impl Draft {
         if let Some(body_type) = self.body_type.filter(|_| own("content-type").is_none()) {
             append_header("Content-Type", body_type, out);
         }
-        // RFC 9110, section 8.6: a method whose body means something says that there is none.
+        // RFC 9110, section 8.6: a method whose body has a meaning states that there is none.
         if !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH") {
             append_header("Content-Length", &self.body.len().to_string(), out);
         }
@@ -180,7 +180,7 @@ fn is_framing(name: &str) -> bool {
     ["host", "content-length", "transfer-encoding"].iter().any(|framing| name.eq_ignore_ascii_case(framing))
 }
 
-/// Whether a value of `Connection` holds the option `close` (RFC 9112, section 9.6).
+/// Whether a value of `Connection` contains the option `close` (RFC 9112, section 9.6).
 pub(crate) fn says_close(value: &[u8]) -> bool {
     value.split(|byte| *byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
@@ -210,7 +210,7 @@ fn append_target(target: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Host and target of a URL; a URL without a scheme is a target. A URL without a path asks for `/`.
+/// Host and target of a URL; a URL without a scheme is a target. A URL without a path means `/`.
 fn split_url(url: &str) -> (Option<&str>, &str) {
     let Some(rest) = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")) else { return (None, url) };
     match rest.find(['/', '#']) {
@@ -230,7 +230,7 @@ pub(crate) fn form_encoded(text: &str) -> String {
     text.bytes().map(encoded).collect()
 }
 
-/// The beginning of a text that an error shows.
+/// The beginning of a text, for an error message.
 pub(crate) fn shown(text: &str) -> &str {
     const SHOWN_BYTES_MAX: usize = 80;
     &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)]
@@ -320,7 +320,7 @@ mod encoding {
     }
 
     proptest! {
-        /// Whatever a draft holds, what is sent is one request: its head ends where its body begins, and has the body's length.
+        /// Whatever a draft holds, the encoded bytes are one request: its body follows the head and has the stated length.
         #[test]
         fn an_encoded_request_has_one_head_and_the_length_of_its_body(
             method in "[A-Z]{1,8}|.{0,4}", target in "/[ -~]{0,20}|.{0,10}",

@@ -1,19 +1,20 @@
-//! A window in which requests change places.
+//! A window for shuffling requests.
 //!
-//! The window is filled, then each request that leaves it is drawn at random and the next one takes its place. So each request of a pass leaves once, the
-//! same seed gives the same order, and a pass that fits the window is in a uniformly random order. Of a longer pass, a request leaves at most a window
-//! earlier than it stands in the file, and rarely much more than some windows later. Memory is bounded whatever the input's length, and standard input can be
-//! shuffled too; that is why there is no index of the whole file.
+//! The window is filled; then each request that leaves it is drawn at random, and the next one takes its place. So each request
+//! of a pass is sent once, the same seed gives the same order, and a pass that fits the window has a uniformly random order. In a
+//! longer pass, a request is sent at most one window before its position in the file, and rarely much more than some windows
+//! after it. Memory is bounded whatever the input's length, and standard input can be shuffled too; therefore there is no index
+//! of the whole file.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Requests in the window at most.
+/// Largest number of requests in the window.
 pub const SHUFFLE_REQUESTS_MAX: usize = 65_536;
-/// Bytes of requests in the window at most, with what is expected of their answers. At least one request is in it.
+/// Largest size of the window's requests and expected answers, in bytes. The window holds at least one request.
 pub const SHUFFLE_BYTES_MAX: usize = 32 << 20;
 
-/// The window, for items of any kind that know their size.
+/// The window, for items of any type with a size.
 pub(crate) struct Window<T> {
     random: ChaCha8Rng,
     items: Vec<(usize, T)>,
@@ -25,18 +26,18 @@ impl<T> Window<T> {
         Window { random: ChaCha8Rng::seed_from_u64(seed), items: Vec::new(), bytes: 0 }
     }
 
-    /// Whether an item must leave before another one comes in.
+    /// Whether an item must leave before another one may enter.
     pub(crate) fn is_full(&self) -> bool {
         self.items.len() >= SHUFFLE_REQUESTS_MAX || self.bytes >= SHUFFLE_BYTES_MAX
     }
 
-    /// Takes in an item of `bytes`.
+    /// Adds an item of `bytes`.
     pub(crate) fn put(&mut self, bytes: usize, item: T) {
         self.bytes += bytes;
         self.items.push((bytes, item));
     }
 
-    /// One of the items, drawn at random; `None` where the window is empty.
+    /// Removes an item, drawn at random. `None`: the window is empty.
     pub(crate) fn draw(&mut self) -> Option<T> {
         if self.items.is_empty() {
             return None;
@@ -81,7 +82,7 @@ mod order {
         let count = SHUFFLE_REQUESTS_MAX * 2;
         let order = shuffled(1, count, 10);
         assert!(order.iter().enumerate().all(|(place, item)| *item < place + SHUFFLE_REQUESTS_MAX));
-        // By bytes: four items fill the window.
+        // Four items of this size fill the window.
         let order = shuffled(1, 100, SHUFFLE_BYTES_MAX / 4);
         assert!(order.iter().enumerate().all(|(place, item)| *item < place + 4), "{order:?}");
     }

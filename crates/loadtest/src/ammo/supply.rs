@@ -1,4 +1,4 @@
-//! Passes through ammo one after another, shuffled where that is wanted, as the engine's source of requests.
+//! Passes through the ammo, optionally shuffled, as the engine's source of requests.
 
 use super::error::{AmmoError, Place};
 use super::format::Format;
@@ -17,34 +17,34 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How often ammo is read.
+/// How often the ammo is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loops {
     /// As often as the run needs. A long standard input is read once.
     #[default]
     Endless,
-    /// So many times; then the run ends, even where its profile would go on.
+    /// This many times; then the run ends, even if its profile is longer.
     Times(NonZeroU64),
 }
 
-/// What is done with ammo.
+/// Options of reading ammo.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The format; `None`: it is found by the content.
+    /// The format. `None`: it is detected from the content.
     pub format: Option<Format>,
     /// How often the ammo is read.
     pub loops: Loops,
-    /// The seed of a random order; `None`: the ammo's own order.
+    /// The seed of a random order. `None`: the ammo's own order.
     pub shuffle: Option<u64>,
     /// The seed of templates.
     pub seed: u64,
-    /// What a broken record does.
+    /// Handling of a broken record.
     pub on_broken: OnBroken,
     /// `Host` and further header fields.
     pub defaults: Defaults,
 }
 
-/// Ammo that is open.
+/// Open ammo.
 pub struct Ammo {
     input: Input,
     format: Format,
@@ -55,9 +55,9 @@ pub struct Ammo {
     tags: Tags,
     pass: Option<Pass>,
     passes_begun: u64,
-    /// Requests of the pass under way.
+    /// Requests of the current pass.
     pass_requests: u64,
-    /// A pass is over, and its window must be emptied before the next one begins.
+    /// Whether a pass has ended and its window must be emptied before the next one begins.
     pass_ended: bool,
     window: Option<Window<Item>>,
     item: Item,
@@ -66,11 +66,11 @@ pub struct Ammo {
     constant: Option<(Vec<u8>, Described)>,
 }
 
-/// Where the passes are.
+/// Result of reading on.
 enum Step {
     /// The item is the next request.
     Request,
-    /// A pass is over; the next call begins another one.
+    /// A pass has ended; the next call begins another one.
     PassEnd,
     /// There are no more passes.
     End,
@@ -82,7 +82,8 @@ impl Ammo {
         Ammo::of_input(Input::open(path)?, None, options)
     }
 
-    /// Opens ammo and its answers, which are expected in the same order. Differences are gathered in `comparison`.
+    /// Opens ammo and its answers, which are expected in the same order. Differences are collected in
+    /// `comparison`.
     pub fn open_with_answers(
         path: &Path,
         answers: &Path,
@@ -92,7 +93,7 @@ impl Ammo {
         Ammo::of_input(Input::open(path)?, Some((Input::open(answers)?, comparison)), options)
     }
 
-    /// Ammo, and perhaps answers, from streams: what a program of its own has. Each is named for its errors.
+    /// Ammo, and perhaps answers, from streams of the calling program. Each has a name for errors.
     pub fn of_streams(
         ammo: (&str, Box<dyn BufRead + Send>),
         answers: Option<(&str, Box<dyn BufRead + Send>, Arc<Comparison>)>,
@@ -149,17 +150,17 @@ impl Ammo {
         }
     }
 
-    /// Whether all requests are one and the same.
+    /// Whether all requests are the same.
     pub(crate) fn is_constant(&self) -> bool {
         self.constant.is_some()
     }
 
-    /// Whether requests may hold random values. Of an input that is not kept whole that is not known.
+    /// Whether requests may hold random values; assumed of an input that is not kept whole.
     pub(crate) fn may_be_random(&self) -> bool {
         self.format.has_templates() && (!self.input.is_whole() || has_random_placeholder(self.input.beginning()))
     }
 
-    /// Counts of what is left out; they grow while the ammo is read.
+    /// Counters of skipped records; they grow while the ammo is read.
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
     }
@@ -169,12 +170,12 @@ impl Ammo {
         self.format
     }
 
-    /// Passes that have begun.
+    /// Number of passes that have begun.
     pub(crate) fn passes_begun(&self) -> u64 {
         self.passes_begun
     }
 
-    /// The next request, with what is expected of its answer; `None` at the end.
+    /// The next request, with its expected answer. `None` at the end.
     pub(crate) fn next_item(&mut self) -> Result<Option<&mut Item>, AmmoError> {
         let more = match self.window.take() {
             Some(mut window) => {
@@ -187,10 +188,10 @@ impl Ammo {
         Ok(more?.then_some(&mut self.item))
     }
 
-    /// The one request of a small input without templates that is repeated for ever.
+    /// The single request of a small input without templates that is repeated endlessly.
     fn find_constant(&self) -> Option<(Vec<u8>, Described)> {
         let endless = self.options.loops == Loops::Endless && self.answers.is_none();
-        // The entries that a HAR leaves out are counted, so it is read when it is sent and not before.
+        // The entries that a HAR leaves out are counted, so it is read only while it is sent.
         if !endless || !self.input.is_whole() || self.format == Format::Har {
             return None;
         }
@@ -215,7 +216,7 @@ impl Ammo {
         }
     }
 
-    /// Begins the next pass; false where there is none.
+    /// Begins the next pass. False: there is none.
     fn begin_pass(&mut self) -> Result<bool, AmmoError> {
         let begun = self.passes_begun;
         let wanted = match self.options.loops {
@@ -225,7 +226,7 @@ impl Ammo {
         if !wanted {
             return Ok(false);
         }
-        // A stream cannot be read once more. Where more passes were asked for, that was an error at the beginning.
+        // A stream cannot be read again. If more passes were requested, opening it has failed.
         let Some(reader) = self.input.read()? else { return Ok(false) };
         let answers = match &mut self.answers {
             None => None,
@@ -249,7 +250,7 @@ impl Ammo {
         AmmoError::input(self.input.name(), Place::Whole, reason)
     }
 
-    /// Puts the next request into `item`.
+    /// Reads the next request into `item`.
     fn step(&mut self, item: &mut Item) -> Result<Step, AmmoError> {
         if self.pass.is_none() && !self.begin_pass()? {
             return Ok(Step::End);
@@ -266,7 +267,7 @@ impl Ammo {
         }
     }
 
-    /// Puts the next request into `self.item`, in the ammo's order; false at the end.
+    /// Reads the next request into `self.item`, in the ammo's order. False at the end.
     fn next_in_order(&mut self) -> Result<bool, AmmoError> {
         let mut item = std::mem::take(&mut self.item);
         loop {
@@ -280,7 +281,7 @@ impl Ammo {
         Ok(true)
     }
 
-    /// Puts a request of the window into `self.item`; false at the end. A pass is over before the next one begins.
+    /// Takes a request of the window into `self.item`. False at the end. A pass ends before the next one begins.
     fn next_shuffled(&mut self, window: &mut Window<Item>) -> Result<bool, AmmoError> {
         loop {
             self.fill(window)?;

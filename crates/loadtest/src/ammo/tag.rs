@@ -1,27 +1,27 @@
-//! Tags: names under which requests are counted. Ammo that names none gets method and shape of the path.
+//! Tags: names under which requests are counted. The default is the method and the shape of the path.
 //!
-//! The shape of a path is the path with the segments that are values replaced: numbers by `{int}`, UUIDs by `{uuid}`, long
-//! hexadecimal text by `{hex}`. So `/users/1/visits?x=2` and `/users/2/visits` have one tag, `GET /users/{int}/visits`.
+//! The shape of a path is the path with value segments replaced: numbers by `{int}`, UUIDs by `{uuid}`, long hexadecimal
+//! text by `{hex}`. So `/users/1/visits?x=2` and `/users/2/visits` have one tag, `GET /users/{int}/visits`.
 
 use super::request::method_and_target;
 use std::collections::HashMap;
 
-/// Bytes of a tag at most; a longer one is cut.
+/// Longest tag in bytes; a longer one is truncated.
 pub const TAG_BYTES_MAX: usize = 120;
-/// Hexadecimal text from this length on counts as a value: an object id has 24 digits, a short word of a..f has fewer.
+/// Hexadecimal text of at least this length counts as a value: an object id has 24 digits, a short word of a..f has fewer.
 const HEX_DIGITS_MIN: usize = 16;
 
-/// Different tags of a run at most; requests with further ones are counted together.
+/// Largest number of different tags in a run; requests with further ones are counted together.
 pub const TAGS_MAX: usize = 1000;
 
-/// The tags of a run, numbered in the order in which they came.
+/// The tags of a run, numbered in the order of their first use.
 #[derive(Debug, Default)]
 pub struct Tags {
     numbers: HashMap<String, u32>,
 }
 
 impl Tags {
-    /// The number of `tag`. All tags beyond [`TAGS_MAX`] have that number.
+    /// The number of `tag`. All tags beyond [`TAGS_MAX`] share that number.
     pub fn number(&mut self, tag: &str) -> u32 {
         if let Some(number) = self.numbers.get(tag) {
             return *number;
@@ -51,7 +51,7 @@ pub(crate) fn append_shape(method: &str, target: &str, out: &mut String) {
     out.truncate(cut(out).len());
 }
 
-/// Appends the shape of the request that `bytes` begin with.
+/// Appends the shape of the request at the beginning of `bytes`.
 pub(crate) fn append_shape_of(bytes: &[u8], out: &mut String) {
     if let Some((method, target)) = method_and_target(bytes) {
         append_shape(method, target, out);

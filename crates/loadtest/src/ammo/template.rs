@@ -7,30 +7,31 @@
 //! | `{uuid}` | a random UUID, version 4 |
 //! | `{seq}`, `{seq:N}` | the number of the request, from 1 or from N |
 //!
-//! Random values come from one generator with a seed, so that a run can be repeated. In a URL any other pair of braces is an error, for a URL
-//! has none (RFC 3986) and a mistyped placeholder would be sent as it stands. In a body other braces are text: JSON is full of them.
+//! Random values come from one generator with a seed, so that a run can be repeated. In a URL any other pair of braces is an
+//! error: a URL has none (RFC 3986), and a mistyped placeholder would be sent unchanged. In a body other braces are text, because
+//! JSON uses them.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt::Write as _;
 
-/// Bytes of one placeholder at most, its choices included.
+/// Longest placeholder in bytes, its choices included.
 const PLACEHOLDER_BYTES_MAX: usize = 4096;
 
-/// Beginnings of the placeholders whose values are random.
+/// Beginnings of the placeholders with random values.
 const RANDOM: [&[u8]; 3] = [b"{int:", b"{choice:", b"{uuid}"];
 
-/// What placeholders are filled from.
+/// The source of placeholder values.
 #[derive(Debug)]
 pub(crate) struct Values {
     random: ChaCha8Rng,
-    /// Number of the request that is being made.
+    /// Number of the current request.
     number: u64,
-    /// A placeholder has been filled.
+    /// Whether a placeholder has been filled.
     used: bool,
 }
 
-/// What braces mean that are no placeholder.
+/// Meaning of braces that are not a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherBraces {
     Error,
@@ -42,7 +43,7 @@ impl Values {
         Values { random: ChaCha8Rng::seed_from_u64(seed), number: 1, used: false }
     }
 
-    /// The request is made; the next one begins.
+    /// Moves on to the next request.
     pub(crate) fn advance(&mut self) {
         self.number += 1;
     }
@@ -59,7 +60,7 @@ impl Values {
         while let Some(start) = rest.find('{') {
             out.push_str(&rest[..start]);
             rest = &rest[start..];
-            // A placeholder is short: a body of nothing but opening braces is not searched to its end for each.
+            // A placeholder is short: otherwise a body of only opening braces would be searched to its end for each of them.
             let near = &rest.as_bytes()[..rest.len().min(PLACEHOLDER_BYTES_MAX)];
             let end = memchr::memchr(b'}', near).map(|end| end + 1);
             let filled = end.and_then(|end| Placeholder::parse(&rest[1..end - 1])).transpose()?;
@@ -99,7 +100,7 @@ impl Values {
     }
 }
 
-/// Whether a text has a placeholder whose value is random.
+/// Whether a text has a placeholder with a random value.
 pub(crate) fn has_random_placeholder(text: &[u8]) -> bool {
     RANDOM.iter().any(|beginning| memchr::memmem::find(text, beginning).is_some())
 }
@@ -114,7 +115,7 @@ enum Placeholder<'a> {
 }
 
 impl Placeholder<'_> {
-    /// `None`: the text is no placeholder. An error: it is one, with a fault.
+    /// `None`: the text is not a placeholder. An error: it is one, but malformed.
     fn parse(text: &str) -> Option<Result<Placeholder<'_>, String>> {
         let (name, argument) = text.split_once(':').map_or((text, None), |(name, argument)| (name, Some(argument)));
         let fault = |expected: &str| Err(format!("{{{text}}}: expected {expected}"));
@@ -141,7 +142,7 @@ fn parse_range(range: &str) -> Option<(i64, i64)> {
     (from <= to).then_some((from, to))
 }
 
-/// RFC 9562, section 5.4: four bits say the version, two the variant, the rest is random.
+/// RFC 9562, section 5.4: four bits are the version, two the variant, the rest is random.
 fn write_uuid(random: u128, out: &mut String) -> std::fmt::Result {
     let bits = random & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
     let [a, b, c, d] = [bits >> 96, bits >> 80 & 0xffff, bits >> 64 & 0xffff, bits >> 48 & 0xffff];

@@ -1,7 +1,7 @@
 //! Lists of URLs: on each line `URL`, or `METHOD URL`. Blank lines and lines that begin with `#` are comments.
 //!
-//! A URL is `http://HOST/PATH`, whose host becomes the request's `Host`, or a path. Which address is connected to is said on the command line.
-//! Lines are templates (`template.rs`).
+//! A URL is `http://HOST/PATH`, whose host becomes the request's `Host`, or a path. The command line decides which address is
+//! connected to. Lines are templates (`template.rs`).
 
 use super::request::{Defaults, Draft, Request};
 use super::template::{OtherBraces, Values};

@@ -1,12 +1,13 @@
-//! Whether two bodies say the same.
+//! Whether two bodies are equal.
 //!
-//! Equal bytes do. Otherwise both must be JSON, and are compared as values: the order of keys does not matter, that of arrays does, numbers are compared by
-//! value (`1`, `1.0` and `1e0` are equal). Integers of 64 bits are compared exactly, other numbers as doubles. Of a key that comes twice the last value
-//! counts. JSON nested deeper than `serde_json` reads (128 levels) is compared by bytes.
+//! Equal bytes are. Otherwise both must be JSON, and are compared as values: the order of keys does not matter, that of arrays
+//! does, numbers are compared by value (`1`, `1.0` and `1e0` are equal). Integers of 64 bits are compared exactly, other numbers
+//! as doubles. If a key is repeated, its last value counts. JSON nested deeper than `serde_json` accepts (128 levels) is compared
+//! by bytes.
 
 use serde_json::{Map, Number, Value};
 
-/// Where `received` differs from `expected`; `None`: nowhere.
+/// The first difference between `received` and `expected`. `None`: they are equal.
 pub(crate) fn difference(expected: &[u8], received: &[u8]) -> Option<String> {
     if expected == received {
         return None;
@@ -19,7 +20,7 @@ pub(crate) fn difference(expected: &[u8], received: &[u8]) -> Option<String> {
     differs(&expected, &received, &mut path).then(|| format!("the bodies differ at {path}"))
 }
 
-/// Whether two values differ; `path` then leads to the first difference.
+/// Whether two values differ; if so, `path` is that of the first difference.
 fn differs(expected: &Value, received: &Value, path: &mut String) -> bool {
     match (expected, received) {
         (Value::Object(expected), Value::Object(received)) => objects_differ(expected, received, path),
@@ -55,7 +56,7 @@ fn arrays_differ(expected: &[Value], received: &[Value], path: &mut String) -> b
     expected.len() != received.len()
 }
 
-/// Compares one step down; the step stays in the path where there is a difference.
+/// Compares one level down; the step stays in the path if there is a difference.
 fn inside(path: &mut String, step: &str, differs: impl FnOnce(&mut String) -> bool) -> bool {
     let length = path.len();
     path.push_str(step);

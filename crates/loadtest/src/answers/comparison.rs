@@ -1,8 +1,8 @@
-//! What is expected of requests under way, and the verdict on their replies.
+//! Expected answers of requests in flight, and the verdicts on their replies.
 //!
-//! Two threads meet here, neither of which sends: the one that reads ammo puts in what it expects of each request, in the order of indexes; the engine's
-//! comparing thread takes it out when the reply has come. What is waiting has a bound; beyond it the oldest is forgotten, for its reply was not shown to the
-//! comparer (its queue was full), and the status alone has decided.
+//! Two threads meet here, neither of which sends: the ammo reader adds the expected answer of each request, in the order of
+//! indexes; the engine's comparing thread removes it when the reply has arrived. Waiting answers are bounded. Beyond the bound
+//! the oldest is dropped: its reply was not passed to the comparer (whose queue was full), and counted by its status alone.
 
 use super::compare;
 use super::difference::{Difference, Differences, cut};
@@ -11,10 +11,11 @@ use crate::source::{Observed, ObservedReply, Observer, Verdict};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of expected answers that wait for their replies at most.
+/// Largest size of expected answers that wait for their replies, in bytes.
 pub const PENDING_BYTES_MAX: usize = 32 << 20;
 
-/// Requests of which nothing is expected between two of which something is. Behind a longer gap what waits is forgotten.
+/// Largest number of requests without an expected answer between two with one. After a longer gap the waiting answers are
+/// dropped.
 const GAP_MAX: usize = 100_000;
 
 /// The comparison of one run.
@@ -24,7 +25,7 @@ pub struct Comparison {
     differences: Mutex<Differences>,
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug)]
 struct Entry {
     /// The beginning of the request's bytes.
@@ -43,7 +44,7 @@ impl Entry {
     }
 }
 
-/// Entries by index. Entries that have been taken out leave a gap until those before them are gone.
+/// Entries by index. A removed entry leaves a gap until those before it are removed.
 #[derive(Debug, Default)]
 struct Pending {
     /// Index of the first entry.
@@ -54,7 +55,7 @@ struct Pending {
 
 impl Pending {
     fn put(&mut self, index: u64, entry: Entry) {
-        // Requests of which nothing is expected leave gaps.
+        // Requests without an expected answer leave gaps.
         let next = self.first + self.entries.len() as u64;
         let gap = usize::try_from(index.saturating_sub(next)).unwrap_or(usize::MAX);
         if self.entries.is_empty() || gap > GAP_MAX {
@@ -88,7 +89,7 @@ impl Pending {
 }
 
 impl Comparison {
-    /// Notes what is expected of the request with this index, which are its bytes. Indexes rise by one.
+    /// Records the expected answer of the request with this index and these bytes. Indexes ascend.
     pub fn expect(&self, index: u64, request: &[u8], expected: Expected) {
         lock(&self.pending).put(index, Entry { request: cut(request), expected });
     }
@@ -126,7 +127,7 @@ impl Comparison {
     }
 }
 
-/// What a comparison found.
+/// Result of a comparison.
 #[derive(Debug, PartialEq, Eq)]
 enum Check {
     Right,
@@ -146,12 +147,12 @@ fn check(expected: &Expected, reply: &ObservedReply<'_>) -> Check {
     compare::difference(body, reply.body).map_or(Check::Right, Check::Wrong)
 }
 
-/// A lock that a panic of the other thread does not take away: what is inside is whole between calls.
+/// Locks, ignoring a panic of the other thread: the state is consistent between calls.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives verdicts on the replies of one run.
+/// Judges the replies of one run.
 #[derive(Debug)]
 pub struct Comparer {
     comparison: Arc<Comparison>,
@@ -227,7 +228,7 @@ mod verdicts {
     }
 
     proptest! {
-        /// Beside a map: whatever the order of replies, each is judged by what was expected of its own request.
+        /// Compared with a map: whatever the order of replies, each is judged by the expected answer of its own request.
         #[test]
         fn each_reply_meets_its_own_expectation(steps in proptest::collection::vec((any::<bool>(), 0u64..20), 0..80)) {
             let comparison = Arc::new(Comparison::default());
@@ -236,7 +237,7 @@ mod verdicts {
             let mut next = 0;
             for (put, index) in steps {
                 if put {
-                    // Every third request is one of which nothing is expected.
+                    // Every third request has no expected answer.
                     if next % 3 != 2 {
                         let status = 200 + (next % 100) as u16;
                         comparison.expect(next, b"", expected(status, None));

@@ -1,37 +1,37 @@
-//! Differences between expected and received answers: the first ones are kept, all are counted.
+//! Differences between expected and received answers: all are counted, the first ones are kept.
 
 use std::fmt;
 
-/// Differences that are kept; further ones are counted.
+/// Number of differences that are kept; further ones are only counted.
 pub const DIFFERENCES_KEPT_MAX: usize = 100;
 /// Bytes of a request or an answer that a difference keeps and shows.
 pub const SHOWN_BYTES_MAX: usize = 1024;
 
-/// One answer that was another than expected.
+/// An answer that differs from the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Number of the request in the run, from 0.
     pub index: u64,
-    /// What differs: the status, or the place in the body.
+    /// What differs: the status, or the path in the body.
     pub what: String,
     /// The request's bytes, cut to [`SHOWN_BYTES_MAX`].
     pub request: Vec<u8>,
-    /// Status and body that were expected.
+    /// Expected status and body.
     pub expected: (u16, Option<Vec<u8>>),
-    /// Status and body that came.
+    /// Received status and body.
     pub received: (u16, Vec<u8>),
 }
 
 /// The differences of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// The first ones, [`DIFFERENCES_KEPT_MAX`] at most.
+    /// The first differences, at most [`DIFFERENCES_KEPT_MAX`].
     pub kept: Vec<Difference>,
-    /// How many there were.
+    /// Number of differences.
     pub count: u64,
     /// Replies that were compared.
     pub compared: u64,
-    /// Replies that could not be compared: longer than the engine keeps, or too far behind.
+    /// Replies that could not be compared: longer than the engine keeps, or too late.
     pub uncompared: u64,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for Differences {
     }
 }
 
-/// Bytes for a terminal: one line, without control characters, with a mark where they were cut.
+/// Bytes for a terminal: one line, without control characters, with a mark if they were cut.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Display for Shown<'_> {

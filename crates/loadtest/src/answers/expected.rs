@@ -1,6 +1,6 @@
-//! What is expected of one request's answer.
+//! The expected answer of one request.
 
-/// The answer that is right.
+/// The expected answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// Method of the request that it answers.
@@ -9,6 +9,6 @@ pub struct Expected {
     pub target: String,
     /// The status, 200 to 599.
     pub status: u16,
-    /// The body; `None`: any is right.
+    /// The body. `None`: any.
     pub body: Option<Vec<u8>>,
 }

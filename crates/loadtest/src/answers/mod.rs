@@ -1,8 +1,8 @@
-//! Answers: what is expected of each request, and how replies are compared with it.
+//! Answers: what each request's reply must be, and the comparison of replies with them.
 //!
-//! An answers file has one line for each request of the ammo, in the same order ([`AnswerLines`]). While the engine reads ahead, what is expected waits in a
-//! [`Comparison`] under the request's index; the engine's comparing thread asks the comparison's [`Comparer`] for its verdict on each reply. Nothing of it
-//! runs on a thread that sends.
+//! An answers file has one line for each request of the ammo, in the same order ([`AnswerLines`]). While the engine reads ahead,
+//! expected answers wait in a [`Comparison`] under the request's index. The engine's comparing thread asks the comparison's
+//! [`Comparer`] for a verdict on each reply. None of this runs on a thread that sends.
 
 mod compare;
 mod comparison;

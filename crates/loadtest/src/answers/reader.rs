@@ -1,12 +1,12 @@
-//! Readers of answers files: the contest's form and NDJSON, told apart by each line's first character.
+//! Reader of answers files: the contest's form and NDJSON, distinguished by each line's first character.
 //!
 //! ```text
 //! GET\t/users/1\t200\t{"id": 1}              method, path, status, body; without the last tab any body is right
 //! {"method": "GET", "path": "/users/1", "status": 200, "body": {"id": 1}}
 //! ```
 //!
-//! In NDJSON, a `body` that is a JSON string is that text, any other JSON is compared as JSON; without `body` any is right. `method` may be
-//! left out for GET.
+//! In NDJSON, a `body` that is a JSON string is that text, any other JSON is compared as JSON; without `body` any body is right.
+//! `method` may be omitted for GET.
 
 use super::expected::Expected;
 use crate::ammo::{AmmoError, Lines, Reader, without_line};
@@ -25,14 +25,14 @@ impl AnswerLines {
         AnswerLines { name: name.to_owned(), lines: Lines::new(name, reader) }
     }
 
-    /// The next answer; `None` behind the last.
+    /// The next answer. `None` after the last one.
     pub(crate) fn next(&mut self) -> Result<Option<Expected>, AmmoError> {
         let Some(line) = self.lines.next_entry()? else { return Ok(None) };
         let parsed = parse(line);
         parsed.map(Some).map_err(|reason| self.lines.error(reason))
     }
 
-    /// What errors call the file.
+    /// The file's name in errors.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -42,7 +42,7 @@ impl AnswerLines {
         self.lines.number()
     }
 
-    /// A fault of the line read last.
+    /// An error in the line read last.
     pub(crate) fn fault(&self, reason: String) -> AmmoError {
         self.lines.error(reason)
     }

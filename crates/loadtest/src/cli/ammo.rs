@@ -1,4 +1,4 @@
-//! The arguments that say where requests come from, and the source made of them.
+//! The arguments that name the source of requests, and the source that is made from them.
 
 use crate::ammo::{Ammo, Counts, Defaults, Format, Loops, OnBroken, Options};
 use crate::answers::Comparison;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Seed of placeholders, where none is given.
+/// Default seed of placeholders.
 const SEED: u64 = 1;
 
 /// Requests from a file.
@@ -34,7 +34,7 @@ pub struct AmmoArguments {
     pub answers: Option<PathBuf>,
 }
 
-/// Ammo that is open, and what the end of the run asks of it.
+/// Open ammo, with what the end of the run needs of it.
 pub(super) struct Opened {
     pub(super) ammo: Ammo,
     /// The comparison with the answers file.
@@ -43,7 +43,7 @@ pub(super) struct Opened {
 }
 
 impl AmmoArguments {
-    /// Opens the ammo; `None` where none is named. `seed` is that of placeholders.
+    /// Opens the ammo. `None`: none is named. `seed` is that of placeholders.
     pub(super) fn open(&self, seed: Option<u64>, defaults: Defaults) -> Result<Option<Opened>, String> {
         let Some(path) = &self.ammo else { return Ok(None) };
         let options = Options {
@@ -66,7 +66,7 @@ impl AmmoArguments {
     }
 }
 
-/// What the user must know of the ammo behind a run; empty where there is nothing.
+/// Notices about the ammo after a run.
 pub(super) fn notices(counts: &Counts, comparison: Option<&Comparison>) -> Vec<String> {
     let (broken, left_out) = (counts.broken.load(Ordering::Relaxed), counts.left_out.load(Ordering::Relaxed));
     let mut notices = Vec::new();

@@ -76,7 +76,7 @@ pub enum LoadtestCommand {
     Cup(CupArguments),
 }
 
-/// Longer than the histograms tell apart, a timeout could not be seen in them.
+/// The histograms cannot distinguish longer times, so a longer timeout would be invisible in them.
 fn timeout(text: &str) -> Result<Duration, String> {
     let time = duration::parse(text)?;
     let longest = Duration::from_nanos(crate::recording::LONGEST_NS);

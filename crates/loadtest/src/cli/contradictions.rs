@@ -1,7 +1,7 @@
-//! Options that contradict one another, or that could change nothing: an error before the load, since the user expects an effect of each.
+//! Options that contradict one another or have no effect: errors before the load, because the user expects an effect of each.
 //!
-//! What two options say by being there is in their declarations (`conflicts_with`, `requires`). Here stands what depends on their values or
-//! on the ammo.
+//! Conflicts between the mere presence of options are in their declarations (`conflicts_with`, `requires`). This file has those
+//! that depend on their values or on the ammo.
 
 use super::Arguments;
 use crate::ammo::{Ammo, Format, is_standard_input};

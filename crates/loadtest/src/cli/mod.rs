@@ -34,23 +34,24 @@ use std::time::Duration;
 
 /// Exit status of a process that a second signal ended, as shells count it (128 + SIGINT).
 const CUT_STATUS: i32 = 130;
-/// Time for the connection that is tried before the start.
+/// Time limit for the connection that is tried before the start.
 const FIRST_TRY: Duration = Duration::from_secs(5);
-/// Connections of an open load at the start, for each loop, where none are named; it makes more when requests wait.
+/// Default number of connections that an open load makes before the start, for each loop; it makes more when requests wait.
 const OPEN_CONNECTIONS_AT_START: u32 = 16;
-/// Connections of an open load at most, where none are named.
+/// Default largest number of connections of an open load.
 const OPEN_CONNECTIONS_MAX: u32 = 1000;
-/// Connections of a closed load, where none are named.
+/// Default number of connections of a closed load.
 const CLOSED_CONNECTIONS: u32 = 64;
-/// Length of a closed load, and of one by `--rate`, where none is named.
+/// Default length of a closed load, and of one with `--rate`.
 const DURATION: Duration = Duration::from_secs(10);
-/// Files in which systems keep the certificates that they trust.
+/// Files in which systems keep their trusted certificates.
 const SYSTEM_ROOTS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-/// A file of `--body @FILE`.
+/// Largest file of `--body @FILE`, in bytes.
 const BODY_BYTES_MAX: u64 = 8 << 20;
 
-/// Runs the command. To be called before any other thread is started, since those would be ended by a signal. The error is for the user.
+/// Runs the command. Must be called before any other thread starts, since a signal would end the process through those. The error
+/// is for the user.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let termination = Termination::claim().map_err(|error| format!("cannot wait for signals: {error}"))?;
     let stop = Stop::default();
@@ -61,7 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     }
 }
 
-/// The program that serves is this one.
+/// This program is also the server under test.
 fn run_cup(arguments: &cup::CupArguments, stop: &Stop) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| format!("cannot find the program's own file: {error}"))?;
     cup::run(arguments, program, stop, &mut std::io::stdout().lock())
@@ -94,7 +95,7 @@ fn run_turn(arguments: &Arguments, [first, second]: [&str; 2], turn: Turn, stop:
     }
 }
 
-/// One load on one server, seen live.
+/// One load on one server, with the live screen.
 fn run_once(arguments: &Arguments, url: &str, stop: &Stop) -> Result<Finished, String> {
     let target = Target::parse(url).map_err(|error| error.to_string())?;
     let opened = arguments.ammo.open(arguments.seed, defaults(arguments, &target))?;
@@ -121,7 +122,7 @@ fn run_once(arguments: &Arguments, url: &str, stop: &Stop) -> Result<Finished, S
     Ok(finished)
 }
 
-/// Writes what the user wants of a run. A condition that failed is the command's error.
+/// Writes the outputs that the user requested. A failed condition is the command's error.
 fn deliver(outputs: &Outputs, run: &Recording, comparison: Option<&Comparison>) -> Result<(), String> {
     let mut output = std::io::stdout().lock();
     let failed = outputs.deliver(run, comparison, live::standard_output_width(), &mut output);
@@ -129,7 +130,7 @@ fn deliver(outputs: &Outputs, run: &Recording, comparison: Option<&Comparison>) 
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
-/// What each request of ammo gets.
+/// Fields that each request of the ammo receives.
 fn defaults(arguments: &Arguments, target: &Target) -> Defaults {
     Defaults::new(&target.authority, headers(arguments))
 }
@@ -143,7 +144,7 @@ fn end_by_signal(termination: Termination, stop: Stop) {
     });
 }
 
-/// The engine's settings from the arguments, once the target may be loaded and there is room for it.
+/// The engine's settings from the arguments, once the target is permitted and resources suffice.
 fn settings(arguments: &Arguments, target: &Target) -> Result<Settings, String> {
     let address = address(arguments, target)?;
     let threads = usize::from(arguments.threads.unwrap_or_else(cores));
@@ -173,7 +174,7 @@ fn cores() -> u16 {
     std::thread::available_parallelism().map_or(1, |cores| u16::try_from(cores.get()).unwrap_or(u16::MAX))
 }
 
-/// The first of the target's addresses that takes a connection, if all may be loaded.
+/// The first of the target's addresses that accepts a connection, if all are permitted.
 fn address(arguments: &Arguments, target: &Target) -> Result<SocketAddr, String> {
     let addresses = target.resolve().map_err(|error| error.to_string())?;
     if !arguments.i_may_load_this_host {
@@ -182,7 +183,7 @@ fn address(arguments: &Arguments, target: &Target) -> Result<SocketAddr, String>
     target::first_that_listens(&addresses, FIRST_TRY).map_err(|error| error.to_string())
 }
 
-/// Open with a profile or a rate, else closed; with the number of its connections.
+/// An open load if there is a profile or a rate, otherwise a closed one; with the number of its connections.
 fn load(arguments: &Arguments, threads: u32) -> Result<(Load, u32), String> {
     let duration = arguments.duration.unwrap_or(DURATION);
     let profile = match (&arguments.profile, arguments.rate) {
@@ -211,13 +212,13 @@ fn tls(arguments: &Arguments, target: &Target) -> Result<TlsClient, String> {
 fn headers(arguments: &Arguments) -> Vec<(String, String)> {
     let mut headers = arguments.header.clone();
     if arguments.new_connections && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("connection")) {
-        // The server then closes, and the port's waiting time (TIME_WAIT) is on its side.
+        // The server then closes first, so that the waiting time of the port (TIME_WAIT) is on its side.
         headers.push(("Connection".to_owned(), "close".to_owned()));
     }
     headers
 }
 
-/// The one request that the arguments describe.
+/// The single request that the arguments describe.
 fn source(arguments: &Arguments, target: &Target) -> Result<Box<dyn Source>, String> {
     let headers = headers(arguments);
     let body = arguments.body.as_deref().map(body).transpose()?;
@@ -227,7 +228,7 @@ fn source(arguments: &Arguments, target: &Target) -> Result<Box<dyn Source>, Str
     Ok(Box::new(Constant::new(&parts).map_err(|error| error.to_string())?))
 }
 
-/// The text itself, or a file's bytes where it is `@FILE`.
+/// The text itself, or the content of a file for `@FILE`.
 fn body(text: &str) -> Result<Vec<u8>, String> {
     let Some(file) = text.strip_prefix('@').map(Path::new) else { return Ok(text.as_bytes().to_vec()) };
     let told = |error: std::io::Error| format!("--body: cannot read {}: {error}", file.display());
@@ -237,7 +238,7 @@ fn body(text: &str) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(told)
 }
 
-/// A line on standard error. Where nobody reads it, it is lost.
+/// Prints a line on standard error; write errors are ignored.
 fn notice(text: &str) {
     let _ = writeln!(std::io::stderr(), "sapsan: {text}");
 }

@@ -1,4 +1,4 @@
-//! The arguments that say what is shown and kept of a run.
+//! The arguments that select the outputs of a run.
 
 use crate::engine::{Settings, Show};
 use crate::fail_if::FailIf;
@@ -72,13 +72,13 @@ impl ResultArguments {
         self.compare.as_deref().map(output::read_recording).transpose().map_err(|error| format!("--compare: {error}"))
     }
 
-    /// Asks for the server's own numbers, if its address is named.
+    /// Starts sampling the server's metrics, if an address is named.
     pub(super) fn sampler(&self) -> Result<Option<Sampler>, String> {
         let started = self.metrics.as_deref().map(|url| Sampler::start(url, &self.metrics_header));
         started.transpose().map_err(|error| error.to_string())
     }
 
-    /// The live screen, and what feeds it.
+    /// The live screen, and the callback that feeds it.
     pub(super) fn screen(&self, settings: &Settings) -> (Option<Show>, LiveScreen) {
         let of = || Screen::on_standard_error(&settings.target, &settings.load_text());
         let screen = Rc::new(RefCell::new((!self.quiet).then(of)));
@@ -96,7 +96,7 @@ impl ResultArguments {
 pub(super) struct LiveScreen(Rc<RefCell<Option<Screen<Stderr>>>>);
 
 impl LiveScreen {
-    /// Makes room for the summary.
+    /// Clears the screen for the summary.
     pub(super) fn finish(self) {
         if let Some(screen) = self.0.borrow_mut().take() {
             screen.finish();
@@ -104,7 +104,7 @@ impl LiveScreen {
     }
 }
 
-/// Puts the server's numbers on the time axis of the run. Gives what the user must know of questions without an answer.
+/// Puts the server's metrics on the time axis of the run. Returns a notice if scrapes failed.
 pub(super) fn add_samples(sampler: Sampler, recording: &mut Recording) -> Option<String> {
     let since_start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
     let since_start = Duration::try_from_secs_f64(since_start - recording.started).unwrap_or_default();

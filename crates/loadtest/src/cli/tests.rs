@@ -102,7 +102,7 @@ fn without_a_plan_the_load_is_closed_and_with_one_open() {
 
 #[test]
 fn a_host_of_others_is_refused_until_the_user_says_that_they_may() {
-    // An address for documents (RFC 5737): nothing is ever sent to it.
+    // An address reserved for documentation (RFC 5737): nothing is sent to it.
     let given = arguments(&["http://192.0.2.1/"]).unwrap();
     let target = Target::parse(given.url.as_deref().unwrap()).unwrap();
     assert!(settings(&given, &target).unwrap_err().contains("--i-may-load-this-host"));

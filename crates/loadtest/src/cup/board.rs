@@ -1,10 +1,10 @@
-//! The board: the result of a run, phase by phase, beside the published ones.
+//! The board: the result of a run, phase by phase, with the published results.
 
 use super::contest::Contest;
 use crate::recording::{Outcome, Percentiles, Recording, Validity};
 use std::fmt;
 
-/// Where the published results come from.
+/// Source of the published results.
 const SLIDES: &str = "Mons Anderson, \"В топ Highload Cup на Perl\", slides of YAPC::Russia 2017";
 
 /// A published result.
@@ -12,9 +12,9 @@ const SLIDES: &str = "Mons Anderson, \"В топ Highload Cup на Perl\", slide
 pub struct Published {
     /// Seconds.
     pub rating: f64,
-    /// Whose it was, and what is known of it.
+    /// The contestant, with known circumstances.
     pub of: &'static str,
-    /// The figure was computed from others, which the text says.
+    /// Whether the figure was computed from others, which the text names.
     pub is_derived: bool,
 }
 
@@ -60,9 +60,9 @@ impl Contest {
 pub struct PhaseResult {
     /// Number and kind.
     pub name: String,
-    /// Where its requests came from.
+    /// The origin of its requests.
     pub ammo: String,
-    /// What the run left.
+    /// The recording of the run.
     pub recording: Recording,
 }
 
@@ -75,7 +75,7 @@ pub struct Board {
     pub scale: f64,
     /// The phases that were run.
     pub phases: Vec<PhaseResult>,
-    /// What spoils the result: the server's end, a run that was stopped.
+    /// Faults that invalidate the result, such as an early end of the server or a stopped run.
     pub faults: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ impl Board {
         self.phases.iter().map(|phase| phase.recording.outcome.rating).sum()
     }
 
-    /// What the rating of a run of the contest's length would be, if it went on so.
+    /// The rating scaled to a run of the contest's length.
     fn comparable(&self) -> f64 {
         self.rating() * f64::from(self.contest.share()) / self.scale
     }

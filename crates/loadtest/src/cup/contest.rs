@@ -1,10 +1,11 @@
-//! The contest's load: three phases, each with a profile, and the moment between them.
+//! The contest's load: three phases, each with a profile, and the pause between them.
 
 use std::str::FromStr;
 
-/// Between two phases, seconds. The contest's own pause was not published; this one lets connections end and the server come to rest.
+/// Pause between two phases, in seconds. The contest's own pause was not published; this one lets connections end and the server
+/// become idle.
 pub const PAUSE_SECONDS: f64 = 10.0;
-/// The smallest part of a phase's time that still has requests in it.
+/// The smallest fraction of a phase's time that still contains requests.
 const SCALE_MIN: f64 = 0.001;
 
 /// A run of the contest.
@@ -14,16 +15,16 @@ pub enum Contest {
     Rating2017,
     /// The final of 2017: five times the rate, on ten times the data.
     Final2017,
-    /// The rating run in a tenth of its time, at its rates: for a look.
+    /// The rating run in a tenth of its time, at its rates, for a quick try.
     Tenth,
 }
 
-/// A phase: what is sent, and when.
+/// A phase: its requests and their schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseLoad {
-    /// Number and kind, as the board shows them.
+    /// Number and kind, as shown on the board.
     pub name: &'static str,
-    /// The profile, in the words of `profile`.
+    /// The profile, in the syntax of `profile`.
     pub profile: String,
 }
 
@@ -40,7 +41,7 @@ impl Contest {
         }
     }
 
-    /// How many of these runs make a contest's run: ratings are compared times this.
+    /// Factor that scales the rating of this run to a contest's run.
     pub fn share(self) -> u32 {
         match self {
             Contest::Tenth => 10,
@@ -60,7 +61,7 @@ impl Contest {
         [named("1 GET", first), named("2 POST", second), named("3 GET", third)]
     }
 
-    /// The three phases, in `scale` of their time (0.001 to 1).
+    /// The three phases, with their time multiplied by `scale` (0.001 to 1).
     pub fn phases(self, scale: f64) -> [PhaseLoad; 3] {
         let scale = scale.clamp(SCALE_MIN, 1.0);
         self.rates().map(|(name, from, to, seconds)| {
@@ -98,7 +99,7 @@ mod phases {
         assert_eq!(phases.each_ref().map(|phase| total(&phase.profile)), requests);
     }
 
-    /// The numbers of requests that the contest published.
+    /// The numbers of requests published by the contest.
     #[test]
     fn phases_have_the_contests_requests() {
         let rating = ["line(1,200,180s)", "const(100,120s)", "line(200,2000,120s)"];

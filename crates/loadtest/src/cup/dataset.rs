@@ -1,6 +1,6 @@
 //! Reads the contest's data: zips of JSON files, each `{"users": […]}`, `{"locations": […]}` or `{"visits": […]}`.
 //!
-//! One entity is in memory at a time, beside what a [`World`] keeps.
+//! Only one entity is in memory at a time, in addition to what a [`World`] keeps.
 
 use super::world::{Fields, Kind, World};
 use crate::json_cursor::JsonCursor;
@@ -11,10 +11,10 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use zip::ZipArchive;
 
-/// Bytes that are unpacked at once.
+/// Bytes that are unpacked at a time.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Reads what the generators must know of these zips; `seed` decides which entities are sampled.
+/// Reads the facts that the generators need from these zips; `seed` decides which entities are sampled.
 pub(crate) fn read(zips: &[PathBuf], seed: u64) -> Result<World, String> {
     let mut world = World::default();
     let mut random = ChaCha8Rng::seed_from_u64(seed);

@@ -1,8 +1,8 @@
-//! The cup: the contest's three phases on a service that this program itself serves, and the board.
+//! The cup: the contest's three phases on a service that this program itself serves, and the board of results.
 //!
-//! One run imports the data into a temporary folder, starts the server as a child process on a free port, sends the phases with a pause between them,
-//! ends the server by SIGTERM, and compares every answer of which it knows what is right. Requests come from a folder in the contest's form where one is
-//! given (`replay.rs`), else they are made from the data (`reads.rs`, `writes.rs`).
+//! A run imports the data into a temporary folder, starts the server as a child process on a free port, sends the phases with a
+//! pause between them, ends the server by SIGTERM, and compares every answer that it can predict. Requests come from a folder in
+//! the contest's form if one is given (`replay.rs`); otherwise they are generated from the data (`reads.rs`, `writes.rs`).
 
 mod arguments;
 mod board;
@@ -34,26 +34,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use world::World;
 
-/// Connections at most, and before the start.
+/// Largest number of connections, and connections made before the start.
 const CONNECTIONS_MAX: u32 = 1000;
 const CONNECTIONS_AT_START: u32 = 16;
-/// Between two looks at the signal while the run pauses.
+/// Interval at which the signal is checked during a pause.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What is known of the data; the generators of one phase after another have it, each on the engine's reading thread.
+/// Knowledge of the data. The generators of one phase after another use it, each on the engine's reader thread.
 pub(crate) type Shared = Arc<Mutex<World>>;
 
-/// The world, whatever became of a thread that had it before.
+/// Locks the world, ignoring a panic of an earlier holder.
 pub(crate) fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
     world.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the bytes of a draft into `shot`.
+/// Encodes a draft into `shot`.
 fn encode(draft: &Draft, defaults: &Defaults, shot: &mut Shot) -> Result<(), String> {
     Ok(draft.encode(defaults, &mut shot.request)?)
 }
 
-/// What is expected of a draft's answer.
+/// The expected answer of a draft.
 fn expected(draft: &Draft, status: u16, body: Option<Vec<u8>>) -> Expected {
     Expected { method: draft.method.clone(), target: draft.target.clone(), status, body }
 }
@@ -89,7 +89,7 @@ pub fn run(arguments: &CupArguments, program: PathBuf, stop: &Stop, out: &mut dy
     }
 }
 
-/// `now` of the data, the user's settings, and the server's threads.
+/// Arguments of the server: the data's `now`, the user's settings, and the threads.
 fn serve_arguments(arguments: &CupArguments) -> Vec<std::ffi::OsString> {
     let mut all = Vec::new();
     let sets_now = arguments.set.iter().any(|set| set.starts_with("now="));
@@ -153,7 +153,7 @@ fn pause(duration: Duration, stop: &Stop) {
     }
 }
 
-/// The requests of phase `number`, and where they come from in words.
+/// The requests of phase `number`, and a text that names their origin.
 fn shots(
     arguments: &CupArguments,
     number: usize,
@@ -166,7 +166,7 @@ fn shots(
         return Ok((Box::new(replay::Replay::open(&files, Arc::clone(world))?), text));
     }
     let defaults = Defaults { host: address.to_string(), headers: Vec::new() };
-    // Each phase has its own random values of the same seed.
+    // Each phase derives its own random values from the seed.
     let (world, seed) = (Arc::clone(world), arguments.seed.wrapping_add(number as u64));
     let text = format!("generated from the data, seed {}", arguments.seed);
     let shots: Box<dyn Shots> = match number {

@@ -1,27 +1,27 @@
-//! The requests of one phase, as the engine's source: so many as the phase's profile plans, and what is expected of each.
+//! The requests of one phase, as the engine's source: as many as the phase's profile plans, with their expected answers.
 //!
-//! Generators apply what a POST changes to the [`World`](super::world::World) when they make it. The engine reads ahead, so the count ends here: a request
-//! that is never sent must not be made.
+//! Generators apply the changes of a POST to the [`World`](super::world::World) when they make it. The engine reads ahead, so
+//! this source counts: a request that is never sent must not be made.
 
 use crate::ammo::{Request, Tags};
 use crate::answers::{Comparison, Expected};
 use crate::source::{Described, Source, SourceError};
 use std::sync::Arc;
 
-/// A request, and the answer that is right.
+/// A request and its expected answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shot {
     pub(crate) request: Request,
     pub(crate) expected: Expected,
 }
 
-/// Makes or reads the requests of a phase. There is no end to them.
+/// Makes or reads the requests of a phase, endlessly.
 pub(crate) trait Shots: Send {
-    /// Puts the next request in place of what `shot` was.
+    /// Replaces `shot` by the next request.
     fn next(&mut self, shot: &mut Shot) -> Result<(), String>;
 }
 
-/// The first requests of `shots`.
+/// The first `count` requests of `shots`.
 pub(crate) struct PhaseSource {
     shots: Box<dyn Shots>,
     comparison: Arc<Comparison>,
@@ -32,7 +32,7 @@ pub(crate) struct PhaseSource {
 }
 
 impl PhaseSource {
-    /// `count` requests; what is expected of them goes to `comparison`.
+    /// `count` requests; their expected answers are added to `comparison`.
     pub(crate) fn new(shots: Box<dyn Shots>, count: u64, comparison: Arc<Comparison>) -> PhaseSource {
         PhaseSource { shots, comparison, tags: Tags::default(), shot: Shot::default(), index: 0, count }
     }

@@ -1,7 +1,8 @@
-//! Generated GETs: all five kinds of requests, filters and faults spread as in the contest's ammo of phase 1.
+//! Generated GETs: all five kinds of requests, with filters and faults distributed as in the contest's ammo of phase 1.
 //!
-//! The shares below were counted in the 3,000 requests of the contest's train set. Phase 3 is the same mix, half of whose entities are ones that phase 2 made or
-//! changed. The body of an entity that is known whole is expected exactly; of lists and averages the status is.
+//! The shares below were counted in the 3,000 requests of the contest's train set. Phase 3 has the same mix, but half of its
+//! entities were created or changed in phase 2. The exact body is expected for a fully known entity; for lists and averages only
+//! the status is.
 
 use super::phase_source::{Shot, Shots};
 use super::world::{Kind, World};
@@ -20,13 +21,13 @@ const SHARES: [(What, u32); 5] = [
     (What::Visits, 588),
     (What::Average, 453),
 ];
-/// Paths whose id is no number, of 1,000 GETs of a user; they answer 404.
+/// Requests with an id that is not a number, per 1,000 GETs of a user; they answer 404.
 const BROKEN_ID_PERMILLE: u32 = 179;
-/// Ids that there are none of, of 1,000 requests; they answer 404.
+/// Requests with a missing id, per 1,000; they answer 404.
 const MISSING_PERMILLE: u32 = 45;
-/// Filters with a wrong value, of 1,000 requests for lists and averages; they answer 400.
+/// Requests with an invalid filter value, per 1,000 for lists and averages; they answer 400.
 const BROKEN_FILTER_PERMILLE: u32 = 58;
-/// Requests with 0, 1, 2, … filters.
+/// Number of requests with 0, 1, 2, … filters.
 const VISITS_FILTERS: [u32; 4] = [148, 193, 197, 50];
 const AVERAGE_FILTERS: [u32; 5] = [91, 128, 125, 89, 20];
 /// Values of filters: dates in Unix seconds, distances, ages in years.
@@ -35,7 +36,7 @@ const DISTANCES: RangeInclusive<i64> = 1..=100;
 const FROM_AGES: RangeInclusive<i64> = 1..=30;
 const TO_AGES: RangeInclusive<i64> = 31..=70;
 
-/// What a GET asks for.
+/// The resource of a GET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Entity(Kind),
@@ -50,7 +51,7 @@ pub(crate) struct Reads {
     world: Shared,
     random: ChaCha8Rng,
     defaults: Defaults,
-    /// Half of the entities are ones that POSTs made or changed.
+    /// Whether half of the entities are ones that POSTs created or changed.
     of_touched: bool,
 }
 
@@ -63,7 +64,7 @@ impl Reads {
         self.random.random_range(0..1000) < permille
     }
 
-    /// An id that there is: of those touched, of the sample (whose bodies are known), or of all.
+    /// An existing id: of a changed entity, of the sample (whose bodies are known), or of any.
     fn existing(&mut self, world: &World, kind: Kind) -> u32 {
         let entities = world.of(kind);
         let touched = (self.of_touched && self.random.random_bool(0.5)).then(|| entities.touched(&mut self.random));
@@ -75,7 +76,7 @@ impl Reads {
         found.unwrap_or_default()
     }
 
-    /// Path and right answer of a GET of an entity.
+    /// Path and expected answer for a GET of an entity.
     fn entity(&mut self, world: &World, kind: Kind) -> (String, u16, Option<Vec<u8>>) {
         if kind == Kind::Users && self.is_one_of(BROKEN_ID_PERMILLE) {
             return ("/users/broken".to_owned(), 404, None);
@@ -88,7 +89,7 @@ impl Reads {
         (format!("/{}/{id}", kind.name()), 200, body)
     }
 
-    /// Path and right answer of a GET of visits or an average.
+    /// Path and expected answer for a GET of visits or an average.
     fn filtered(&mut self, world: &World, what: What) -> (String, u16, Option<Vec<u8>>) {
         let (kind, last, names, counts): (_, _, &[&str], &[u32]) = match what {
             What::Average => {
@@ -110,7 +111,7 @@ impl Reads {
         let query: Vec<String> =
             filters.iter().map(|(name, value)| format!("{name}={}", form_encoded(value))).collect();
         let mark = if query.is_empty() { "" } else { "?" };
-        // The order of checks: the entity comes before the filters.
+        // The server checks the entity before the filters.
         let status = if is_missing {
             404
         } else if broken {
@@ -154,7 +155,7 @@ fn country(world: &World, random: &mut ChaCha8Rng) -> String {
     country.unwrap_or("Россия").to_owned()
 }
 
-/// An index, as likely as its weight says.
+/// A random index, in proportion to the weights.
 pub(crate) fn weighted(weights: &[u32], random: &mut ChaCha8Rng) -> usize {
     let mut drawn = random.random_range(0..weights.iter().sum());
     let index = weights.iter().position(|weight| {
@@ -207,7 +208,7 @@ mod mix {
         for shot in shots(false, 30_000) {
             *counts.entry((shot.request.tag.replace("broken", "{int}"), shot.expected.status)).or_default() += 1;
         }
-        // Per 3,000 requests: what was counted in the contest's ammo, give or take a tenth of it and 15.
+        // Per 3,000 requests: the number counted in the contest's ammo, with a tolerance of a tenth plus 15.
         for (tag, status, counted) in [
             ("GET /users/{int}", 200, 577),
             ("GET /users/{int}", 404, 161),

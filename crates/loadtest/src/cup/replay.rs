@@ -1,8 +1,8 @@
-//! Ammo and answers of a folder, in the contest's names, for the phases that it has.
+//! Ammo and answers in a folder, under the contest's names, for the phases that the folder has.
 //!
-//! `FOLDER` (or `FOLDER/ammo`) holds `phase_N_….ammo`; the answers are `phase_N_….answ` beside them, in `FOLDER/answers` or in `FOLDER/../answers`. A file with
-//! fewer requests than its phase is repeated. A GET then has the same answer again. So has an update; but an entity that a POST made before exists, so that
-//! its repetition must answer 400.
+//! `FOLDER` (or `FOLDER/ammo`) holds `phase_N_….ammo`; the answers are `phase_N_….answ` beside them, in `FOLDER/answers` or in
+//! `FOLDER/../answers`. A file with fewer requests than its phase is repeated. A repeated GET or update has the same answer
+//! again; a repeated POST of a new entity must answer 400, because the entity exists by then.
 
 use super::phase_source::{Shot, Shots};
 use super::{Shared, lock};
@@ -18,7 +18,7 @@ pub(crate) struct PhaseFiles {
     pub(crate) answers: PathBuf,
 }
 
-/// Finds the files of phase `number` (1 to 3); `None`: the folder has no ammo for it. Ammo without answers is an error.
+/// Finds the files of phase `number` (1 to 3). `None`: the folder has no ammo for it. Ammo without answers is an error.
 pub(crate) fn find(folder: &Path, number: usize) -> Result<Option<PhaseFiles>, String> {
     let beginning = format!("phase_{number}_");
     let among =
@@ -31,7 +31,7 @@ pub(crate) fn find(folder: &Path, number: usize) -> Result<Option<PhaseFiles>, S
     }
 }
 
-/// The first file by name that begins and ends so.
+/// The first file, by name, with this beginning and ending.
 fn first_named(folder: &Path, beginning: &str, ending: &str) -> Option<PathBuf> {
     let named = |path: &PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -41,7 +41,7 @@ fn first_named(folder: &Path, beginning: &str, ending: &str) -> Option<PathBuf> 
     entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).filter(named).min()
 }
 
-/// Requests of a phase's files, again and again.
+/// The requests of a phase's files, repeated endlessly.
 pub(crate) struct Replay {
     ammo: Ammo,
     world: Shared,
@@ -50,7 +50,7 @@ pub(crate) struct Replay {
 impl Replay {
     pub(crate) fn open(files: &PhaseFiles, world: Shared) -> Result<Replay, String> {
         let options = Options { format: Some(Format::Phantom), ..Options::default() };
-        // What is expected goes with each request; nobody asks this comparison.
+        // Each request carries its expected answer; this comparison is not used.
         let ammo = Ammo::open_with_answers(&files.ammo, &files.answers, Arc::new(Comparison::default()), options);
         Ok(Replay { ammo: ammo.map_err(|error| error.to_string())?, world })
     }
@@ -76,7 +76,7 @@ impl Shots for Replay {
     }
 }
 
-/// The body of a request; white space behind it is none of JSON's concern.
+/// The body of a request; white space after it is not part of the JSON.
 fn body_of(request: &[u8]) -> &[u8] {
     memchr::memmem::find(request, b"\r\n\r\n").map_or(b"", |head| &request[head + 4..])
 }

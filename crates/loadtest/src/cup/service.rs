@@ -9,14 +9,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// The server may take so long until it says where it listens.
+/// Time limit for the server to report its address.
 const START_MAX: Duration = Duration::from_secs(120);
-/// The server may take so long to end after SIGTERM; then it is killed, which the board says.
+/// Time limit for the server to end after SIGTERM; then it is killed, which the board reports.
 const END_MAX: Duration = Duration::from_secs(60);
-/// Between two looks at a child.
+/// Interval between two checks of a child process.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What the service is made of.
+/// The parts of the service.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     /// The program, which has the commands `import` and `serve`.
@@ -30,11 +30,11 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Imports `zips` into the data folder. `is_stopped` is asked while it runs: then the import is killed, and the error says so.
+    /// Imports `zips` into the data folder. If `is_stopped` becomes true meanwhile, the import is killed, and the error says so.
     pub(crate) fn import(&self, zips: &[PathBuf], is_stopped: impl Fn() -> bool) -> Result<(), String> {
         let mut command = Command::new(&self.program);
         command.arg("import").arg(&self.config).arg("--data").arg(&self.data).args(zips);
-        // Its progress and its faults go to standard error; what it says at the end is no part of the board.
+        // Its progress and errors are on standard error; its final output is not part of the board.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().map_err(|error| self.not_started(&error))?;
         let mut child = Running(child);
@@ -61,7 +61,7 @@ impl Service {
             // Without a receiver the caller has given up.
             let _ = lines.by_ref().find_map(|line| address_of(&line)).map(|address| said.try_send(address));
             drop(said);
-            // The rest is read away, so that a full pipe never holds the server.
+            // The rest is read, so that a full pipe never blocks the server.
             lines.for_each(drop);
         });
         match address.recv_timeout(START_MAX) {
@@ -86,12 +86,12 @@ fn address_of(line: &str) -> Option<SocketAddr> {
 /// A server that listens.
 pub(crate) struct Server {
     child: Running,
-    /// Where it answers.
+    /// Its address.
     pub(crate) address: SocketAddr,
 }
 
 impl Server {
-    /// Ends it by SIGTERM and waits for it. The error says how it ended otherwise.
+    /// Ends it by SIGTERM and waits for it. An error describes any other end.
     pub(crate) fn end(mut self) -> Result<(), String> {
         if let Some(status) = self.child.ended()? {
             return Err(format!("the server had ended by itself: {status}"));
@@ -110,7 +110,7 @@ impl Server {
     }
 }
 
-/// A child that does not outlive its owner.
+/// A child process that does not outlive its owner.
 struct Running(Child);
 
 impl Running {
@@ -121,13 +121,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Where it has ended, both do nothing.
+        // Both do nothing if it has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The moment that the data was made, from an options file beside the first zip: the contest's "now", for ages.
+/// The time at which the data was made, from an options file beside the first zip: the contest's "now", for ages.
 pub(crate) fn now_of(zip: &Path) -> Option<u64> {
     let options = std::fs::read_to_string(zip.with_file_name("options.txt")).ok()?;
     options.lines().next()?.trim().parse().ok()
@@ -139,7 +139,7 @@ mod children {
     use std::path::Path;
     use std::process::Command;
 
-    /// A program in shell that stands for `sapsan`.
+    /// A shell script in place of `sapsan`.
     fn service(folder: &Path, script: &str) -> Service {
         let (source, program) = (folder.join("source"), folder.join("program"));
         std::fs::write(&source, format!("#!/bin/sh\n{script}\n")).expect("written");

@@ -1,19 +1,19 @@
-//! What the load generator knows of the service's data: which ids there are, some entities whole, and what POSTs have changed.
+//! The load generator's knowledge of the service's data: the ids, a sample of entities, and the changes of POSTs.
 //!
-//! It is not a second server. It holds one bit for each id and a random sample of the entities (reservoir sampling: each entity is in it with the same
-//! probability), so that data of any size needs bounded memory. Writes that the server must accept are applied to what is known; an entity that is not
-//! known whole has an expected status and no expected body.
+//! It is not a second server. It holds one bit for each id and a random sample of the entities (reservoir sampling: each entity
+//! is in it with the same probability), so that data of any size needs bounded memory. Writes that the server must accept are
+//! applied to the known entities. For an entity that is not fully known, only the status is expected.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// Entities of each kind that are known whole, when the data is read.
+/// Largest sample of each kind when the data is read.
 pub(crate) const SAMPLE_MAX: usize = 20_000;
-/// The largest id of the data: one bit for each smaller one is 16 MB.
+/// The largest id of the data; one bit for each smaller id takes 16 MB.
 pub(crate) const ID_MAX: u32 = 1 << 27;
-/// Entities that POSTs have changed and that phase 3 asks for.
+/// Largest number of entities changed by POSTs, which phase 3 requests.
 const TOUCHED_MAX: usize = 1 << 20;
 
 /// A kind of entity.
@@ -53,9 +53,9 @@ pub(crate) struct Entities {
     id_max: u32,
     /// Ids of the sample.
     sample: Vec<u32>,
-    /// Fields of entities that are known whole: the sample, and those that POSTs made.
+    /// Fields of fully known entities: the sample, and those that POSTs created.
     known: HashMap<u32, Fields>,
-    /// Ids that POSTs have made or changed.
+    /// Ids that POSTs have created or changed.
     touched: Vec<u32>,
 }
 
@@ -69,12 +69,12 @@ impl Entities {
         self.id_max
     }
 
-    /// Fields of an entity that is known whole.
+    /// Fields of a fully known entity.
     pub(crate) fn known(&self, id: u32) -> Option<&Fields> {
         self.known.get(&id)
     }
 
-    /// Any id that there is. Ids of the data are dense, so that few draws miss; after as many misses it is one of the sample.
+    /// Any existing id. The data's ids are dense, so few draws miss; after too many misses an id of the sample is taken.
     pub(crate) fn any(&self, random: &mut ChaCha8Rng) -> Option<u32> {
         const DRAWS_MAX: usize = 64;
         let mut draws = (0..DRAWS_MAX).map(|_| random.random_range(0..=self.id_max));
@@ -88,23 +88,23 @@ impl Entities {
         pick(&self.sample, random)
     }
 
-    /// Ids of the sample one after another, from the beginning again behind the last.
+    /// Ids of the sample in rotation.
     pub(crate) fn in_turn(&self, number: usize) -> Option<u32> {
         self.sample.get(number.checked_rem(self.sample.len())?).copied()
     }
 
-    /// The id of an entity that a POST has made or changed.
+    /// The id of an entity that a POST has created or changed.
     pub(crate) fn touched(&self, random: &mut ChaCha8Rng) -> Option<u32> {
         pick(&self.touched, random)
     }
 
-    /// An id that there is none of.
+    /// An id that does not exist.
     pub(crate) fn missing(&self, random: &mut ChaCha8Rng) -> u32 {
-        // New entities take the ids right behind the largest; these stay far from them.
+        // New entities take the ids right after the largest; these stay far from them.
         self.id_max.saturating_add(1_000_000 + random.random_range(0..1_000_000))
     }
 
-    /// Takes in an entity of the data. The error says what it lacks.
+    /// Adds an entity of the data. The error says what it lacks.
     pub(crate) fn load(&mut self, fields: Fields, random: &mut ChaCha8Rng) -> Result<(), String> {
         let id = id_of(&fields).ok_or_else(|| format!("an entity without an id up to {ID_MAX}"))?;
         self.insert(id);
@@ -154,7 +154,7 @@ impl World {
         &mut self.kinds[kind as usize]
     }
 
-    /// Applies a POST that the server must accept: `/users/new` or `/users/1`, a query behind it does not matter.
+    /// Applies a POST that the server must accept: `/users/new` or `/users/1`; a query after it is ignored.
     pub(crate) fn apply(&mut self, target: &str, body: &[u8]) {
         let Some((kind, last)) = split(target) else { return };
         let Ok(changes) = serde_json::from_slice::<Fields>(body) else { return };

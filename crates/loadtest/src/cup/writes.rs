@@ -1,7 +1,8 @@
-//! Generated POSTs: entities changed and made, and a few percent of wrong ones, spread as in the contest's ammo of phase 2.
+//! Generated POSTs: changed and new entities, and a few percent of invalid ones, distributed as in the contest's ammo of phase 2.
 //!
-//! The shares were counted in the 3,000 requests of the contest's train set. Each request stands alone: it refers to nothing that another POST makes, and no
-//! entity is changed twice before all of the sample have been, so that replies do not depend on the order in which requests in flight arrive.
+//! The shares were counted in the 3,000 requests of the contest's train set. Requests are independent: none refers to an entity
+//! that another POST creates, and no entity is changed again before all of the sample have been, so that replies do not depend on
+//! the order in which requests in flight arrive.
 
 use super::phase_source::{Shot, Shots};
 use super::reads::weighted;
@@ -22,12 +23,12 @@ const SHARES: [(Kind, Act, u32); 6] = [
     (Kind::Visits, Act::Update, 763),
     (Kind::Visits, Act::New, 467),
 ];
-/// Of 1,000 updates: those with a wrong field (400), those of an entity that there is none of (404).
+/// Per 1,000 updates: those with an invalid field (400), and those of a missing entity (404).
 const UPDATE_WRONG_PERMILLE: u32 = 22;
 const UPDATE_MISSING_PERMILLE: u32 = 23;
-/// Of 1,000 new entities: those with a wrong or missing field, or with an id in use (400).
+/// Per 1,000 new entities: those with an invalid or missing field, or with a used id (400).
 const NEW_WRONG_PERMILLE: u32 = 49;
-/// Moments of visits, Unix seconds: 2000 to 2014, as in the data.
+/// Times of visits, Unix seconds: 2000 to 2014, as in the data.
 const VISITED_AT: Range<i64> = 946_684_800..1_420_070_400;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub(crate) struct Writes {
     updates: [usize; 3],
 }
 
-/// A POST, before it is bytes.
+/// A POST before its encoding.
 struct Post {
     target: String,
     body: Vec<u8>,
@@ -59,7 +60,7 @@ struct Post {
 impl Writes {
     pub(crate) fn new(world: Shared, seed: u64, mut defaults: Defaults) -> Writes {
         let new_ids = Kind::ALL.map(|kind| lock(&world).of(kind).id_max());
-        // The contest's POSTs each had a connection of their own.
+        // Each of the contest's POSTs had its own connection.
         defaults.headers.push(("Connection".to_owned(), "close".to_owned()));
         Writes { world, random: ChaCha8Rng::seed_from_u64(seed), defaults, number: 0, new_ids, updates: [0; 3] }
     }
@@ -98,7 +99,7 @@ impl Writes {
         post(kind, "new", &fields, 200)
     }
 
-    /// Makes a new entity one that must be refused.
+    /// Makes a new entity invalid.
     fn spoil(&mut self, world: &World, kind: Kind, fields: &mut Fields) {
         let names: Vec<String> = fields.keys().cloned().collect();
         let name = names[self.random.random_range(0..names.len())].clone();
@@ -111,7 +112,7 @@ impl Writes {
         };
     }
 
-    /// Values for all fields but the id: texts of another entity of the sample, an email of its own.
+    /// Values for all fields but the id: texts of another entity of the sample, and a unique email.
     fn fields(&mut self, world: &World, kind: Kind) -> Fields {
         let random = &mut self.random;
         let like = |random: &mut ChaCha8Rng| {
@@ -197,7 +198,7 @@ mod mix {
         for shot in shots(30_000).1 {
             *counts.entry((shot.request.tag, shot.expected.status)).or_default() += 1;
         }
-        // Per 3,000 requests: what was counted in the contest's ammo, give or take a tenth of it and 15.
+        // Per 3,000 requests: the number counted in the contest's ammo, with a tolerance of a tenth plus 15.
         for (tag, status, counted) in [
             ("POST /locations/{int}", 200, 591),
             ("POST /locations/{int}", 400, 10),

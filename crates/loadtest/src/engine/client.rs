@@ -9,7 +9,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A server that has said that it will close has so long to do so.
+/// Time limit for a server that has announced a close to close the connection.
 const END_WAIT: Duration = Duration::from_secs(1);
 
 /// The protocol of a connection.
@@ -18,9 +18,9 @@ pub(super) struct Client {
     slot: SlotNo,
     is_made: bool,
     reader: ReplyReader,
-    /// The body that arrives, where there is an observer.
+    /// The received part of the body, if there is an observer.
     body: Option<Gathered>,
-    /// Why the transport failed, in its own words.
+    /// The transport's error.
     failure: Option<String>,
 }
 
@@ -30,8 +30,8 @@ impl Client {
         Self { generator, slot, is_made: false, reader: ReplyReader::default(), body, failure: None }
     }
 
-    /// Reads the replies that have come, and appends the requests that may follow them. Gives the bytes used up and the last reply;
-    /// `Err`: what comes is no reply.
+    /// Reads the replies that have arrived, and appends the requests that may follow them. Returns the consumed bytes and the
+    /// last reply. `Err`: the bytes are not a reply.
     fn read(
         &mut self,
         generator: &mut Generator,
@@ -40,7 +40,7 @@ impl Client {
         now_ns: u64,
     ) -> Result<(usize, Option<Reply>), ()> {
         let (mut used, mut last) = (0, None);
-        // No request is open: nothing may come.
+        // If no request is pending, nothing may arrive.
         while let Some(is_head) = generator.expected(self.slot) {
             let rest = &input[used..];
             let read = match &mut self.body {
@@ -75,7 +75,7 @@ fn carry_out(then: Then, io: &mut Io<'_>) {
 
 impl Protocol for Client {
     fn writable(&mut self, io: &mut Io<'_>) {
-        // Later calls come after a large request has left: nothing waits for that.
+        // Later calls follow after a large request was sent; nothing waits for that.
         if !std::mem::replace(&mut self.is_made, true) {
             let now_ns = io.lp().precise_now_ns();
             let then = self.generator.borrow_mut().connected(self.slot, now_ns, io.output());

@@ -1,8 +1,8 @@
-//! The collector: adds the loops' slices up to rows of time, parts of the profile, and the whole run.
+//! The collector: adds up the loops' slices to rows of time, parts of the profile, and the whole run.
 //!
-//! A row or part keeps its histograms only until each loop has gone past it; then its percentiles stand, and the storage goes. So a
-//! run's memory does not grow with its length but by a line of numbers for each row, and rows are at most
-//! [`INTERVALS_MAX`].
+//! A row or part keeps its histograms only until each loop has moved past it; then its percentiles are computed and the storage
+//! is released. So the memory of a run grows only by a line of numbers for each row, and there are at most [`INTERVALS_MAX`]
+//! rows.
 
 use super::observing::{Correction, Corrections};
 use super::slice::{Counts, Slice, histogram};
@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Seconds of a row, for a run of a known length.
+/// Length of a row in seconds, for a run of a known length.
 pub(super) fn row_seconds(run_seconds: f64) -> u32 {
     (run_seconds / INTERVALS_MAX as f64).ceil().max(1.0) as u32
 }
@@ -48,7 +48,7 @@ struct Summary {
     service: Percentiles,
 }
 
-/// Sums by a number that rises in each loop: rows, or parts.
+/// Sums by an ascending number: rows, or parts.
 struct Series {
     open: BTreeMap<u32, Sum>,
     done: BTreeMap<u32, Summary>,
@@ -63,7 +63,7 @@ impl Series {
         self.open.entry(number).or_insert_with(Sum::new).add(slice);
     }
 
-    /// No loop has more for numbers below this.
+    /// Closes the numbers below this one: no loop has more for them.
     fn close_below(&mut self, number: u32) {
         while let Some(first) = self.open.first_entry().filter(|first| *first.key() < number) {
             let (number, sum) = first.remove_entry();
@@ -77,12 +77,12 @@ impl Series {
     }
 }
 
-/// See the module's text.
+/// See the module.
 pub(super) struct Collector {
     total: Sum,
     rows: Series,
     parts: Series,
-    /// The newest row and part of each loop.
+    /// The current row and part of each loop.
     reached: Vec<(u32, u32)>,
 }
 
@@ -98,7 +98,7 @@ impl Collector {
         self.reach(loop_index, (slice.row, slice.part));
     }
 
-    /// A loop sends no more.
+    /// A loop has ended.
     pub(super) fn loop_done(&mut self, loop_index: usize) {
         self.reach(loop_index, (u32::MAX, u32::MAX));
     }
@@ -109,7 +109,7 @@ impl Collector {
         self.parts.close_below(self.reached.iter().map(|(_, part)| *part).min().unwrap_or(0));
     }
 
-    /// Ends the collection, with what the observer found otherwise than the status told.
+    /// Ends the collection, and applies the observer's corrections.
     pub(super) fn finish(self, corrections: &Corrections) -> Collected {
         let (mut total, mut rows, mut parts) = (self.total, self.rows.finish(), self.parts.finish());
         for ((row, part), correction) in corrections {
@@ -128,7 +128,7 @@ fn correct(counts: &mut Counts, correction: &Correction) {
     counts.right_ns = counts.right_ns.saturating_add_signed(correction.right_ns);
 }
 
-/// All of a run.
+/// The sums of a run.
 pub(super) struct Collected {
     total: Sum,
     rows: BTreeMap<u32, Summary>,
@@ -149,14 +149,14 @@ impl Collected {
         (self.total.latency, self.total.service)
     }
 
-    /// A row for each `row_seconds` from the first on, those without requests too.
+    /// A row for each `row_seconds` from the start, including rows without requests.
     pub(super) fn intervals(&self, row_seconds: u32) -> Vec<Interval> {
         let rows = self.rows.last_key_value().map_or(0, |(last, _)| last + 1);
         let empty = Summary::default();
         (0..rows).map(|row| interval(row * row_seconds, self.rows.get(&row).unwrap_or(&empty))).collect()
     }
 
-    /// A phase for each part: its name, beginning and end.
+    /// A phase for each part, given its name, beginning and end.
     pub(super) fn phases(&self, parts: &[(String, f64, f64)], timeout: Duration) -> Vec<Phase> {
         let empty = Summary::default();
         let phase = |(part, (name, from, to)): (usize, &(String, f64, f64))| {

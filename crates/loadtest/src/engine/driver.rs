@@ -1,4 +1,4 @@
-//! What drives a loop's generator beside its connections: moments that come, connections to be made, timeouts, the end.
+//! Drives a loop's generator apart from its connections: due moments, new connections, timeouts, the end.
 
 use super::client::Client;
 use super::generator::{Generator, Pace, SlotNo};
@@ -13,25 +13,25 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Timeouts are looked for this often, so they come late by this much at most.
+/// Interval between checks for timeouts, and thus their largest delay.
 const SWEEP_NS_MAX: u64 = 100_000_000;
 const SWEEP_NS_MIN: u64 = 10_000_000;
-/// A source that is behind is asked again after this.
+/// Pause before a source that is behind is asked again.
 const STARVED_PAUSE_NS: u64 = 50_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What the loops and the thread that started them tell one another.
+/// Signals between the loops and the thread that started them.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
-    /// Loops whose connections are open.
+    /// Number of loops whose connections are open.
     pub(super) ready: AtomicUsize,
-    /// The first planned moment, by the loops' clock; 0: not known yet.
+    /// The first planned moment, on the loops' clock; 0: not known yet.
     pub(super) start_ns: AtomicU64,
-    /// The run is to end.
+    /// Whether the run must end.
     pub(super) stop: AtomicBool,
 }
 
-/// The load, as a loop needs it to begin.
+/// The load, in the form that a loop needs at its start.
 #[derive(Clone, Debug)]
 pub(super) enum Load {
     Open { profile: Arc<Profile>, loops: u64 },
@@ -52,7 +52,7 @@ enum Stage {
     Done,
 }
 
-/// See the module's text.
+/// See the module.
 pub(super) struct Driver {
     generator: Rc<RefCell<Generator>>,
     signals: Arc<Signals>,
@@ -64,7 +64,7 @@ pub(super) struct Driver {
     next_sweep_ns: u64,
     next_beat_ns: u64,
     saturation: Saturation,
-    /// Emptied at each sweep; kept for its storage.
+    /// Emptied at each sweep; kept to reuse its storage.
     overdue: Vec<ConnectionId>,
 }
 
@@ -94,7 +94,7 @@ impl Driver {
     fn connect(&mut self, at: &mut LoopContext<'_>) {
         let mut generator = self.generator.borrow_mut();
         loop {
-            // The clock is read only where a connection is begun: this runs in each tick.
+            // The clock is read only if a connection is begun: this runs in each tick.
             let Some(slot) = generator.begin_connection(at.lp().now_ns()) else { return };
             let client = Client::new(Rc::clone(&self.generator), slot, generator.observes());
             match at.connect(self.to.clone(), Box::new(client)) {
@@ -104,7 +104,7 @@ impl Driver {
         }
     }
 
-    /// Looks for the next stage; `true`: the load runs.
+    /// Moves on to the next stage if possible. `true`: the load runs.
     fn advance(&mut self, at: &mut LoopContext<'_>) -> bool {
         if let Stage::Opening { is_ready } = self.stage {
             if !is_ready && self.generator.borrow().has_opened() {
@@ -140,7 +140,7 @@ impl Driver {
         }
     }
 
-    /// Has all connections of a closed load send that can: at the start, and where the source was behind.
+    /// Lets all connections of a closed load send that can: at the start, and after the source was behind.
     fn refill(&self, generator: &mut Generator, at: &mut LoopContext<'_>) {
         let ready: Vec<(SlotNo, ConnectionId)> = generator.ready().collect();
         for (slot, id) in ready {
@@ -151,7 +151,7 @@ impl Driver {
         }
     }
 
-    /// Sends what is due, and looks after the rest whose moments have come.
+    /// Sends the requests that are due, and does the periodic work that is due.
     fn run(&mut self, at: &mut LoopContext<'_>) {
         let now_ns = at.lp().precise_now_ns();
         self.send_due(now_ns, at);
@@ -181,7 +181,7 @@ impl Driver {
         }
         while let Some((slot, id)) = generator.next_free() {
             let now_ns = at.lp().precise_now_ns();
-            // One that is not there is about to end; the generator hears of it in this tick.
+            // A connection that is not found is about to end; the generator is informed in this tick.
             if let Some(connection) = at.connection(id) {
                 generator.send_due(slot, now_ns, connection.into_output());
             }
@@ -209,7 +209,7 @@ impl Driver {
         at.set_timer(Some(due_ns.min(again_ns).min(self.next_sweep_ns).min(self.next_beat_ns)));
     }
 
-    /// Nothing is left to do: tells the collector, once it has taken all slices.
+    /// Ends the loop's part: reports to the collector, once that has taken all slices.
     fn finish(&mut self) {
         let mut generator = self.generator.borrow_mut();
         if !generator.ledger.hand_over(true) {
@@ -224,7 +224,7 @@ impl Driver {
             observing.unchecked
         });
         let done = Done { sending_error, last_reply_ns, seconds, saturated_seconds, unchecked };
-        // The collector takes reports until each loop is done, so a full queue has room soon.
+        // The collector takes reports until each loop is done, so a full queue soon has room.
         generator.ledger.report_done(Report::Done { loop_index: self.loop_index, done: Box::new(done) });
         self.stage = Stage::Done;
     }

@@ -1,4 +1,4 @@
-//! Requests on their way from the source's thread to the loops: in batches, through bounded queues, without a lock.
+//! Requests from the source's thread to the loops: in batches, through bounded queues, without a lock.
 //!
 //! ```text
 //!              reader thread                         loop 0: Feed
@@ -8,27 +8,27 @@
 //!                   +---------------- emptied batches <---------------+
 //! ```
 //!
-//! A batch is the bytes of some requests one behind the other. Loops give emptied ones back, so that in steady state nothing is
-//! allocated. What waits is bounded by [`QUEUED_BATCHES`] for each loop, each batch by [`BATCH_REQUESTS`] and, but for its last
-//! request, [`BATCH_BYTES`]; so a file of any length is never in memory.
+//! A batch is the concatenated bytes of some requests. Loops return emptied batches, so that in steady state nothing is
+//! allocated. Waiting requests are bounded: [`QUEUED_BATCHES`] batches for each loop, each of [`BATCH_REQUESTS`] requests and,
+//! except for its last request, [`BATCH_BYTES`]. A file of any length is therefore never in memory.
 //!
-//! In the open model requests are dealt out in turn: request `k` belongs to loop `k mod loops`, which plans the moment `k`. In the closed
-//! model a batch goes to any loop that has room. A request that is always the same needs neither thread nor queue.
+//! In the open model requests are distributed in turn: request `k` belongs to loop `k mod loops`, which plans the moment `k`. In
+//! the closed model a batch goes to any loop that has room. A request that is always the same needs neither thread nor queue.
 
 use crate::source::{Described, REQUEST_BYTES_MAX, Source, SourceError};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Requests of a batch.
+/// Largest number of requests in a batch.
 const BATCH_REQUESTS: usize = 256;
-/// A batch is full at this size.
+/// Size in bytes at which a batch is full.
 const BATCH_BYTES: usize = 64 << 10;
-/// Batches that wait for a loop.
+/// Largest number of batches that wait for a loop.
 const QUEUED_BATCHES: usize = 4;
-/// A batch that began this long ago goes as it is: a source may be slower than the plan (standard input).
+/// Age at which a batch is sent although it is not full: a source may be slower than the plan (standard input).
 const BATCH_AGE_MAX: Duration = Duration::from_millis(5);
-/// The reader looks again after this where all loops are full.
+/// Pause of the reader if all loops are full.
 const FULL_PAUSE: Duration = Duration::from_micros(200);
 
 /// Some requests.
@@ -47,12 +47,12 @@ impl Batch {
     fn clear(&mut self) {
         self.requests.clear();
         self.bytes.clear();
-        // One large request must not hold its memory for ever.
+        // One large request must not keep its memory allocated.
         self.bytes.shrink_to(2 * BATCH_BYTES);
     }
 }
 
-/// How requests are spread over loops.
+/// How requests are distributed over loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spread {
     /// Request `k` to loop `k mod loops`.
@@ -61,14 +61,14 @@ pub(super) enum Spread {
     WhereRoomIs,
 }
 
-/// What a source has come to, once the run is over.
+/// The source's error, if it had one, once the run is over.
 pub(super) type Failure = Arc<Mutex<Option<SourceError>>>;
 
 /// The requests of one loop.
 #[derive(Debug)]
 pub(super) struct Feed {
     origin: Origin,
-    /// Requests that were to be skipped before they had arrived.
+    /// Number of requests that must be skipped when they arrive.
     skips_owed: u64,
 }
 
@@ -83,17 +83,17 @@ struct Batches {
     queue: Receiver<Batch>,
     emptied: SyncSender<Batch>,
     current: Batch,
-    /// Requests taken from `current`, and where their bytes end.
+    /// Requests taken from `current`, and the end of their bytes.
     taken: usize,
     at: usize,
 }
 
-/// What a feed has.
+/// Result of asking a feed for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fed {
     /// A request.
     One(Described),
-    /// Its source is behind.
+    /// The source is behind.
     NotYet,
     /// There are no more.
     Ended,
@@ -126,7 +126,7 @@ impl Feed {
         }
     }
 
-    /// Passes over the next request, which will not be sent; `None` where it has not arrived: then it is passed over when it does.
+    /// Skips the next request, which will not be sent. `None`: it has not arrived, and is skipped when it does.
     pub(super) fn skip(&mut self) -> Option<Described> {
         match &mut self.origin {
             Origin::Constant { described, .. } => Some(*described),
@@ -166,13 +166,14 @@ impl Batches {
         let mut emptied = std::mem::replace(&mut self.current, next);
         (self.taken, self.at) = (0, 0);
         emptied.clear();
-        // Where the queue is full enough are on their way.
+        // If the queue is full, enough batches are under way.
         let _ = self.emptied.try_send(emptied);
         Ok(())
     }
 }
 
-/// Makes the feeds of all loops, and starts the reader where one is needed. The reader ends with its source, or when the loops are gone.
+/// Makes the feeds of all loops, and starts the reader if one is needed. The reader ends with its source, or when the loops have
+/// ended.
 pub(super) fn start(source: Box<dyn Source>, loops: usize, spread: Spread) -> std::io::Result<(Vec<Feed>, Failure)> {
     let failure = Failure::default();
     if let Some((bytes, described)) = source.constant() {
@@ -206,7 +207,7 @@ struct Reader {
     next_queue: usize,
 }
 
-/// The loops have ended: nobody wants more.
+/// The loops have ended: no more requests are needed.
 struct Unwanted;
 
 impl Reader {
@@ -232,7 +233,7 @@ impl Reader {
                 begun = Instant::now();
             }
         }
-        // What stands before a broken line is sent.
+        // The requests before a broken line are sent.
         let _ = self.hand_over(&mut batches, spread);
         error
     }
@@ -249,8 +250,8 @@ impl Reader {
         Ok(true)
     }
 
-    /// Sends all batches that hold something. In turn they go together: one loop's next request must not wait until another one's batch
-    /// is full.
+    /// Sends all batches that hold requests. In turn mode they are sent together: a loop's next request must not wait until
+    /// another loop's batch is full.
     fn hand_over(&mut self, batches: &mut [Batch], spread: Spread) -> Result<(), Unwanted> {
         for (lane, batch) in batches.iter_mut().enumerate().filter(|(_, batch)| !batch.requests.is_empty()) {
             let fresh = self.returned.try_recv().unwrap_or_default();
@@ -289,7 +290,7 @@ impl Reader {
 mod tests {
     use super::*;
 
-    /// Numbers from 0 on, and then its end or an error.
+    /// A source of the numbers from 0 on, followed by its end or an error.
     struct Numbers {
         next: u64,
         end: u64,
@@ -309,7 +310,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// The next request, waited for.
+    /// Waits for the next request.
     fn next(feed: &mut Feed) -> Option<(u64, String)> {
         let begun = Instant::now();
         let mut bytes = Vec::new();

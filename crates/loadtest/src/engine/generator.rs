@@ -1,4 +1,4 @@
-//! The generator of one loop: its plan, its connections, its requests in flight. What it decides here `driver` and `client` carry out.
+//! The generator of one loop: its plan, its connections, its requests in flight. `driver` and `client` carry out its decisions.
 //!
 //! ```text
 //!            connect                  made                   reply, and none may follow
@@ -8,13 +8,14 @@
 //!     +------------------------------------ the connection ended -------------------------------------+
 //! ```
 //!
-//! Open model: a request that is due takes the connection that has been free longest. If none is free it waits, as a number in the
-//! plan, and more connections are made, as many as requests wait and up to the bound. A reply's connection takes the first request that
-//! waits. A request that has waited for the timeout is dropped as unsent: its reply could only be late.
+//! Open model: a request that is due takes the connection that has been free for the longest time. If none is free, the request
+//! waits (as a number in the plan), and more connections are made: one for each waiting request, up to the bound. After a reply,
+//! the connection takes the first waiting request. A request that has waited for the timeout is dropped as unsent, because its
+//! reply could only be late.
 //!
-//! Closed model: each connection sends its next request when a reply has come, and is made anew when it has ended.
+//! Closed model: each connection sends its next request after a reply, and is reopened after it has ended.
 //!
-//! With a new connection for each request, a request that is due has one made, and takes it once it is there.
+//! With a new connection for each request, a due request opens one, and takes it once it is established.
 
 use super::feed::{Fed, Feed};
 use super::ledger::{Answered, Judged, Ledger, Lost, SliceNo};
@@ -25,36 +26,36 @@ use crate::source::Described;
 use reactor::{ConnectionId, Loop};
 use std::collections::VecDeque;
 
-/// Connections of a loop that are being made at one moment: more would overflow a server's backlog.
+/// Largest number of connections that a loop opens at the same time: more would overflow a server's backlog.
 const CONNECTING_MAX: usize = 256;
-/// In the closed model a connection that could not be made is tried again after this.
+/// Pause in the closed model after a connection could not be made.
 const CONNECT_PAUSE_NS: u64 = 100_000_000;
 
-/// Which connection of a loop, by its place.
+/// A connection of a loop, by its slot.
 pub(super) type SlotNo = u32;
 
-/// What all loops have in common.
+/// Settings that all loops share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) timeout_ns: u64,
-    /// Requests in flight on a connection.
+    /// Largest number of requests in flight on a connection.
     pub(super) pipeline: usize,
-    /// A connection for each request.
+    /// Whether each request uses a new connection.
     pub(super) connects_anew: bool,
-    /// Connections of this loop.
+    /// Largest number of connections of this loop.
     pub(super) connections_max: usize,
-    /// Those of them that are made before the start.
+    /// Number of connections that are made before the start.
     pub(super) connections_at_start: usize,
 }
 
-/// When requests are sent.
+/// The schedule of requests.
 #[derive(Debug)]
 pub(super) enum Pace {
     /// At planned moments.
     Open(Plan),
-    /// When a connection has room, until the end.
+    /// Whenever a connection has room, until the end.
     Closed { end_ns: u64 },
-    /// Not yet.
+    /// Not started.
     Opening,
 }
 
@@ -63,7 +64,7 @@ enum Phase {
     Vacant,
     Connecting,
     Ready,
-    /// Open, and takes no more requests.
+    /// Open, but takes no more requests.
     Ending,
 }
 
@@ -81,27 +82,27 @@ struct Slot {
     phase: Phase,
     id: Option<ConnectionId>,
     in_flight: VecDeque<InFlight>,
-    /// In the list of free ones.
+    /// Whether it is in the list of free connections.
     is_listed: bool,
-    /// When its connection was begun.
+    /// When connecting began.
     begun_ns: u64,
-    /// Why the generator itself ends it.
+    /// Why the generator closes it.
     cause: Option<Lost>,
-    /// Bytes received of the reply that arrives.
+    /// Received bytes of the current reply.
     reply_bytes: u64,
 }
 
-/// What a connection is to do next.
+/// The next action on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     GoOn,
     /// Close it.
     Close,
-    /// Its server has said that it will close, and does so itself, which leaves the port's waiting time (TIME_WAIT) on its side.
+    /// Wait for the server, which has announced a close: the waiting time of the port (TIME_WAIT) is then on its side.
     AwaitEnd,
 }
 
-/// See the module's text.
+/// See the module.
 pub(super) struct Generator {
     terms: Terms,
     pace: Pace,
@@ -110,14 +111,14 @@ pub(super) struct Generator {
     pub(super) ledger: Ledger,
     pub(super) observing: Option<Observing>,
     slots: Vec<Slot>,
-    /// Connections that take a request now, the longest free first.
+    /// Connections that can take a request, ordered by the time since they became free.
     free: VecDeque<SlotNo>,
     vacant: Vec<SlotNo>,
-    /// Vacant ones that are tried again later, the first first.
+    /// Vacant slots that are retried later, in the order of their times.
     resting: VecDeque<(u64, SlotNo)>,
     connecting: usize,
     in_flight: u64,
-    /// The source was behind when a request was to be sent.
+    /// Whether the source was behind when a request had to be sent.
     is_starving: bool,
 }
 
@@ -140,12 +141,12 @@ impl Generator {
         }
     }
 
-    /// The run begins.
+    /// Begins the run.
     pub(super) fn begin(&mut self, pace: Pace) {
         self.pace = pace;
     }
 
-    /// Plans nothing more.
+    /// Plans no further requests.
     pub(super) fn end(&mut self) {
         match &mut self.pace {
             Pace::Open(plan) => plan.end(),
@@ -154,7 +155,7 @@ impl Generator {
         }
     }
 
-    /// Nothing is planned any more, nothing in flight.
+    /// Whether nothing is planned any more and nothing is in flight.
     pub(super) fn is_over(&self) -> bool {
         let is_planned = match &self.pace {
             Pace::Open(plan) => !plan.is_over(),
@@ -176,7 +177,7 @@ impl Generator {
         self.observing.is_some()
     }
 
-    /// When the next request becomes due.
+    /// The moment at which the next request is due.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
         match &self.pace {
             Pace::Open(plan) => plan.next_due_ns(),
@@ -186,7 +187,7 @@ impl Generator {
 
     // Connections.
 
-    /// A connection to make, if one is wanted.
+    /// A connection to open, if one is needed.
     pub(super) fn begin_connection(&mut self, now_ns: u64) -> Option<SlotNo> {
         let is_wanted = match &self.pace {
             Pace::Opening => self.slots.len() < self.terms.connections_at_start,
@@ -228,17 +229,17 @@ impl Generator {
         Some(self.slots.len() as SlotNo - 1)
     }
 
-    /// Whether all connections of the start are made, or could not be.
+    /// Whether all connections of the start are established or have failed.
     pub(super) fn has_opened(&self) -> bool {
         self.connecting == 0 && self.slots.len() >= self.terms.connections_at_start
     }
 
-    /// The connection's name in the loop.
+    /// Records the connection's id in the loop.
     pub(super) fn name_connection(&mut self, slot: SlotNo, id: ConnectionId) {
         self.slots[slot as usize].id = Some(id);
     }
 
-    /// The connection is made: what it is to send at once is appended.
+    /// The connection is established: appends the requests to send at once.
     pub(super) fn connected(&mut self, slot: SlotNo, now_ns: u64, output: &mut Vec<u8>) -> Then {
         self.connecting -= 1;
         self.slots[slot as usize].phase = Phase::Ready;
@@ -263,7 +264,7 @@ impl Generator {
         while let Some(lost) = self.slots[slot as usize].in_flight.pop_front() {
             self.in_flight -= 1;
             let is_overdue = now_ns.saturating_sub(lost.sent_ns) >= self.terms.timeout_ns;
-            // Those behind one whose time is over are lost with its connection.
+            // Requests after one that timed out are lost with its connection.
             let cause = if cause == Lost::Timeout && !is_overdue { &Lost::Closed } else { &cause };
             self.lose(lost.slice, lost.planned_ns, Some(lost.described), cause, now_ns);
         }
@@ -273,7 +274,7 @@ impl Generator {
     fn not_made(&mut self, slot: SlotNo, reason: String, now_ns: u64) {
         match &mut self.pace {
             Pace::Open(plan) => {
-                // Each try is paid for by a request that waits, so tries are no more frequent than requests.
+                // Each attempt costs a waiting request, so attempts are no more frequent than requests.
                 self.vacant.push(slot);
                 if let Some((planned_ns, part)) = plan.take() {
                     self.lose_unsent(planned_ns, part, &Lost::Connect(reason), now_ns);
@@ -291,7 +292,7 @@ impl Generator {
         }
     }
 
-    /// Connections whose first request in flight has waited for the timeout; each is to be closed.
+    /// Finds the connections whose first request in flight has timed out; each must be closed.
     pub(super) fn overdue(&mut self, now_ns: u64, found: &mut Vec<ConnectionId>) {
         let Some(sent_before_ns) = now_ns.checked_sub(self.terms.timeout_ns) else { return };
         for slot in &mut self.slots {
@@ -303,7 +304,7 @@ impl Generator {
         }
     }
 
-    /// What arrives on the connection is no reply.
+    /// The bytes on the connection are not a reply.
     pub(super) fn malformed(&mut self, slot: SlotNo) {
         let slot = &mut self.slots[slot as usize];
         (slot.cause, slot.phase) = (Some(Lost::Malformed), Phase::Ending);
@@ -311,8 +312,8 @@ impl Generator {
 
     // Sending.
 
-    /// Has the requests whose moment has come wait, and drops those that have waited for the timeout. In the closed model nothing.
-    /// Gives the lateness of each by `late`, where a connection was free.
+    /// Moves the requests that are due to the waiting ones, and drops those that have waited for the timeout. Does nothing in the
+    /// closed model. If each request opens its own connection and none waits, records how late each is.
     pub(super) fn come_due(&mut self, now_ns: u64) {
         let Pace::Open(plan) = &mut self.pace else { return };
         let had_free = plan.waiting() == 0 || self.is_starving;
@@ -320,7 +321,7 @@ impl Generator {
             self.drop_overdue(now_ns);
         }
         let Pace::Open(plan) = &mut self.pace else { return };
-        // A connection of its own is begun in this tick: that is the generator's part of the sending.
+        // The connection is opened in this tick: that is the generator's part of the sending.
         let begins = had_free && self.terms.connects_anew;
         while let Some(due_ns) = plan.come_due(now_ns) {
             if begins {
@@ -338,7 +339,7 @@ impl Generator {
         }
     }
 
-    /// The free connection that takes the first request that waits; `None`: nothing waits, or none is free.
+    /// The free connection that takes the first waiting request. `None`: no request waits, or no connection is free.
     pub(super) fn next_free(&mut self) -> Option<(SlotNo, ConnectionId)> {
         if !matches!(&self.pace, Pace::Open(plan) if plan.waiting() > 0) || self.is_starving {
             return None;
@@ -354,7 +355,7 @@ impl Generator {
         None
     }
 
-    /// Sends the first request that waits on a connection that was free when it came due.
+    /// Sends the first waiting request on a connection that was free when the request became due.
     pub(super) fn send_due(&mut self, slot: SlotNo, now_ns: u64, output: &mut Vec<u8>) {
         let planned_ns = match &self.pace {
             Pace::Open(plan) => plan.first_waiting_ns(),
@@ -368,24 +369,24 @@ impl Generator {
         self.list(slot);
     }
 
-    /// The source was behind a moment ago: it is asked again.
+    /// Allows asking the source again after it was behind.
     pub(super) fn ask_again(&mut self) {
         self.is_starving = false;
     }
 
-    /// Slots that are ready, at the start of a closed run.
+    /// Connections that are ready, at the start of a closed run.
     pub(super) fn ready(&self) -> impl Iterator<Item = (SlotNo, ConnectionId)> + '_ {
         let ready = self.slots.iter().enumerate().filter(|(_, slot)| slot.phase == Phase::Ready);
         ready.filter_map(|(index, slot)| slot.id.map(|id| (index as SlotNo, id)))
     }
 
-    /// Sends on a connection what there is to send: in the closed model as much as fits, in the open one what waits.
+    /// Sends on a connection: in the closed model as many requests as fit, in the open one the waiting ones.
     pub(super) fn fill(&mut self, slot: SlotNo, planned_ns: u64, now_ns: u64, output: &mut Vec<u8>) {
         while self.send_one(slot, planned_ns, now_ns, output) {}
         self.list(slot);
     }
 
-    /// Makes the connection known as free, where it has room.
+    /// Adds the connection to the free ones, if it has room.
     fn list(&mut self, slot: SlotNo) {
         if self.terms.connects_anew || matches!(self.pace, Pace::Closed { .. }) {
             return;
@@ -397,7 +398,7 @@ impl Generator {
         }
     }
 
-    /// Sends one request, if one is to be sent and the connection has room. `closed_ns`: its planned moment in the closed model.
+    /// Sends one request, if one is available and the connection has room. `closed_ns`: its planned moment in the closed model.
     #[inline]
     fn send_one(&mut self, slot: SlotNo, closed_ns: u64, now_ns: u64, output: &mut Vec<u8>) -> bool {
         let connection = &mut self.slots[slot as usize];
@@ -442,19 +443,19 @@ impl Generator {
 
     // Replies.
 
-    /// Whether the connection's next reply answers a HEAD; `None`: no reply is expected.
+    /// Whether the connection's next reply answers a HEAD. `None`: no reply is expected.
     #[inline]
     pub(super) fn expected(&self, slot: SlotNo) -> Option<bool> {
         self.slots[slot as usize].in_flight.front().map(|first| first.described.is_head)
     }
 
-    /// So many bytes of the expected reply have come.
+    /// Counts received bytes of the expected reply.
     #[inline]
     pub(super) fn received(&mut self, slot: SlotNo, bytes: usize) {
         self.slots[slot as usize].reply_bytes += bytes as u64;
     }
 
-    /// The expected reply is whole. What the connection is to send next is appended.
+    /// The expected reply is complete. Appends the requests that follow on the connection.
     #[inline]
     pub(super) fn replied(
         &mut self,
@@ -486,7 +487,7 @@ impl Generator {
         self.fill(slot, now_ns, now_ns, output);
     }
 
-    /// What the connection is to do after its input was read. `input_ended`: its server has ended its half.
+    /// The next action on the connection after its input was read. `input_ended`: the server has ended its direction.
     pub(super) fn after_input(&self, slot: SlotNo, input_ended: bool, last: Option<Reply>) -> Then {
         let connection = &self.slots[slot as usize];
         if input_ended || connection.cause.is_some() {
@@ -507,7 +508,7 @@ impl Generator {
         }
     }
 
-    /// A request that was never sent is lost, and its bytes are passed over.
+    /// A request that was never sent is lost, and its bytes are skipped.
     fn lose_unsent(&mut self, planned_ns: u64, part: u32, lost: &Lost, now_ns: u64) {
         let slice = self.ledger.plan(planned_ns, part);
         // In the closed model no request was chosen yet.

@@ -1,4 +1,4 @@
-//! What one loop records: slices by planned moment, how exact sending was, and a pulse each second for the live screen.
+//! The records of one loop: slices by planned moment, the sending error, and a pulse each second for the live screen.
 
 use super::report::{Pulse, Report};
 use super::slice::{Slice, histogram};
@@ -9,13 +9,13 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
 /// Significant digits of the live screen's times.
 const LIVE_DIGITS: u8 = 2;
-/// Slices kept for later use.
+/// Largest number of slices kept for reuse.
 const SPARE_SLICES_MAX: usize = 4;
 
-/// Names a slice of this loop; rises with time.
+/// The number of a slice of this loop; ascends with time.
 pub(super) type SliceNo = u64;
 
-/// What became of a request that was sent.
+/// The verdict on a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judged {
     Right,
@@ -26,7 +26,7 @@ pub(super) enum Judged {
 /// Why a request has no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
-    /// No connection was made: the reason.
+    /// No connection was made, for this reason.
     Connect(String),
     Closed,
     Timeout,
@@ -49,16 +49,16 @@ pub(super) struct Answered {
 pub(super) struct Rows {
     /// Length of a row of time.
     pub(super) row_ns: u64,
-    /// Whether the live screen is fed.
+    /// Whether there is a live screen.
     pub(super) has_pulse: bool,
 }
 
-/// See the module's text.
+/// See the module.
 pub(super) struct Ledger {
     rows: Rows,
     loop_index: usize,
     start_ns: u64,
-    /// Slices whose requests have not all ended, and the newest.
+    /// Slices with pending requests, and the newest.
     open: VecDeque<Slice>,
     /// Number of the first of them.
     first_no: SliceNo,
@@ -91,12 +91,12 @@ impl Ledger {
         }
     }
 
-    /// The run's first moment.
+    /// Sets the run's first moment.
     pub(super) fn begin(&mut self, start_ns: u64) {
         (self.start_ns, self.last_reply_ns) = (start_ns, start_ns);
     }
 
-    /// A request was planned. Planned moments come in order; one that does not counts with its successors.
+    /// Counts a planned request. Planned moments ascend; one that does not is counted with later ones.
     #[inline]
     pub(super) fn plan(&mut self, planned_ns: u64, part: u32) -> SliceNo {
         let row = (planned_ns.saturating_sub(self.start_ns) / self.rows.row_ns) as u32;
@@ -134,26 +134,26 @@ impl Ledger {
         &mut self.open[(number - self.first_no) as usize]
     }
 
-    /// Where a request counts: row of time and part of the profile.
+    /// The row of time and the part of the profile in which a request counts.
     pub(super) fn place(&mut self, number: SliceNo) -> (u32, u32) {
         let slice = self.slice(number);
         (slice.row, slice.part)
     }
 
-    /// A request was handed to its socket.
+    /// Counts a request that was passed to its socket.
     #[inline]
     pub(super) fn sent(&mut self, number: SliceNo, bytes: u64) {
         self.slice(number).counts.sent_bytes += bytes;
         self.pulse.sent += 1;
     }
 
-    /// How late a request was sent for which a connection was free.
+    /// Records how late a request was sent although a connection was free.
     #[inline]
     pub(super) fn note_sending_error(&mut self, late_ns: u64) {
         self.sending_error.saturating_record(late_ns.max(1));
     }
 
-    /// A whole reply came.
+    /// Counts a complete reply.
     #[inline]
     pub(super) fn answered(&mut self, number: SliceNo, answered: Answered, now_ns: u64) {
         self.last_reply_ns = now_ns;
@@ -178,8 +178,8 @@ impl Ledger {
         }
     }
 
-    /// A request came to its end without a reply. Those that were waited for until the timeout have waited so long: that is in the
-    /// latencies, so that a server cannot improve its percentiles by losing requests.
+    /// Counts a request that ended without a reply. A request that timed out is included in the latencies with its waiting time,
+    /// so that a server cannot improve its percentiles by losing requests.
     pub(super) fn lost(&mut self, number: SliceNo, waited_ns: u64, lost: &Lost) {
         self.pulse.errors += 1;
         self.pulse.lost += 1;
@@ -200,8 +200,8 @@ impl Ledger {
         }
     }
 
-    /// Hands over slices whose requests have all ended: those before the newest, or with `all` that one too. `true`: it holds none.
-    /// Never waits: where the collector is behind, the next call goes on.
+    /// Hands over slices whose requests have all ended: those before the newest, or with `all` that one too. `true`: no slice is
+    /// left. Never waits: if the collector is behind, the next call continues.
     #[inline]
     pub(super) fn hand_over(&mut self, all: bool) -> bool {
         let kept = usize::from(!all);
@@ -213,14 +213,14 @@ impl Ledger {
                     self.open.push_front(*slice);
                     break;
                 }
-                // Nobody reads any more.
+                // The collector has ended.
                 Err(_) => self.first_no += 1,
             }
         }
         self.open.is_empty()
     }
 
-    /// A second is over: tells the live screen, if there is one.
+    /// Ends a second: reports it to the live screen, if there is one.
     pub(super) fn beat(&mut self, in_flight: u64) {
         if !self.rows.has_pulse {
             return;
@@ -231,14 +231,14 @@ impl Ledger {
         let _ = self.reports.try_send(Report::Pulse(Box::new(pulse)));
     }
 
-    /// When the last reply came, by the loop's clock.
+    /// Time of the last reply, on the loop's clock.
     pub(super) fn last_reply_ns(&self) -> u64 {
         self.last_reply_ns
     }
 
-    /// The last report of this loop, which may wait for room.
+    /// Sends the last report of this loop; may wait for room.
     pub(super) fn report_done(&self, report: Report) {
-        // Nobody reads where the run was given up.
+        // The collector is gone if the run was abandoned.
         let _ = self.reports.send(report);
     }
 }

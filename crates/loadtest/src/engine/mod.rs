@@ -1,7 +1,7 @@
-//! The engine: a load on a server, as it was planned, and the recording of what became of it.
+//! The engine: applies a planned load to a server, and records the outcome.
 //!
-//! One event loop of the reactor for each thread; each has its share of the connections and plans its share of the moments, so that
-//! loops share nothing while they run.
+//! Each thread runs one event loop of the reactor. A loop has its share of the connections and plans its share of the moments, so
+//! that loops share nothing while they run.
 //!
 //! ```text
 //!  source --reader thread--> feed ---> generator, driver, clients (on the loop) ---> slices ---> collector (the calling thread)
@@ -9,12 +9,12 @@
 //!                                                   +--- replies ---> observer's thread --- corrections
 //! ```
 //!
-//! What holds:
+//! Invariants:
 //!
-//! - Each request of the open model has its planned moment, and its latency counts from it, whatever the server does. Nothing that the
-//!   server does delays the plan.
-//! - A loop takes no lock and, in steady state, allocates nothing for a request. It waits for no other thread: where the collector or
-//!   the observer is behind, slices are kept and replies go unchecked, which is counted.
+//! - Each request of the open model has a planned moment from which its latency counts. Nothing that the server does delays the
+//!   plan.
+//! - A loop takes no lock and, in steady state, allocates nothing for a request. It waits for no other thread: if the collector
+//!   or the observer is behind, slices are kept and replies go unchecked, which is counted.
 //! - Memory is bounded, however long the run: slices by the timeout (a request ends within two timeouts of its moment), rows by
 //!   [`INTERVALS_MAX`](crate::recording::INTERVALS_MAX), requests read ahead by batches.
 //!
@@ -59,75 +59,75 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use validity::Figures;
 
-/// From the moment at which all loops are ready to the first planned one: each has to hear of it.
+/// Time from the readiness of all loops to the first planned moment: each loop must learn the moment.
 const START_LEAD_NS: u64 = 5_000_000;
-/// The start waits for connections at most as long as one may take, and this.
+/// The start waits for connections at most for the timeout plus this.
 const OPENING_EXTRA: Duration = Duration::from_secs(1);
-/// The calling thread looks at [`Stop`] this often.
+/// Interval at which the calling thread checks [`Stop`].
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// While connections are opened.
+/// The interval while connections are opened.
 const LOOK_EVERY_OPENING: Duration = Duration::from_millis(1);
-/// Slices on their way back to a loop.
+/// Largest number of slices on their way back to a loop.
 const RETURNED_SLICES_MAX: usize = 4;
 
-/// How requests follow one another.
+/// The model of the load.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// At planned moments, on as many connections as it takes, up to `Settings::connections`.
+    /// Requests at planned moments, on as many connections as needed, up to `Settings::connections`.
     Open {
         /// The moments.
         profile: Arc<Profile>,
-        /// Connections that are made before the start.
+        /// Number of connections that are made before the start.
         connections_at_start: u32,
     },
-    /// Each connection sends its next request when a reply has come.
+    /// Each connection sends its next request after a reply.
     Closed {
-        /// How long.
+        /// Length of the load.
         duration: Duration,
     },
 }
 
-/// A run.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The server, as the user wrote it.
     pub target: String,
     /// Its address.
     pub address: SocketAddr,
-    /// The certificates that it is trusted by; `None`: HTTP without TLS.
+    /// The trusted certificates. `None`: HTTP without TLS.
     pub tls: Option<TlsClient>,
-    /// How requests follow one another.
+    /// The model of the load.
     pub load: Load,
-    /// Connections: of the closed model all, of the open model at most.
+    /// Number of connections: exact in the closed model, the largest in the open model.
     pub connections: u32,
-    /// Requests in flight on a connection.
+    /// Largest number of requests in flight on a connection.
     pub pipeline: u32,
-    /// A connection for each request.
+    /// Whether each request uses a new connection.
     pub new_connections: bool,
-    /// A request without a reply after this is lost, and its connection closed.
+    /// Time after which a request without a reply is lost, and its connection closed.
     pub timeout: Duration,
-    /// Loops.
+    /// Number of loops.
     pub threads: usize,
 }
 
-/// Is told how a run stands.
+/// Callback for the progress of a run.
 pub type Show = Box<dyn FnMut(&Progress)>;
 
-/// What looks on while a run is under way.
+/// Observers of a run.
 #[derive(Default)]
 pub struct Watchers {
-    /// Looks at each reply.
+    /// Examines each reply.
     pub observer: Option<Box<dyn Observer>>,
-    /// Is called once a second, on the calling thread.
+    /// Called once a second, on the calling thread.
     pub progress: Option<Show>,
 }
 
-/// Ends a run early, from any thread. Cheap to clone.
+/// Ends a run early, from any thread. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Plans no more requests; those in flight are waited for.
+    /// Plans no more requests; those in flight are awaited.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -137,22 +137,22 @@ impl Stop {
     }
 }
 
-/// A run that is over.
+/// A finished run.
 #[derive(Debug)]
 pub struct Finished {
-    /// What it left.
+    /// Its recording.
     pub recording: Recording,
-    /// Why the source gave no more requests, where it failed: the recording is of those before.
+    /// Why the source failed, if it did: the recording covers the requests before.
     pub failure: Option<SourceError>,
 }
 
-/// Runs a load to its end, or to [`Stop`]. Blocks. Fails where threads, descriptors or a loop do.
+/// Runs a load to its end, or to [`Stop`]. Blocks. Fails if threads, descriptors or a loop do.
 pub fn run(settings: &Settings, source: Box<dyn Source>, watchers: Watchers, stop: &Stop) -> io::Result<Finished> {
     let started = start(settings, source, watchers.observer, watchers.progress.is_some())?;
     started.collect(settings, watchers.progress, stop)
 }
 
-/// What one loop is set up from.
+/// The parts from which a loop is set up.
 struct Parts {
     terms: Terms,
     feed: Feed,
@@ -230,7 +230,8 @@ fn start_loops(settings: &Settings, parts: Vec<Mutex<Option<Parts>>>, signals: &
 }
 
 impl Started {
-    /// Waits until the connections are open, as far as they can be, and names the first moment: of Unix time, and of the loops' clock.
+    /// Waits until the connections are open, as far as possible, and sets the first moment. Returns it as Unix time and on the
+    /// loops' clock.
     fn begin(&self, settings: &Settings, stop: &Stop) -> (SystemTime, u64) {
         let begun = Instant::now();
         while self.signals.ready.load(Ordering::Acquire) < self.returns.len()
@@ -242,7 +243,7 @@ impl Started {
         let loops = self.running.loops();
         let start_ns = loops[0].precise_now_ns() + START_LEAD_NS;
         self.signals.start_ns.store(start_ns, Ordering::Release);
-        // Each looks at the signal when it wakes.
+        // Each loop checks the signal when it wakes.
         loops.iter().for_each(|lp| lp.run(Box::new(|_| {})));
         (SystemTime::now() + Duration::from_nanos(START_LEAD_NS), start_ns)
     }
@@ -260,7 +261,7 @@ impl Started {
             match self.reports.recv_timeout(LOOK_EVERY) {
                 Ok(Report::Slice { loop_index, slice }) => {
                     collector.add(loop_index, &slice);
-                    // Where the loop has enough, it is dropped.
+                    // It is dropped if the loop has enough.
                     let _ = self.returns[loop_index].try_send(*slice);
                 }
                 Ok(Report::Pulse(pulse)) => {
@@ -285,7 +286,7 @@ impl Started {
     }
 }
 
-/// What the loops told at their ends.
+/// Reports of the loops at their ends.
 struct RunEnd {
     loops_done: usize,
     figures: Figures,
@@ -351,12 +352,12 @@ impl Settings {
         }
     }
 
-    /// A loop without a connection would have nothing to do.
+    /// A loop without a connection would have no work.
     fn loops(&self) -> usize {
         self.threads.clamp(1, self.connections.max(1) as usize)
     }
 
-    /// Planned length, seconds.
+    /// Planned length in seconds.
     fn seconds(&self) -> f64 {
         match &self.load {
             Load::Open { profile, .. } => profile.seconds(),
@@ -382,7 +383,7 @@ impl Settings {
         }
     }
 
-    /// The load in words.
+    /// The load as text.
     pub(crate) fn load_text(&self) -> String {
         let duration = match &self.load {
             Load::Open { profile, .. } => return profile.to_string(),
@@ -393,7 +394,7 @@ impl Settings {
         format!("{} connections{anew}{pipelined}, {duration:?}", self.connections)
     }
 
-    /// Name, beginning and end of each part, as far as the run of `seconds` came.
+    /// Name, beginning and end of each part, as far as the run of `seconds` got.
     fn phases(&self, seconds: f64) -> Vec<(String, f64, f64)> {
         match &self.load {
             Load::Open { profile, .. } => {
@@ -404,7 +405,7 @@ impl Settings {
     }
 }
 
-/// 584 years where it is longer.
+/// Saturates at 584 years.
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

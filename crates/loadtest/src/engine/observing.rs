@@ -1,8 +1,8 @@
-//! Replies on their way to the observer: copied into batches on the loop, looked at on a thread of its own.
+//! Replies for the observer: copied into batches on the loop, examined on a separate thread.
 //!
-//! The sending path pays for one copy of each body. The queue is bounded by [`QUEUED_BATCHES`]; where it is full a batch is dropped and
-//! counted, for the plan must not wait for whoever compares. What the observer finds otherwise than the status told is a [`Correction`],
-//! added up by row and part until the run is over.
+//! The sending path pays for one copy of each body. The queue is bounded by [`QUEUED_BATCHES`]; if it is full, a batch is dropped
+//! and counted, because the plan must not wait for the comparison. Verdicts that differ from the status alone are
+//! [`Correction`]s, added up by row and part until the run is over.
 
 use super::ledger::Judged;
 use crate::reply::Body;
@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// A batch goes at this number of replies, at this size, or with the next look for timeouts: to wake the observer for each reply would
-/// cost the sending path a system call.
+/// A batch is handed over at this number of replies, at this size, or at the next check for timeouts: waking the observer for
+/// each reply would cost the sending path a system call.
 const BATCH_REPLIES: usize = 256;
 const BATCH_BYTES: usize = 256 << 10;
-/// Batches that wait for the observer, of all loops: with bodies of the largest size 80 MB.
+/// Largest number of batches of all loops that wait for the observer: 80 MB with bodies of the largest size.
 const QUEUED_BATCHES: usize = 64;
 
-/// A body that is kept for the observer, up to a bound.
+/// The body kept for the observer, up to a bound.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     bytes: Vec<u8>,
@@ -34,7 +34,7 @@ impl Body for Gathered {
 }
 
 impl Gathered {
-    /// For the next reply. The storage of an unusually large body goes back.
+    /// Prepares for the next reply. Releases the storage of an unusually large body.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(BATCH_BYTES);
@@ -42,7 +42,7 @@ impl Gathered {
     }
 }
 
-/// One request's end.
+/// The end of one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     pub(super) index: u64,
@@ -50,7 +50,7 @@ pub(super) struct Ended {
     /// Where it counts: row of time, part of the profile.
     pub(super) place: (u32, u32),
     pub(super) latency_ns: u64,
-    /// The status and what it told; `None`: no reply came.
+    /// The status and its verdict. `None`: no reply arrived.
     pub(super) reply: Option<(u16, Judged)>,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Observing {
 }
 
 impl Observing {
-    /// A request has come to its end; `body` is that of its reply.
+    /// Adds a request that has ended; `body` is that of its reply.
     pub(super) fn note(&mut self, ended: Ended, body: Option<&Gathered>) {
         let is_cut = body.is_some_and(|body| {
             self.batch.bodies.extend_from_slice(&body.bytes);
@@ -84,7 +84,7 @@ impl Observing {
         }
     }
 
-    /// Hands over what was gathered.
+    /// Hands over the current batch.
     pub(super) fn flush(&mut self) {
         if self.batch.ended.is_empty() {
             return;
@@ -110,19 +110,19 @@ impl Batch {
     }
 }
 
-/// What the observer found otherwise than the status told, in one row and part.
+/// Verdicts in one row and part that differ from the status alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Correction {
     pub(super) found_right: u64,
     pub(super) found_wrong: u64,
-    /// Latencies of those found right less those of the ones found wrong.
+    /// Sum of the latencies of replies found right, minus those found wrong.
     pub(super) right_ns: i128,
 }
 
-/// By row of time and part of the profile. At most as many as there are rows and parts together.
+/// By row of time and part of the profile. Bounded by the number of rows and parts.
 pub(super) type Corrections = BTreeMap<(u32, u32), Correction>;
 
-/// The observer's side: its loops' ends, and the thread, which ends when these are gone.
+/// Starts the observer's thread. Returns the loops' ends of the queue, and the thread, which ends when they are dropped.
 pub(super) fn start(
     observer: Box<dyn Observer>,
     loops: usize,
@@ -150,7 +150,7 @@ fn observe(mut observer: Box<dyn Observer>, batches: &Receiver<Batch>, returns: 
             correct(&mut corrections, ended, verdict);
         }
         batch.clear();
-        // Where the loop is gone, or has enough, it is dropped.
+        // It is dropped if the loop has ended or has enough.
         let _ = returns[batch.loop_index].try_send(batch);
     }
     corrections
@@ -158,7 +158,7 @@ fn observe(mut observer: Box<dyn Observer>, batches: &Receiver<Batch>, returns: 
 
 fn correct(corrections: &mut Corrections, ended: &Ended, verdict: Verdict) {
     let latency_ns = i128::from(ended.latency_ns);
-    // A late reply stays late, whatever it holds.
+    // A late reply stays late, whatever its content.
     match (ended.reply, verdict) {
         (Some((_, Judged::Right)), Verdict::Wrong) => {
             let correction = corrections.entry(ended.place).or_default();
@@ -180,7 +180,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// Calls replies with the body `right` right; waits for a permit before each.
+    /// Judges replies with the body `right` as right; waits for a permit before each.
     struct Slow(mpsc::Receiver<()>);
 
     impl Observer for Slow {
@@ -233,7 +233,7 @@ mod tests {
         for _ in 0..notes {
             ends[0].note(ended(0, Some((200, Judged::Right))), Some(&gathered(b"right")));
         }
-        // One batch may be in the observer's hands.
+        // The observer may hold one more batch.
         let fits = (QUEUED_BATCHES + 1) * BATCH_REPLIES;
         assert!(ends[0].unchecked as usize >= notes - fits, "{}", ends[0].unchecked);
         (0..notes).for_each(|_| permit.send(()).unwrap());

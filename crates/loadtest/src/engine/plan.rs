@@ -1,11 +1,11 @@
-//! The open model's plan for one loop: which requests are due, and which of them is the first that was not taken.
+//! The open model's plan for one loop: which requests are due, and which is the next to be taken.
 //!
-//! Two cursors run over the same moments. The first says when the next request becomes due, the second which one is taken next. What
-//! lies between them waits: it is a number, not a queue, so waiting takes no memory however long the server stalls.
+//! Two cursors run over the same moments. The first is at the next request that becomes due, the second at the next to be taken.
+//! The requests between them wait: they are a number, not a queue, so waiting takes no memory however long the server stalls.
 
 use crate::profile::{Moment, Moments};
 
-/// The plan of one loop, by the loop's clock.
+/// The plan of one loop, on the loop's clock.
 #[derive(Debug)]
 pub(super) struct Plan {
     start_ns: u64,
@@ -17,18 +17,18 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The run starts at `start_ns`.
+    /// A run that starts at `start_ns`.
     pub(super) fn new(mut due: Moments, start_ns: u64) -> Self {
         let next_due = due.next();
         Self { start_ns, untaken: due.clone(), next_untaken: next_due, due, next_due, waiting: 0 }
     }
 
-    /// When the next request becomes due; `None`: all are.
+    /// The moment at which the next request becomes due. `None`: all are due.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
         self.next_due.map(|moment| self.start_ns + moment.at_ns)
     }
 
-    /// One more request is due, if its moment has come: gives that moment.
+    /// Counts one more request as due, if its moment has come, and returns that moment.
     pub(super) fn come_due(&mut self, now_ns: u64) -> Option<u64> {
         let due_ns = self.next_due_ns().filter(|due_ns| *due_ns <= now_ns)?;
         self.next_due = self.due.next();
@@ -41,25 +41,25 @@ impl Plan {
         self.waiting
     }
 
-    /// The planned moment of the first request that waits.
+    /// The planned moment of the first waiting request.
     pub(super) fn first_waiting_ns(&self) -> Option<u64> {
         let first = self.next_untaken.filter(|_| self.waiting > 0);
         first.map(|moment| self.start_ns + moment.at_ns)
     }
 
-    /// Takes the first request that waits: its planned moment and its part of the profile.
+    /// Takes the first waiting request: its planned moment and its part of the profile.
     pub(super) fn take(&mut self) -> Option<(u64, u32)> {
         self.waiting = self.waiting.checked_sub(1)?;
         let taken = std::mem::replace(&mut self.next_untaken, self.untaken.next());
         taken.map(|moment| (self.start_ns + moment.at_ns, moment.part))
     }
 
-    /// No further request becomes due, and those that wait are forgotten: the run was ended, or its source has.
+    /// Makes no further request due, and drops the waiting ones: the run was stopped, or its source has ended.
     pub(super) fn end(&mut self) {
         (self.next_due, self.waiting) = (None, 0);
     }
 
-    /// Nothing waits, and nothing more becomes due.
+    /// Whether no request waits and none will become due.
     pub(super) fn is_over(&self) -> bool {
         self.next_due.is_none() && self.waiting == 0
     }

@@ -1,4 +1,4 @@
-//! How a run stands, once a second, for the live screen.
+//! The progress of a run, once a second, for the live screen.
 
 use super::report::Pulse;
 use crate::live::Progress;
@@ -12,7 +12,7 @@ pub(super) struct Pulses {
     loops: usize,
     profile: Option<Arc<Profile>>,
     planned_seconds: f64,
-    /// Of the second in hand: loops that have told, and what they told.
+    /// Current second: the number of loops that have reported, and their sum.
     told: usize,
     second: Pulse,
     seconds: u64,
@@ -32,7 +32,7 @@ impl Pulses {
         Self { loops, profile, planned_seconds, told: 0, second, seconds: 0, latency, requests: 0, errors: 0 }
     }
 
-    /// A loop tells of a second. Gives the progress once all have.
+    /// Adds a loop's report of a second. Returns the progress once all loops have reported.
     pub(super) fn add(&mut self, pulse: &Pulse) -> Option<Progress> {
         let second = &mut self.second;
         second.sent += pulse.sent;

@@ -1,9 +1,10 @@
-//! What loops tell the collector.
+//! Reports of the loops to the collector.
 
 use super::slice::Slice;
 use hdrhistogram::Histogram;
 
-/// Reports that wait for the collector. Loops never wait for it: see [`super::ledger::Ledger::hand_over`].
+/// Largest number of reports that wait for the collector. Loops never wait for it: see
+/// [`super::ledger::Ledger::hand_over`].
 pub(super) const REPORTS_MAX: usize = 64;
 
 /// One report of a loop.
@@ -11,13 +12,13 @@ pub(super) const REPORTS_MAX: usize = 64;
 pub(super) enum Report {
     /// A slice whose requests have all ended.
     Slice { loop_index: usize, slice: Box<Slice> },
-    /// A second is over.
+    /// A second has passed.
     Pulse(Box<Pulse>),
     /// The loop's part of the run is over.
     Done { loop_index: usize, done: Box<Done> },
 }
 
-/// What happened in a loop in one second, by the moments of happening.
+/// Events in a loop in one second, by the moments at which they happened.
 #[derive(Debug)]
 pub(super) struct Pulse {
     pub(super) sent: u64,
@@ -36,15 +37,15 @@ impl Pulse {
     }
 }
 
-/// What a loop knows at its end.
+/// Figures that a loop knows at its end.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) sending_error: Histogram<u64>,
-    /// Loop's clock, nanoseconds.
+    /// On the loop's clock, in nanoseconds.
     pub(super) last_reply_ns: u64,
-    /// Whole seconds that the loop ran, and those of them in which its thread had no time to spare.
+    /// Whole seconds that the loop ran, and those in which its thread was saturated.
     pub(super) seconds: u32,
     pub(super) saturated_seconds: u32,
-    /// Replies that found the observer's queue full.
+    /// Replies that were dropped because the observer's queue was full.
     pub(super) unchecked: u64,
 }

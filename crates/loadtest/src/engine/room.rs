@@ -1,28 +1,29 @@
-//! Room for a run: file descriptors and local ports, looked at before it starts, with the remedy where they are short.
+//! Resources of a run: file descriptors and local ports, checked before it starts, with the remedy if they do not suffice.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::IpAddr;
 
-/// Descriptors beside connections: standard streams, files, and three for each loop.
+/// Descriptors other than connections: standard streams, files, and some for each loop.
 const OTHER_DESCRIPTORS: u64 = 64;
 const DESCRIPTORS_PER_LOOP: u64 = 4;
-/// Seconds that a local port waits after its connection was closed from this side (TIME_WAIT; fixed in Linux).
+/// Seconds for which a local port waits after this side closed its connection (TIME_WAIT; fixed in Linux).
 const TIME_WAIT_SECONDS: f64 = 60.0;
 
-/// What a run wants.
+/// Requirements of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Connections open at once.
+    /// Number of simultaneous connections.
     pub connections: u32,
-    /// Loops.
+    /// Number of loops.
     pub threads: usize,
-    /// New connections a second, where each request has its own and the rate is planned.
+    /// New connections per second, if each request has its own and the rate is planned.
     pub new_connections_per_second: Option<f64>,
     /// The server.
     pub to: IpAddr,
 }
 
-/// Refuses a run that cannot have its descriptors or ports. Lifts the limit of descriptors where it may. `Some`: a warning.
+/// Rejects a run for which descriptors or ports do not suffice. Raises the limit of descriptors if permitted. `Some`: a
+/// warning.
 pub fn check(wanted: &Wanted) -> Result<Option<String>, String> {
     let needed = u64::from(wanted.connections) + OTHER_DESCRIPTORS + DESCRIPTORS_PER_LOOP * wanted.threads as u64;
     check_descriptors(needed)?;
@@ -47,7 +48,7 @@ fn check_descriptors(needed: u64) -> Result<(), String> {
     ))
 }
 
-/// Ports that the kernel gives to outgoing connections; `None`: it does not tell.
+/// Number of ports for outgoing connections. `None`: unknown.
 fn local_ports() -> Option<u32> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
     let mut bounds = text.split_whitespace().map(|bound| bound.parse::<u32>().ok());
@@ -64,7 +65,7 @@ fn check_ports(wanted: &Wanted, ports: Option<u32>) -> Result<Option<String>, St
             wanted.connections
         ));
     }
-    // On loopback the kernel takes a waiting port again after a second (tcp_tw_reuse = 2).
+    // On loopback the kernel reuses a waiting port after a second (tcp_tw_reuse = 2).
     let seconds = if wanted.to.is_loopback() { 1.0 } else { TIME_WAIT_SECONDS };
     let per_second = f64::from(ports) / seconds;
     Ok(wanted.new_connections_per_second.filter(|rate| *rate > per_second).map(|rate| {

@@ -1,16 +1,16 @@
-//! How many seconds a loop's thread had no processor time to spare: then it was the limit, not the server.
+//! Counts the seconds in which a loop's thread had no processor time to spare: then the thread was the limit, not the server.
 //!
-//! A thread has none to spare where it ran all the time, and where it wanted to run and others were running: replies then lie unread,
-//! which looks as if the server were slow. The kernel tells both (/proc/PID/task/TID/schedstat: nanoseconds on a processor, nanoseconds
-//! of waiting for one). Where it tells nothing of the waiting, the time on a processor alone counts.
+//! A thread is saturated if it ran all the time, or was runnable while others ran: replies then wait unread, which looks as if
+//! the server were slow. The kernel reports both (/proc/PID/task/TID/schedstat: nanoseconds on a processor, nanoseconds of
+//! waiting for one). If it does not report the waiting, only the time on a processor counts.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// A thread that ran or waited to run for this share of a second had no time to spare: the rest is lost between wake-ups.
+/// A thread that ran or waited to run for this share of a second was saturated: the rest is lost between wake-ups.
 const SATURATED_SHARE: f64 = 0.97;
-/// The calling thread's.
+/// The file of the calling thread.
 const SCHEDULING: &str = "/proc/thread-self/schedstat";
 
 /// Seconds of one thread.
@@ -24,14 +24,14 @@ pub(super) struct Saturation {
 }
 
 impl Saturation {
-    /// To be called on the thread itself.
+    /// Must be called on the thread itself.
     pub(super) fn begin(&mut self, now_ns: u64) {
-        // Opened once: it stays this thread's.
+        // Opened once: it stays that of this thread.
         *self = Self { scheduling: File::open(SCHEDULING).ok(), wall_ns: now_ns, ..Self::default() };
         self.busy_ns = self.read_busy_ns();
     }
 
-    /// Another second is over. To be called on the thread itself.
+    /// Another second has passed. Must be called on the thread itself.
     pub(super) fn beat(&mut self, now_ns: u64) {
         let busy_ns = self.read_busy_ns();
         self.note(now_ns, busy_ns);
@@ -44,7 +44,7 @@ impl Saturation {
         self.saturated += u32::from(busy as f64 >= SATURATED_SHARE * wall as f64);
     }
 
-    /// All seconds, and those without time to spare.
+    /// All seconds, and the saturated ones.
     pub(super) fn seconds(&self) -> (u32, u32) {
         (self.seconds, self.saturated)
     }
@@ -57,7 +57,7 @@ impl Saturation {
     }
 }
 
-/// The first two numbers of schedstat, added up.
+/// The sum of the first two numbers of schedstat.
 fn run_and_wait_ns(text: &[u8]) -> Option<u64> {
     let mut numbers = std::str::from_utf8(text).ok()?.split_ascii_whitespace().map(|number| number.parse::<u64>().ok());
     Some(numbers.next()?? + numbers.next()??)

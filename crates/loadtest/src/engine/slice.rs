@@ -1,7 +1,7 @@
-//! A slice: what became of the requests of one loop that were planned in one row of time and one part of the profile.
+//! A slice: the outcomes of one loop's requests that were planned in one row of time and one part of the profile.
 //!
-//! Loops record into slices, and hand a slice over to the collector once each of its requests has come to its end. So a loop records
-//! without a lock, a request counts in the row of its planned moment however late its reply comes, and a second's histograms are merged
+//! Loops record into slices, and hand a slice over to the collector once all its requests have ended. So a loop records without a
+//! lock, a request counts in the row of its planned moment however late its reply arrives, and a second's histograms are merged
 //! on another thread.
 
 use crate::rating::Rating;
@@ -18,7 +18,7 @@ pub(super) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are in order, and the digits few")
 }
 
-/// Counts of requests; the sum of an [`Outcome`] before its timeout is known.
+/// Counts of requests; they become an [`Outcome`] with the timeout.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     pub(super) planned: u64,
@@ -29,7 +29,7 @@ pub(super) struct Counts {
     pub(super) statuses: Statuses,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
-    /// Latencies of right answers, added up.
+    /// Sum of the latencies of right answers.
     pub(super) right_ns: u128,
 }
 
@@ -57,17 +57,17 @@ impl Counts {
         self.right + self.wrong + self.late
     }
 
-    /// Requests whose bytes left.
+    /// Requests whose bytes were sent.
     pub(super) fn sent(&self) -> u64 {
         self.planned - self.failures.unsent - self.failures.connect.values().sum::<u64>()
     }
 
-    /// Requests that came to their end.
+    /// Requests that have ended.
     pub(super) fn ended(&self) -> u64 {
         self.answered() + self.failures.total()
     }
 
-    /// With the rating that the timeout gives.
+    /// The outcome, with the rating for this timeout.
     pub(super) fn outcome(&self, timeout: Duration) -> Outcome {
         let rating = Rating::new(self.right_ns, self.planned - self.right);
         let statuses: BTreeMap<u16, u64> = self.statuses.0.iter().copied().collect();
@@ -87,7 +87,7 @@ impl Counts {
     }
 }
 
-/// Replies by status: a handful, so that a walk is faster than any map. At most as many as there are statuses of three digits.
+/// Replies by status: so few that a linear search is faster than a map. At most as many as there are statuses of three digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Statuses(Vec<(u16, u64)>);
 
@@ -101,7 +101,7 @@ impl Statuses {
     }
 }
 
-/// See the module's text.
+/// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     /// Index of the row of time.
@@ -118,14 +118,14 @@ impl Slice {
         Self { row, part, counts: Counts::default(), latency: histogram(), service: histogram() }
     }
 
-    /// For other requests, with the same storage.
+    /// Reuses the storage for other requests.
     pub(super) fn reuse(&mut self, row: u32, part: u32) {
         (self.row, self.part, self.counts) = (row, part, Counts::default());
         self.latency.reset();
         self.service.reset();
     }
 
-    /// Each of its requests has come to its end.
+    /// Whether all its requests have ended.
     pub(super) fn is_done(&self) -> bool {
         self.counts.ended() == self.counts.planned
     }

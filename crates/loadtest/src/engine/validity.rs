@@ -1,23 +1,23 @@
-//! Whether a run measured the server or its own generator.
+//! Whether a run measured the server or the generator.
 //!
-//! In the open model the generator has to send when it planned to. It is held to two things, on all its loops together:
+//! In the open model the generator must send at the planned moments. Two conditions apply to all its loops together:
 //!
-//! - The error of sending (where a connection was free) is at its 99th percentile at most [`SENDING_ERROR_NS_MAX`], or a tenth of the
-//!   median latency where that is more. The error is part of each latency, so it must be small beside what is measured; and a
-//!   millisecond is what an ordinary kernel may keep a woken thread waiting for, whichever tool runs on it. What the error was is in
-//!   each report, beside the latencies.
-//! - At most one second in twenty has a loop whose thread had no processor time to spare. A thread at its limit sends what it can, and
-//!   the plan is not what was measured.
+//! - The 99th percentile of the sending error (of requests for which a connection was free) is at most [`SENDING_ERROR_NS_MAX`],
+//!   or a tenth of the median latency if that is more. The error is part of each latency, so it must be small compared with what
+//!   is measured; and an ordinary kernel may delay a woken thread by a millisecond, whichever tool runs on it. Each report shows
+//!   the error beside the latencies.
+//! - At most one second in twenty has a loop whose thread was saturated. A saturated thread cannot follow the plan, so the plan
+//!   was not measured.
 //!
-//! In the closed model there is no plan to be late for.
+//! In the closed model there is no plan.
 
 use super::report::Done;
 use crate::recording::Validity;
 use hdrhistogram::Histogram;
 
-/// See the module's text.
+/// See the module.
 const SENDING_ERROR_NS_MAX: u64 = 1_000_000;
-/// Of so many seconds one may be saturated.
+/// One in this many seconds may be saturated.
 const SATURATED_ONE_IN: u32 = 20;
 
 /// The figures of all loops.
@@ -30,7 +30,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Adds a loop's.
+    /// Adds a loop's figures.
     pub(super) fn add(&mut self, done: &Done) {
         self.sending_error.add(&done.sending_error).expect("the same bounds");
         self.seconds += done.seconds;

@@ -1,10 +1,10 @@
-//! `--metrics URL`: the server's own numbers during the run, from its page in Prometheus's text format.
+//! `--metrics URL`: the server's own metrics during the run, in Prometheus's text format.
 //!
-//! A [`Sampler`] asks the page once a second on a thread of its own, so that a slow page delays no request of the load. It keeps chosen
-//! series ([`series`]): CPU time, memory, queue lengths. What it holds is bounded: [`SERIES_MAX`] series, chosen at the first answer,
-//! and [`SAMPLES_MAX`] moments; in a longer run each second moment is given up and the pace halves.
+//! A [`Sampler`] requests the page once a second on a separate thread, so that a slow page delays no request of the load. It
+//! keeps selected series ([`series`]): CPU time, memory, queue lengths. Its memory is bounded: [`SERIES_MAX`] series, selected at
+//! the first answer, and [`SAMPLES_MAX`] samples; in a longer run every second sample is dropped and the interval doubles.
 //!
-//! A wrong address is reported before the run. A page that fails later costs samples, not the run: failures are counted.
+//! A wrong address is reported before the run. A page that fails later costs samples but not the run: failures are counted.
 
 mod scrape;
 pub(crate) mod series;
@@ -18,14 +18,14 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Series that are kept of a page.
+/// Largest number of series that are kept.
 pub const SERIES_MAX: usize = 16;
-/// Moments that are kept of a run.
+/// Largest number of samples that are kept.
 pub const SAMPLES_MAX: usize = 3600;
-/// Between two questions, at first.
+/// Initial interval between two scrapes.
 const PACE: Duration = Duration::from_secs(1);
 
-/// Why the server's numbers cannot be read. `Display` has the address and the remedy.
+/// Why the server's metrics cannot be read. `Display` names the address and the remedy.
 #[derive(Debug, PartialEq)]
 pub struct MetricsError(String);
 
@@ -37,25 +37,25 @@ impl fmt::Display for MetricsError {
 
 impl std::error::Error for MetricsError {}
 
-/// Asks a server for its numbers, until it is stopped.
+/// Scrapes a server's metrics until it is stopped.
 pub struct Sampler {
     stop: Sender<()>,
     thread: JoinHandle<Kept>,
 }
 
-/// What a sampler brought home.
+/// Result of a sampler.
 #[derive(Debug, Default)]
 pub struct Sampled {
-    /// The numbers, by rising time since the start of the run.
+    /// The samples, by ascending time since the start of the run.
     pub samples: Vec<ServerSample>,
-    /// Questions that got no answer.
+    /// Number of failed scrapes.
     pub failures: u64,
-    /// Why the last of them got none.
+    /// Error of the last failed scrape.
     pub last_failure: Option<String>,
 }
 
 impl Sampler {
-    /// Asks the page at `url` once, to be sure of it, and then once a second. `headers` are further header fields, such as
+    /// Requests the page at `url` once to check it, and then once a second. `headers` are further header fields, such as
     /// `Authorization: Bearer …`.
     pub fn start(url: &str, headers: &[String]) -> Result<Sampler, MetricsError> {
         Sampler::start_at(url, headers, PACE)
@@ -79,7 +79,7 @@ impl Sampler {
                 stopped.recv_timeout(due.saturating_duration_since(Instant::now()))
             {
                 kept.sample(&page);
-                // A slow page is asked again at the next whole pace; what it missed is not made up for.
+                // A slow page is requested again at the next whole interval; missed samples are not made up for.
                 while due <= Instant::now() {
                     due += kept.pace;
                 }
@@ -90,9 +90,9 @@ impl Sampler {
         Ok(Sampler { stop, thread: thread.map_err(|error| told(format!("no thread: {error}")))? })
     }
 
-    /// Ends the sampling. The moments are counted from `started`, the start of the run; earlier ones are left out.
+    /// Ends the sampling. Times count from `started`, the start of the run; earlier samples are dropped.
     pub fn stop(self, started: Instant) -> Sampled {
-        // Its thread also ends where the channel is gone.
+        // The thread also ends if the channel is closed.
         let _ = self.stop.send(());
         match self.thread.join() {
             Ok(kept) => kept.since(started),
@@ -152,7 +152,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
-    /// A page that answers `replies` and then closes each connection unanswered. Gives its URL and the heads of what it was asked.
+    /// A page that sends `replies` and then closes each connection unanswered. Returns its URL and the heads of the requests.
     fn page(replies: Vec<String>) -> (String, mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/_/metrics", listener.local_addr().unwrap());

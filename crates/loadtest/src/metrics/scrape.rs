@@ -1,26 +1,26 @@
-//! One GET of a page of metrics: blocking, with a deadline for all of it and a bound for its bytes.
+//! One GET of a metrics page: blocking, with a deadline for the whole exchange and a bound on its size.
 //!
-//! The request is HTTP/1.1 with `Connection: close`: Sapsan's own server takes HTTP/1.0 for the request of a proxy and refuses it. Pages
-//! over TLS are refused: a metrics page is asked from the machine or network of the server.
+//! The request is HTTP/1.1 with `Connection: close`: Sapsan's own server treats HTTP/1.0 as the request of a proxy and rejects
+//! it. TLS is not supported: a metrics page is requested from the machine or network of the server.
 
 use crate::reply::ReplyReader;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// From the first byte of the connection to the last one of the page. A page that takes longer is asked again at its next turn.
+/// From the begin of connecting to the last byte of the page. A slower page is requested again at its next turn.
 const DEADLINE: Duration = Duration::from_secs(1);
-/// Bytes of a reply. A page of ten thousand series has about one million.
+/// Largest reply in bytes. A page of ten thousand series has about one million.
 const REPLY_BYTES_MAX: usize = 8 << 20;
 const HTTP_PORT: u16 = 80;
 
-/// A page whose host has been resolved, and the request for it.
+/// A page whose host is resolved, and the request for it.
 pub(super) struct Page {
     addresses: Vec<SocketAddr>,
     request: String,
 }
 
-/// What a URL says.
+/// The parts of a URL.
 struct Address {
     host: String,
     port: u16,
@@ -28,7 +28,7 @@ struct Address {
 }
 
 impl Page {
-    /// The page at `url`, asked with further header fields. The host is resolved here and not again: a resolver has no deadline.
+    /// The page at `url`, requested with further header fields. The host is resolved only here: a resolver has no deadline.
     pub(super) fn new(url: &str, headers: &[String]) -> Result<Page, String> {
         let Address { host, port, request } = Address::parse(url, headers)?;
         let addresses = (host.as_str(), port).to_socket_addrs();
@@ -36,7 +36,7 @@ impl Page {
         Ok(Page { addresses: addresses.collect(), request })
     }
 
-    /// Its body.
+    /// Requests the page and returns its body.
     pub(super) fn get(&self) -> Result<String, String> {
         let until = Instant::now() + DEADLINE;
         let mut stream = self.connect(until)?;
@@ -92,7 +92,7 @@ fn left(until: Instant) -> Result<Duration, String> {
     if left.is_zero() { Err(format!("took longer than {} s", DEADLINE.as_secs())) } else { Ok(left) }
 }
 
-/// Everything until the end of the connection.
+/// Reads until the end of the connection.
 fn read(stream: &mut TcpStream, until: Instant) -> Result<Vec<u8>, String> {
     let (mut reply, mut piece) = (Vec::new(), [0; 16 << 10]);
     loop {
@@ -112,7 +112,7 @@ fn read(stream: &mut TcpStream, until: Instant) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The body of a reply whose status is 200; what came is all until the connection's end.
+/// The body of a reply with status 200; `reply` is everything up to the end of the connection.
 fn body(reply: &[u8]) -> Result<String, String> {
     let (mut reader, mut body) = (ReplyReader::default(), Vec::new());
     let (_, read) = reader.read(reply, false, &mut body).map_err(|fault| format!("answers no HTTP ({fault:?})"))?;

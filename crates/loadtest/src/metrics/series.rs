@@ -1,7 +1,7 @@
-//! Which series of a server's page are kept, and what they measure.
+//! Selection of the series that are kept, and what each measures.
 //!
-//! Names follow Prometheus's conventions (<https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics>), and those of
-//! `sapsan serve` are known. Of any server, gauges are kept whose name has a word for a queue.
+//! Names follow Prometheus's conventions (<https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics>); those
+//! of `sapsan serve` are known. For any server, gauges whose name contains a word for a queue are kept.
 
 use super::text::samples;
 use std::collections::BTreeSet;
@@ -9,15 +9,15 @@ use std::collections::BTreeSet;
 /// What a series measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// CPU seconds since the start: a counter.
+    /// CPU seconds since the process started: a counter.
     Cpu,
     /// Bytes of memory.
     Memory,
-    /// Things that wait, or that are open.
+    /// Number of waiting or open items.
     Queue,
 }
 
-/// Series with names of their own.
+/// Series that are known by name.
 const KNOWN: [(&str, Kind); 5] = [
     ("process_cpu_seconds_total", Kind::Cpu),
     ("process_resident_memory_bytes", Kind::Memory),
@@ -27,10 +27,10 @@ const KNOWN: [(&str, Kind); 5] = [
 ];
 /// Words of a queue's name.
 const QUEUE_WORDS: [&str; 5] = ["queue", "queued", "waiting", "pending", "backlog"];
-/// Last words of names that are no length: counters, parts of histograms, other units.
+/// Last words of names that are not a queue's length: counters, parts of histograms, other units.
 const OTHER_ENDS: [&str; 8] = ["total", "sum", "count", "bucket", "bytes", "seconds", "max", "limit"];
 
-/// What the series measures; none where it is not kept. Labels may follow the name.
+/// What the series measures. None: it is not kept. Labels may follow the name.
 pub(crate) fn kind(series: &str) -> Option<Kind> {
     let name = series.split('{').next().unwrap_or_default();
     if let Some((_, kind)) = KNOWN.iter().find(|(known, _)| *known == name) {
@@ -41,7 +41,7 @@ pub(crate) fn kind(series: &str) -> Option<Kind> {
     (is_queue && is_length).then_some(Kind::Queue)
 }
 
-/// The series of a page that are kept, at most `most`: CPU time and memory before queues.
+/// Selects the series of a page to keep, at most `most`: CPU time and memory before queues.
 pub(super) fn choose(page: &str, most: usize) -> BTreeSet<String> {
     let mut found: Vec<_> = samples(page).filter_map(|sample| Some((kind(sample.name)?, sample.series))).collect();
     found.sort_by_key(|(kind, _)| *kind);

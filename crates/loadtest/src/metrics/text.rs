@@ -1,9 +1,9 @@
-//! Prometheus's text format, as far as samples go: `name{label="value"} number timestamp`, a line each.
+//! Prometheus's text format, restricted to samples: lines of `name{label="value"} number timestamp`.
 //!
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
 //!
-//! Comments, types and help are skipped, and so are lines that are no sample: one odd line of a foreign server must not cost the others.
-//! The parser holds nothing and does not recurse; a line is bounded by [`LINE_BYTES_MAX`].
+//! Comments, types and help are skipped, as are lines that are not samples: an odd line must not cost the others. The parser
+//! keeps no state and does not recurse; the length of a line is bounded by [`LINE_BYTES_MAX`].
 
 /// Longer lines are skipped.
 const LINE_BYTES_MAX: usize = 4096;
@@ -11,11 +11,11 @@ const LINE_BYTES_MAX: usize = 4096;
 /// One sample of a page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample<'a> {
-    /// Name and labels, as the page has them.
+    /// Name and labels, as on the page.
     pub(super) series: &'a str,
     /// The name alone.
     pub(super) name: &'a str,
-    /// Its value; may be infinite or no number.
+    /// Its value, which may be infinite or not a number.
     pub(super) value: f64,
 }
 
@@ -39,7 +39,7 @@ fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_' || character == ':'
 }
 
-/// Bytes of the labels at the beginning of `rest`; zero where a name has none, none where they do not end.
+/// Length of the labels at the beginning of `rest`; zero if there are none. None: they do not end.
 fn labels_length(rest: &str) -> Option<usize> {
     if !rest.starts_with('{') {
         return Some(0);
@@ -97,7 +97,7 @@ mod tests {
         ) {
             let escaped = label.replace('\\', "\\\\").replace('"', "\\\"");
             let series = format!("{name}{{l=\"{escaped}\"}}");
-            // Unicode has line ends that are none in this format; `lines` knows only \n and \r\n.
+            // Unicode has line ends that this format lacks; `lines` knows only and \r .
             let page = format!("{series} {value}\n");
             let found: Vec<_> = samples(&page).collect();
             prop_assert_eq!(found, vec![Sample { series: &series, name: &name, value }]);

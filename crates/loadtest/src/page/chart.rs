@@ -1,7 +1,8 @@
 //! One chart as SVG: a frame with axes, lines or filled areas, and the phases of the run behind them.
 //!
-//! Colours and dashes are classes of `style.css`, so that the chart follows the theme and paper. Lines that differ in colour differ in
-//! dashes or width as well. The chart has no script: `hover.js` finds it by its `data-` attributes, and its numbers in its table.
+//! Colours and dashes are classes of `style.css`, so that the chart follows the theme and prints well. Lines that differ in
+//! colour differ in dashes or width as well. The chart has no script: `hover.js` finds it by its `data-` attributes, and its
+//! numbers in its table.
 
 use super::markup::{Table, escaped};
 use super::scale::Scale;
@@ -10,22 +11,23 @@ use std::fmt::Write as _;
 
 /// Size of the drawing in its own units; the page scales it.
 const WIDTH: f64 = 920.0;
-/// Room for the marks of the y axis, on the right for the last mark of the x axis, for names of phases above and times below.
+/// Margins: on the left for the labels of the y axis, on the right for the last label of the x axis, above for names of phases,
+/// below for times.
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 22.0;
 const ABOVE: f64 = 26.0;
 const BELOW: f64 = 44.0;
-/// About how wide a letter of the small text is.
+/// Approximate width of a letter of the small text.
 const LETTER: f64 = 6.4;
-/// A name of a phase that has less room than these letters is left out.
+/// The name of a phase is omitted if it has room for fewer letters.
 const LETTERS_LEAST: usize = 4;
-/// Phases that are drawn; more of them would be stripes.
+/// Largest number of phases that are drawn; more of them would be stripes.
 const PHASES_MAX: usize = 40;
 
-/// A mark's text by its value.
+/// The text of an axis label, from its value.
 pub(super) type Label = fn(f64) -> String;
 
-/// How points become a drawing.
+/// How points are drawn.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Shape {
     /// A line through the points.
@@ -38,20 +40,20 @@ pub(super) enum Shape {
 
 /// One series of a chart.
 pub(super) struct Series {
-    /// For the legend and the table's head.
+    /// The name in the legend and in the table's head.
     pub(super) name: String,
-    /// The class that gives its colour.
+    /// The class of its colour.
     pub(super) class: &'static str,
     pub(super) shape: Shape,
-    /// One value for each place of the chart; none where nothing was measured.
+    /// One value for each x value of the chart. None: nothing was measured.
     pub(super) values: Vec<Option<f64>>,
 }
 
 /// A chart with its table.
 pub(super) struct Chart<'a> {
-    /// Names the table; unique on the page.
+    /// Id of the table; unique on the page.
     pub(super) id: &'a str,
-    /// Said to readers who do not see it.
+    /// Read to users of screen readers.
     pub(super) title: &'a str,
     pub(super) height: f64,
     pub(super) x: Scale,
@@ -62,14 +64,14 @@ pub(super) struct Chart<'a> {
     pub(super) y_label: Label,
     /// The y axis's name with its unit.
     pub(super) y_name: &'a str,
-    /// Where the values of each series stand.
+    /// The x values of all series.
     pub(super) places: Vec<f64>,
     pub(super) series: Vec<Series>,
     pub(super) phases: &'a [Phase],
 }
 
 impl Chart<'_> {
-    /// Legend, drawing and table. `value` is the text of a value in the table.
+    /// Legend, drawing and table. `value` formats a value of the table.
     pub(super) fn html(&self, place: Label, value: Label) -> String {
         let Chart { id, .. } = self;
         let (left, right) = (LEFT, WIDTH - RIGHT);
@@ -115,7 +117,7 @@ impl Chart<'_> {
         self.height - BELOW
     }
 
-    /// Where a value of the x axis stands, units of the drawing.
+    /// The x coordinate of a value, in units of the drawing.
     fn x_of(&self, value: f64) -> f64 {
         LEFT + self.x.share(value) * (WIDTH - LEFT - RIGHT)
     }
@@ -124,7 +126,7 @@ impl Chart<'_> {
         self.bottom() - self.y.share(value) * (self.bottom() - ABOVE)
     }
 
-    /// Every other phase has a tinted ground; names stand above where there is room.
+    /// Every other phase has a tinted background; names are above if there is room.
     fn append_phases(&self, out: &mut String) {
         if self.phases.len() < 2 {
             return;
@@ -177,7 +179,7 @@ impl Chart<'_> {
         );
     }
 
-    /// The commands of a path. A value that is missing ends its piece; a piece of one point is a dot.
+    /// The commands of a path. A missing value interrupts it; a piece of one point is a dot.
     fn path(&self, series: &Series) -> String {
         let mut path = String::new();
         for piece in pieces(&self.places, &series.values) {
@@ -195,7 +197,7 @@ impl Chart<'_> {
         path
     }
 
-    /// How far the last step goes on.
+    /// Length of the last step.
     fn step(&self) -> f64 {
         match self.places.as_slice() {
             [.., before, last] => (self.x_of(2.0 * last - before) - self.x_of(*last)).max(0.0),
@@ -228,7 +230,7 @@ fn append_line(points: &[(f64, f64)], path: &mut String) {
         let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' });
     }
     if points.len() == 1 {
-        // Without any length nothing is drawn; with it, round ends make a dot.
+        // A line of length zero is not drawn; with a tiny length, round ends make a dot.
         path.push_str("h.1");
     }
 }

@@ -1,16 +1,16 @@
-//! The distribution of durations: percentiles on a scale on which each further nine has the same room, as HdrHistogram's plots have it.
+//! The distribution of durations: percentiles on a scale with equal room for each further nine, as in HdrHistogram's plots.
 //!
-//! The place of quantile q is log10(1 / (1 - q)): 90 % stands at 1, 99 % at 2, 99.9 % at 3. The scale ends where one request is the
-//! difference: at 1,000 requests there is no 99.99th percentile.
+//! Quantile q is at log10(1 / (1 - q)): 90 % at 1, 99 % at 2, 99.9 % at 3. The scale ends at the resolution of one request: for
+//! 1,000 requests there is no 99.99th percentile.
 
 use super::chart::{Chart, Series, Shape};
 use super::over_time::{HEIGHT, duration, duration_tick, extent};
 use super::scale::Scale;
 use hdrhistogram::Histogram;
 
-/// Points for each further nine.
+/// Number of points for each further nine.
 const POINTS: u32 = 24;
-/// Nines that are shown: a distribution of ten million values has seven.
+/// Largest number of nines: a distribution of ten million values has seven.
 const NINES_MAX: u32 = 7;
 
 /// One distribution of a chart.
@@ -20,7 +20,7 @@ pub(super) struct Distribution<'a> {
     pub(super) histogram: &'a Histogram<u64>,
 }
 
-/// Legend, drawing and table; nothing of distributions of nothing.
+/// Legend, drawing and table; a sentence if nothing was measured.
 pub(super) fn html(id: &str, title: &str, distributions: &[Distribution<'_>]) -> String {
     let values = distributions.iter().map(|of| of.histogram.len()).max().unwrap_or(0);
     if values == 0 {
@@ -47,7 +47,7 @@ pub(super) fn html(id: &str, title: &str, distributions: &[Distribution<'_>]) ->
     chart.html(percent, duration)
 }
 
-/// Places of the points, from 0 % to `end` nines, and the one at which one request is the difference.
+/// Positions of the points, from 0 % to `end` nines; the last is at the resolution of one request.
 fn places(end: f64) -> Vec<f64> {
     let whole = (0..).map(|index| f64::from(index) / f64::from(POINTS)).take_while(|place| *place < end);
     whole.chain([end]).collect()
@@ -64,7 +64,7 @@ fn series(of: &Distribution<'_>, places: &[f64]) -> Series {
     Series { name: of.name.clone(), class: of.class, shape: Shape::Line, values }
 }
 
-/// The percent of a place: `50 %`, `99.9 %`; as many digits as the place tells apart.
+/// The percentage at a position: `50 %`, `99.9 %`; with as many digits as the position needs.
 fn percent(place: f64) -> String {
     let percent = 100.0 - 100.0 * 10_f64.powf(-place);
     let digits = (place.ceil() as usize).saturating_sub(1).max(usize::from(percent.fract() > 1e-9 && place < 1.0));

@@ -1,4 +1,4 @@
-//! Texts and tables of the page. Everything that is shown goes through [`escaped`]: target, reasons and names of phases are of others.
+//! Texts and tables of the page. All texts go through [`escaped`]: target, reasons and names of phases are untrusted.
 
 use crate::printable::printable;
 use std::fmt::Write as _;
@@ -41,7 +41,7 @@ impl Table {
         self.cells(cells);
     }
 
-    /// Adds a row of a chart: `x` is its place in the chart's own units, by which the pointer finds the row.
+    /// Adds a row of a chart: `x` is its coordinate in the chart's own units, by which the script finds the row.
     pub(super) fn placed_row<T: AsRef<str>>(&mut self, x: f64, cells: impl IntoIterator<Item = T>) {
         let _ = write!(self.body, "<tr data-x=\"{x:.1}\">");
         self.cells(cells);
@@ -63,7 +63,7 @@ impl Table {
         self.with_attributes("")
     }
 
-    /// The table of a chart, with the name by which the chart finds it, behind a heading that opens it.
+    /// The table of a chart, with the id by which the chart finds it, inside a collapsible element.
     pub(super) fn folded(&self, id: &str) -> String {
         let table = self.with_attributes(&format!(" id=\"{id}\""));
         format!("<details><summary>Numbers of this chart</summary>{table}</details>\n")

@@ -1,8 +1,8 @@
-//! `--report FILE.html`: one page that shows a run. It needs nothing from elsewhere: no script, font or picture of another address.
+//! `--report FILE.html`: a self-contained page that shows a run: no script, font or picture of another address.
 //!
-//! Charts are SVG made here ([`chart`]); a short script shows the numbers under the pointer, and each chart has its numbers in a table as
-//! well. The page follows the reader's theme and prints on paper. Its content security policy allows its own script by a hash and
-//! nothing else, so that a text of others could run nothing even if it were not escaped.
+//! Charts are SVG ([`chart`]); a short script shows the values under the pointer, and each chart has its values in a table as
+//! well. The page follows the reader's theme and prints on paper. Its content security policy allows only its own script, by a
+//! hash, so that untrusted text could run nothing even if it were not escaped.
 
 mod chart;
 mod compared;
@@ -27,7 +27,7 @@ use std::fmt::Write as _;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("hover.js");
 
-/// The page of a run, with a comparison where there is one.
+/// The page of a run, with a comparison if there is one.
 pub fn html(run: &Recording, comparison: Option<&Comparison>) -> String {
     let target = escaped(&run.target);
     let mut out = head(&target);
@@ -153,7 +153,7 @@ fn errors(run: &Recording) -> String {
     out
 }
 
-/// Causes with a bar each, the longest for the most frequent one.
+/// Causes, each with a bar; the most frequent one has the longest.
 fn by_cause(outcome: &Outcome) -> String {
     let causes = causes(outcome);
     let Some(most) = causes.iter().map(|cause| cause.requests).max() else { return String::new() };

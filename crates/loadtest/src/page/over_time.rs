@@ -5,14 +5,14 @@ use super::scale::Scale;
 use crate::quantity::{NONE, count, nanoseconds, three_digits};
 use crate::recording::{Interval, Percentiles, Recording};
 
-/// Height of the charts, units of their drawing.
+/// Height of the charts, in units of their drawing.
 pub(super) const HEIGHT: f64 = 270.0;
-/// In the place of a chart of latencies where there are none.
+/// Replaces a chart of latencies if there are none.
 pub(super) const NOTHING_MEASURED: &str = "<p class=\"soft\">No latency was measured.</p>\n";
 /// The name of the x axis.
 pub(super) const TIME: &str = "time since the start";
 
-/// Seconds that the axis shows: all rows and phases.
+/// Seconds that the axis covers: all rows and phases.
 pub(super) fn seconds(run: &Recording) -> f64 {
     let rows = run.intervals.last().map_or(run.seconds, |row| f64::from(row.at + run.interval_seconds.max(1)));
     run.phases.iter().map(|phase| phase.to).fold(rows, f64::max)
@@ -30,7 +30,7 @@ pub(super) fn clock(seconds: f64) -> String {
     }
 }
 
-/// A number on an axis: no digits behind the point that say nothing.
+/// A number on an axis, without superfluous decimals.
 pub(super) fn plain(value: f64) -> String {
     if value >= 1.0 || value == 0.0 { count(value.round() as u64) } else { format!("{value:.2}") }
 }
@@ -88,7 +88,7 @@ fn rows(run: &Recording, value: impl Fn(&Interval) -> Option<f64>) -> Vec<Option
     run.intervals.iter().map(value).collect()
 }
 
-/// Counts of a row, each second of it.
+/// Counts of a row, per second.
 fn each_second(run: &Recording, of: fn(&Interval) -> u64) -> Vec<Option<f64>> {
     let seconds = f64::from(run.interval_seconds.max(1));
     rows(run, |row| Some(of(row) as f64 / seconds))
@@ -104,7 +104,7 @@ pub(super) fn extent(series: &[Series]) -> (f64, f64) {
     values.fold((f64::INFINITY, 0.0), |(least, most), value| (least.min(*value), most.max(*value)))
 }
 
-/// Planned and real rate.
+/// Planned and actual rate.
 pub(super) fn rates(run: &Recording) -> String {
     let line =
         |name: &str, class, of| Series { name: name.into(), class, shape: Shape::Steps, values: each_second(run, of) };
@@ -136,7 +136,7 @@ pub(super) fn latencies(run: &Recording) -> String {
     chart(run, "latencies", "Latency over time", (scale, duration_tick, "latency"), series).html(clock, duration)
 }
 
-/// One percentile of each row; none where nothing was measured.
+/// One percentile of each row. None: nothing was measured.
 pub(super) fn latency_series(
     run: &Recording,
     name: String,
@@ -147,7 +147,7 @@ pub(super) fn latency_series(
     Series { name, class, shape: Shape::Line, values: rows(run, of) }
 }
 
-/// Wrong answers, and requests without one on top of them.
+/// Wrong answers, and on top of them requests without an answer.
 pub(super) fn errors(run: &Recording) -> String {
     let area = |name: &str, class, values| Series { name: name.into(), class, shape: Shape::Area, values };
     let both = each_second(run, |row| row.wrong + row.failed);

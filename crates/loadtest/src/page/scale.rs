@@ -1,27 +1,27 @@
-//! Scales of axes: from a value to its place, and the round values that are marked.
+//! Scales of axes: from a value to its position, and the round values that are labelled.
 //!
-//! A place is a share of the axis, 0 to 1. The number of marks is bounded whatever the values are.
+//! A position is a share of the axis, 0 to 1. The number of ticks is bounded whatever the values are.
 
-/// Marks of an axis, at most.
+/// Largest number of ticks of an axis.
 const TICKS_MAX: usize = 12;
-/// Seconds between two marks of a time axis.
+/// Distances of ticks on a time axis, in seconds.
 const TIME_STEPS: [f64; 16] =
     [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21_600.0, 86_400.0];
 /// A logarithmic axis spans at least this factor, so that small differences look small.
 const LEAST_FACTOR: f64 = 10.0;
 
-/// From values to places.
+/// Maps values to positions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Scale {
     is_logarithmic: bool,
     from: f64,
     to: f64,
-    /// The values that are marked.
+    /// The labelled values.
     pub(super) ticks: Vec<f64>,
 }
 
 impl Scale {
-    /// From zero to a round value not below `most`.
+    /// From zero to a round value of at least `most`.
     pub(super) fn from_zero(most: f64) -> Scale {
         let most = if most.is_finite() && most > 0.0 { most } else { 1.0 };
         let step = round_step(most / 5.0);
@@ -30,7 +30,7 @@ impl Scale {
         Scale { is_logarithmic: false, from: 0.0, to: count * step, ticks }
     }
 
-    /// The seconds of a run, with marks at round times.
+    /// The seconds of a run, with ticks at round times.
     pub(super) fn time(seconds: f64) -> Scale {
         let to = if seconds.is_finite() && seconds > 0.0 { seconds } else { 1.0 };
         let fits = |step: &&f64| to / **step <= 8.0;
@@ -39,7 +39,8 @@ impl Scale {
         Scale { is_logarithmic: false, from: 0.0, to, ticks }
     }
 
-    /// Logarithmic, around positive values `least` to `most`; marks at 1, 2 and 5 of few decades, at 1 of many.
+    /// Logarithmic, around positive values `least` to `most`; ticks at 1, 2 and 5 for few decades, at 1 for
+    /// many.
     pub(super) fn logarithmic(least: f64, most: f64) -> Scale {
         let is_usable = least.is_finite() && most.is_finite() && least > 0.0 && most >= least;
         let (least, most) = if is_usable { (least, most) } else { (1.0, LEAST_FACTOR) };
@@ -53,7 +54,7 @@ impl Scale {
         Scale { is_logarithmic: true, from, to, ticks: ticks.collect() }
     }
 
-    /// Places of a distribution, `end` nines: marks at 0, 50, 90, 99, 99.9 percent and so on.
+    /// Positions of a distribution with `end` nines: ticks at 0, 50, 90, 99, 99.9 percent and so on.
     pub(super) fn nines(end: f64) -> Scale {
         let whole = (1..TICKS_MAX as u32).map(f64::from).take_while(|nines| *nines <= end);
         Scale {
@@ -64,7 +65,7 @@ impl Scale {
         }
     }
 
-    /// Where `value` stands; values outside stand at the nearer end.
+    /// The position of `value`; values outside are at the nearer end.
     pub(super) fn share(&self, value: f64) -> f64 {
         let share = if self.is_logarithmic {
             (value / self.from).ln() / (self.to / self.from).ln()
@@ -75,7 +76,7 @@ impl Scale {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, not below `least`.
+/// 1, 2 or 5 times a power of ten, at least `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -85,13 +86,13 @@ fn round_step(least: f64) -> f64 {
         .unwrap_or(least)
 }
 
-/// The next of 1, 2 and 5 times a power of ten, downwards.
+/// The next lower value of 1, 2 and 5 times a power of ten.
 fn below(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     [5.0, 2.0].into_iter().map(|digit| digit * power).find(|round| *round <= value).unwrap_or(power)
 }
 
-/// The same upwards.
+/// The next higher value.
 fn above(value: f64) -> f64 {
     round_step(value)
 }

@@ -1,4 +1,4 @@
-//! The server's own numbers (`--metrics`) on the time axis of the run: CPU, memory, queues, a chart each.
+//! The server's own metrics (`--metrics`) on the time axis of the run: one chart each for CPU, memory and queues.
 
 use super::chart::{Chart, Label, Series, Shape};
 use super::over_time::{TIME, clock, plain, seconds};
@@ -9,7 +9,7 @@ use crate::recording::{Recording, ServerSample};
 use std::collections::BTreeSet;
 
 const HEIGHT: f64 = 200.0;
-/// Lines of a chart; further series of that kind are left out, and the page says so.
+/// Lines of a chart; further series of that kind are omitted, and the page says so.
 const LINES: [&str; 5] = ["s0", "s1", "s2", "s3", "s4"];
 
 /// What differs between the charts.
@@ -42,7 +42,7 @@ const GROUPS: [Group; 3] = [
     },
 ];
 
-/// The charts; nothing where there are no samples.
+/// The charts; empty if there are no samples.
 pub(super) fn html(run: &Recording) -> String {
     if run.server.is_empty() {
         return String::new();
@@ -90,7 +90,8 @@ impl Group {
         format!("<h3>{}</h3>\n{}{left_out}", self.title, chart.html(clock, self.value))
     }
 
-    /// The values of a series. CPU seconds are a counter, of which the slope is shown: cores in use since the sample before.
+    /// The values of a series. CPU seconds are a counter, of which the slope is shown: cores in use since the previous
+    /// sample.
     fn values(&self, samples: &[ServerSample], name: &str) -> Vec<Option<f64>> {
         let value = |sample: &ServerSample| sample.values.get(name).copied();
         if self.kind != Kind::Cpu {
@@ -98,7 +99,7 @@ impl Group {
         }
         let slope = |pair: &[ServerSample]| {
             let (used, passed) = (value(&pair[1])? - value(&pair[0])?, pair[1].at - pair[0].at);
-            // A counter that falls belongs to a process that was started anew.
+            // A counter that decreases belongs to a restarted process.
             (used >= 0.0 && passed > 0.0).then(|| used / passed)
         };
         std::iter::once(None).chain(samples.windows(2).map(slope)).collect()
@@ -109,7 +110,7 @@ fn short(value: f64) -> String {
     if value >= 1.0 && value.fract() > 1e-9 { three_digits(value) } else { plain(value) }
 }
 
-/// An amount on an axis: whole units.
+/// An amount on an axis, in whole units.
 fn byte_tick(amount: f64) -> String {
     let text = bytes(amount);
     match text.split_once(' ') {

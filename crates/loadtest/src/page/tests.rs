@@ -1,4 +1,4 @@
-//! The page as text, and in headless Chromium. `SAPSAN_KEEP_PAGES=FOLDER` keeps the pages that the tests make, to look at them.
+//! The page as text, and in headless Chromium. `SAPSAN_KEEP_PAGES=FOLDER` keeps the pages that the tests make, for inspection.
 
 use super::html;
 use crate::recording::{Recording, Validity};
@@ -96,7 +96,7 @@ fn browser() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join("chromium")).find(|program| program.is_file())
 }
 
-/// Ends the browser where a test fails or the browser hangs.
+/// Ends the browser if a test fails or the browser hangs.
 struct Browser(Child);
 
 impl Drop for Browser {
@@ -106,7 +106,7 @@ impl Drop for Browser {
     }
 }
 
-/// Opens a page; gives its elements after its script has run, and what its console said.
+/// Opens a page; returns its elements after its script has run, and the output of its console.
 fn open(program: &Path, folder: &Path, name: &str, page: &str) -> Output {
     let file = folder.join(name);
     std::fs::write(&file, page).unwrap();
@@ -141,7 +141,7 @@ fn a_browser_shows_the_page_without_an_error_in_its_console() {
         pages.iter().for_each(|(name, page)| std::fs::write(Path::new(&kept).join(name), page).unwrap());
     }
     let Some(program) = browser() else {
-        // Not by `println!`, which libtest keeps to itself where a test passes: `cargo xtask test` counts this line.
+        // Not `println!`, which libtest captures in a passing test: `cargo xtask test` counts this line.
         let line = "\nSKIPPED: chromium is not there (cargo xtask browser installs it)\n";
         std::io::stdout().write_all(line.as_bytes()).unwrap();
         return;

@@ -1,8 +1,8 @@
-//! Load profiles: when each request of a run is planned, in closed form.
+//! Load profiles: the planned moment of each request of a run, in closed form.
 //!
-//! A profile is a chain of parts, and a part one or more segments in which the rate changes evenly. Over a segment that begins with
-//! `a` requests a second and gains `s` in each second, `a·t + s·t²/2` requests are planned in its first `t` seconds. So its request
-//! `n` is planned at the moment at which this is `n`:
+//! A profile is a chain of parts; a part has one or more segments in which the rate changes evenly. In a segment that begins with
+//! `a` requests per second, of which the rate grows by `s` each second, `a·t + s·t²/2` requests are planned in the first `t`
+//! seconds. Request `n` of the segment is planned at the moment at which this equals `n`:
 //!
 //! ```text
 //!            -a + sqrt(a² + 2·s·n)             2·n
@@ -10,11 +10,11 @@
 //!                      s                a + sqrt(a² + 2·s·n)
 //! ```
 //!
-//! The form on the right is used: it loses no digits for a small `s`, and holds for `s = 0` too. Requests are numbered through all
-//! segments, and a segment may begin between two of them: what is planned in all is the integral of the rate, rounded up.
+//! The form on the right is used: it loses no digits for a small `s`, and is valid for `s = 0` too. Requests are numbered through
+//! all segments, and a segment may begin between two of them: the total number is the integral of the rate, rounded up.
 //!
-//! A [`Profile`] holds no moments. [`Moments`] computes them one after another, all of them or every n-th, so that each loop of the
-//! engine plans its own share and a profile of any length takes no memory.
+//! A [`Profile`] stores no moments. [`Moments`] computes them one after another, all of them or every n-th, so that each loop of
+//! the engine plans its own share and a profile of any length takes no memory.
 
 mod parse;
 
@@ -22,11 +22,11 @@ pub use parse::ProfileError;
 
 use std::sync::Arc;
 
-/// The largest rate, requests a second.
+/// The largest rate, in requests per second.
 pub const RATE_MAX: f64 = 10_000_000.0;
-/// Parts of a profile.
+/// Largest number of parts of a profile.
 pub const PARTS_MAX: usize = 100;
-/// Segments of all parts: a `step` has one for each of its stairs.
+/// Largest number of segments in all parts: a `step` has one for each of its stairs.
 pub const SEGMENTS_MAX: usize = 10_000;
 
 /// One part, as it was written.
@@ -40,14 +40,14 @@ pub struct Part {
     pub to: f64,
 }
 
-/// A time in which the rate changes evenly.
+/// An interval in which the rate changes evenly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Segment {
     part: u32,
-    /// Its beginning, seconds from the start of the run.
+    /// Its beginning, in seconds from the start of the run.
     start: f64,
     seconds: f64,
-    /// Rate at its beginning and at its end, requests a second.
+    /// Rate at its beginning and at its end, in requests per second.
     from: f64,
     to: f64,
     /// Requests planned before it, as a real number.
@@ -66,13 +66,13 @@ impl Segment {
             return self.start;
         }
         let slope = (self.to - self.from) / self.seconds;
-        // Below zero by rounding alone: at the end of a line that falls to 0.
+        // Below zero only by rounding, at the end of a line that falls to 0.
         let root = (self.from * self.from + 2.0 * slope * n).max(0.0).sqrt();
         self.start + (2.0 * n / (self.from + root)).min(self.seconds)
     }
 }
 
-/// A stair: the rate at its beginning and at its end, seconds.
+/// A stair: the rate at its beginning and at its end, and its seconds.
 type Stair = (f64, f64, f64);
 
 /// A chain of parts.
@@ -84,17 +84,17 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Reads a profile such as `line(1,200,180s) const(200,1m) step(200,1000,200,30s)`.
+    /// Parses a profile such as `line(1,200,180s) const(200,1m) step(200,1000,200,30s)`.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         parse::profile(text)
     }
 
-    /// Evenly `rate` requests a second.
+    /// A constant rate of `rate` requests per second.
     pub fn constant(rate: f64, duration: std::time::Duration) -> Result<Self, ProfileError> {
         Self::parse(&format!("const({rate},{}ms)", duration.as_millis()))
     }
 
-    /// Of parts, each with its text and its stairs.
+    /// A profile of parts, each with its text and its stairs.
     fn of(written: Vec<(String, Vec<Stair>)>) -> Self {
         let (mut parts, mut segments) = (Vec::new(), Vec::new());
         let (mut start, mut before) = (0.0, 0.0);
@@ -108,17 +108,17 @@ impl Profile {
             }
             parts.push(Part { name, from: from_seconds, to: start });
         }
-        // A sum that is whole on paper is not one request more for its rounding.
+        // Rounding must not turn a sum that is mathematically whole into one request more.
         let total = (before - before.max(1.0) * 1e-9).ceil().max(0.0) as u64;
         Self { parts, segments, total }
     }
 
-    /// Requests that are planned in all.
+    /// Total number of planned requests.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Length, seconds.
+    /// Length in seconds.
     pub fn seconds(&self) -> f64 {
         self.parts.last().map_or(0.0, |part| part.to)
     }
@@ -128,7 +128,7 @@ impl Profile {
         &self.parts
     }
 
-    /// The rate that is planned at a moment, requests a second; 0 outside the profile.
+    /// The planned rate at a moment, in requests per second; 0 outside the profile.
     pub fn rate(&self, seconds: f64) -> f64 {
         let inside = |segment: &&Segment| seconds >= segment.start && seconds < segment.start + segment.seconds;
         let at = |segment: &Segment| {
@@ -137,7 +137,7 @@ impl Profile {
         self.segments.iter().find(inside).map_or(0.0, at)
     }
 
-    /// The largest rate, requests a second.
+    /// The largest rate, in requests per second.
     pub fn rate_max(&self) -> f64 {
         self.segments.iter().map(|segment| segment.from.max(segment.to)).fold(0.0, f64::max)
     }
@@ -161,7 +161,7 @@ pub struct Moment {
     pub part: u32,
 }
 
-/// Planned moments in order: of each `every`-th request.
+/// Planned moments in order: those of each `every`-th request.
 #[derive(Clone, Debug)]
 pub struct Moments {
     profile: Arc<Profile>,
@@ -171,7 +171,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Of the requests `first`, `first + every`, and so on.
+    /// Moments of the requests `first`, `first + every`, and so on.
     pub fn new(profile: Arc<Profile>, first: u64, every: u64) -> Self {
         Self { profile, segment: 0, next: first, every: every.max(1) }
     }
@@ -186,7 +186,7 @@ impl Iterator for Moments {
             return None;
         }
         let segments = &self.profile.segments;
-        // The last segment has what rounding leaves over.
+        // The last segment takes the remainder of rounding.
         while self.segment + 1 < segments.len() && number as f64 >= segments[self.segment + 1].before {
             self.segment += 1;
         }
@@ -269,7 +269,7 @@ mod tests {
         ]
     }
 
-    /// The integral of the rate, summed by the trapezoids of the segments.
+    /// The integral of the rate, as the sum of the segments' trapezoids.
     fn integral(profile: &Profile) -> f64 {
         profile.segments.iter().map(|s| (s.from + s.to) / 2.0 * s.seconds).sum()
     }
@@ -299,7 +299,7 @@ mod tests {
             prop_assert_eq!(shared, all);
         }
 
-        /// By the definition: so many requests have been planned up to a moment as the rate's integral up to it has reached.
+        /// By definition, the number of requests planned up to a moment equals the rate's integral up to it.
         #[test]
         fn as_many_moments_lie_before_any_time_as_the_integral_says(
             from in 0.0..500.0_f64, to in 0.0..500.0_f64, share in 0.01..0.99_f64,

@@ -4,10 +4,10 @@ use super::{PARTS_MAX, Profile, RATE_MAX, SEGMENTS_MAX, Stair};
 use crate::duration;
 use std::fmt;
 
-/// The parts that there are.
+/// The kinds of parts.
 const ALLOWED: &str = "line(FROM,TO,DURATION), const(RATE,DURATION), step(FROM,TO,STEP,DURATION)";
 
-/// Where a profile is wrong, and what may stand there.
+/// An error in a profile: its position, and what is allowed there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError {
     /// The character, counted from 1.
@@ -101,7 +101,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// From `from` to `to`, each stair `step` higher or lower than the one before it, the last one at `to` at most.
+    /// From `from` to `to`: each stair is `step` higher or lower than the one before it, and the last is at most at `to`.
     fn stairs(
         &self,
         begun: usize,

@@ -1,13 +1,13 @@
-//! A chunked body (RFC 9112, 7.1): sizes, data, trailers. Extensions and trailers are skipped over, within bounds.
+//! A chunked body (RFC 9112, 7.1): sizes, data, trailers. Extensions and trailers are skipped, within bounds.
 
 use super::{Body, Fault};
 use memchr::memchr;
 
-/// Bytes of a chunk's size line, its extensions included, and of a trailer's line.
+/// Longest line of a chunk's size, its extensions included, or of a trailer, in bytes.
 const LINE_BYTES_MAX: usize = 4 << 10;
-/// Bytes of all trailers.
+/// Largest size of all trailers, in bytes.
 const TRAILER_BYTES_MAX: usize = 64 << 10;
-/// Digits of a size: more would not fit into 64 bits.
+/// Largest number of digits of a size: more would not fit into 64 bits.
 const SIZE_DIGITS_MAX: usize = 16;
 
 #[derive(Debug, Default)]
@@ -17,21 +17,22 @@ enum State {
     Data {
         left: u64,
     },
-    /// The line end behind data.
+    /// The line end after data.
     DataEnd,
     Trailers {
         bytes: usize,
     },
 }
 
-/// Where a chunked body stands.
+/// The state of reading a chunked body.
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
     state: State,
 }
 
 impl Chunks {
-    /// Reads on: bytes used up, and whether that was the body's end. What is not used up is a part of a line.
+    /// Reads on. Returns the consumed bytes, and whether the body has ended. Bytes that are not consumed are a
+    /// part of a line.
     pub(super) fn read(&mut self, input: &[u8], body: &mut impl Body) -> Result<(usize, bool), Fault> {
         let mut used = 0;
         loop {
@@ -62,7 +63,7 @@ impl Chunks {
 }
 
 impl State {
-    /// A line has come. `true`: it ends the body.
+    /// Handles a line. `true`: it ends the body.
     fn step(&mut self, line: &[u8], bytes: usize) -> Result<bool, Fault> {
         *self = match self {
             Self::Size => match size(line)? {
@@ -80,7 +81,7 @@ impl State {
     }
 }
 
-/// The next line without its end, and its bytes with it. `None`: its end has not arrived.
+/// The next line without its end, and its length including the end. `None`: its end has not arrived.
 fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Fault> {
     match memchr(b'\n', &input[..input.len().min(LINE_BYTES_MAX)]) {
         Some(end) => Ok(Some((input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]), end + 1))),
@@ -89,12 +90,12 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Fault> {
     }
 }
 
-/// Behind data nothing but a line end may stand: another byte is a fault at once, however long its line gets.
+/// After data only a line end may follow: another byte is an error at once, however long its line becomes.
 fn check_data_end(state: &State, rest: &[u8]) -> Result<(), Fault> {
     if matches!(state, State::DataEnd) && !matches!(rest, [] | [b'\r']) { Err(Fault::Chunk) } else { Ok(()) }
 }
 
-/// The size of a chunk's line: hexadecimal digits, then perhaps blanks and extensions.
+/// The size of a chunk's line: hexadecimal digits, optionally followed by blanks and extensions.
 fn size(line: &[u8]) -> Result<u64, Fault> {
     let before_extensions = line.split(|byte| *byte == b';').next().unwrap_or_default();
     let digits = before_extensions.trim_ascii_end();

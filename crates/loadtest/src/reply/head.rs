@@ -1,14 +1,14 @@
-//! The head of a reply: status line and fields, up to the blank line, in one pass from line end to line end.
+//! The head of a reply: status line and fields, up to the blank line, in one pass over the lines.
 
 use super::Fault;
 use memchr::memchr;
 
-/// Bytes of a head, its blank line included.
+/// Largest head in bytes, its blank line included.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
-/// `HTTP/1.1 200`, which the shortest status line has.
+/// Length of `HTTP/1.1 200`, the shortest status line.
 const STATUS_LINE_BYTES_MIN: usize = 12;
 
-/// How a body is delimited, as the fields say it.
+/// How a body is delimited, according to the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     Length(u64),
@@ -16,20 +16,20 @@ pub(super) enum Framing {
     UntilEnd,
 }
 
-/// What matters of a head.
+/// The relevant facts of a head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
-    /// Bytes of it, the blank line included.
+    /// Its length in bytes, the blank line included.
     pub(super) bytes: usize,
     pub(super) status: u16,
     pub(super) framing: Framing,
     pub(super) keeps_alive: bool,
 }
 
-/// Fields seen so far.
+/// Fields read so far.
 struct Fields {
     length: Option<u64>,
-    /// The last transfer coding; `Some(false)`: another one than `chunked`.
+    /// The last transfer coding; `Some(false)`: other than `chunked`.
     is_chunked: Option<bool>,
     keeps_alive: bool,
 }
@@ -38,7 +38,7 @@ struct Fields {
 pub(super) fn read(input: &[u8]) -> Result<Option<Head>, Fault> {
     let Some((status, is_1_1)) = status_line(input)? else { return Ok(None) };
     let mut fields = Fields { length: None, is_chunked: None, keeps_alive: is_1_1 };
-    // The status line holds no line feed up to its status.
+    // The status line has no line feed before the end of its status.
     let mut at = STATUS_LINE_BYTES_MIN;
     let mut is_first = true;
     let window = &input[..input.len().min(HEAD_BYTES_MAX)];
@@ -46,7 +46,7 @@ pub(super) fn read(input: &[u8]) -> Result<Option<Head>, Fault> {
         let line = without_return(&window[at..at + length]);
         at += length + 1;
         if std::mem::take(&mut is_first) {
-            // What is left of the status line: blank and reason.
+            // The rest of the status line: blank and reason.
             if !matches!(line.first(), None | Some(b' ')) {
                 return Err(Fault::StatusLine);
             }
@@ -64,7 +64,7 @@ fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Status, and whether the version is 1.1. `None`: it has not arrived.
+/// Status, and whether the version is 1.1. `None`: the line has not arrived.
 #[inline]
 fn status_line(input: &[u8]) -> Result<Option<(u16, bool)>, Fault> {
     const NAME: &[u8] = b"HTTP/1.";
@@ -83,12 +83,12 @@ fn status_line(input: &[u8]) -> Result<Option<(u16, bool)>, Fault> {
 }
 
 impl Fields {
-    /// Only three fields matter. Their names begin with two letters, which sends most lines past at once.
+    /// Only three fields matter. Their names begin with two letters, so that most lines are skipped at once.
     #[inline]
     fn note(&mut self, line: &[u8]) -> Result<(), Fault> {
         match line[0] {
             b'c' | b'C' | b't' | b'T' => self.note_framing(line),
-            // A folded line would belong to the field before it, perhaps one that matters (RFC 9112, 5.2).
+            // A folded line would belong to the field before it, perhaps a relevant one (RFC 9112, 5.2).
             b' ' | b'\t' => Err(Fault::Field),
             _ => Ok(()),
         }
@@ -124,13 +124,13 @@ impl Fields {
             (Some(false), _) | (None, None) => Framing::UntilEnd,
             (None, Some(length)) => Framing::Length(length),
         };
-        // With both fields somebody on the way may see another end (RFC 9112, 6.3).
+        // With both fields an intermediary may see another end (RFC 9112, 6.3).
         let is_ambiguous = self.is_chunked.is_some() && self.length.is_some();
         Head { bytes, status, framing, keeps_alive: self.keeps_alive && !is_ambiguous }
     }
 }
 
-/// The value of a field of this name, without blanks around it.
+/// The trimmed value of the field of this name.
 #[inline]
 fn value_of<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
     let (found, rest) = line.split_at_checked(name.len())?;
@@ -138,7 +138,7 @@ fn value_of<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
     found.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
 }
 
-/// Decimal digits, nineteen at most: such a number fits without a check for each digit.
+/// Decimal digits, at most nineteen: such a number fits without a check for each digit.
 #[inline]
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 19 {

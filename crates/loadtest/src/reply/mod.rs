@@ -1,18 +1,18 @@
-//! Replies of HTTP/1.1 on the client's side: where each begins and ends, its status, whether its connection may be used again.
+//! Replies of HTTP/1.1 on the client's side: their boundaries, their status, and whether the connection may be reused.
 //!
-//! A [`ReplyReader`] is given what a connection has received and not consumed, as often as more arrives, and says how much of it is
-//! used up. It keeps no bytes and allocates nothing. A head is read in one pass once its end is there; of its fields the three that
-//! decide about framing are looked at, the others are skipped over (RFC 9112, 6.3):
+//! A [`ReplyReader`] is given the received bytes that are not consumed yet, whenever more arrive, and returns how many it
+//! consumes. It keeps no bytes and allocates nothing. A head is read in one pass once its end has arrived; only the three fields
+//! that decide the framing are evaluated, the others are skipped (RFC 9112, 6.3):
 //!
 //! ```text
 //!  1xx (but 101)               an interim reply: skipped, the final one follows
 //!  HEAD, 204, 304              no body, whatever the fields say
 //!  Transfer-Encoding: chunked  chunks (`chunks`)
 //!  Content-Length: N           N bytes
-//!  neither                     all until the connection ends
+//!  neither                     all bytes until the connection ends
 //! ```
 //!
-//! A server under test is not trusted: heads, interim replies, lines of chunks and trailers are bounded, and whatever is no HTTP is a
+//! A server under test is not trusted: heads, interim replies, lines of chunks and trailers are bounded, and invalid HTTP is a
 //! [`Fault`], never a panic. Line ends may be a bare LF.
 
 mod chunks;
@@ -23,41 +23,41 @@ use head::{Framing, Head};
 
 pub use head::HEAD_BYTES_MAX;
 
-/// Interim replies before a final one.
+/// Largest number of interim replies before a final one.
 const INTERIM_MAX: u32 = 16;
 
-/// Bytes that are no HTTP reply.
+/// Why bytes are not an HTTP reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The first line is no status line of HTTP/1.
+    /// The first line is not a status line of HTTP/1.
     StatusLine,
-    /// A field that decides about framing has no such value, or two.
+    /// A field that decides the framing has an invalid value, or two values.
     Field,
     /// No blank line within [`HEAD_BYTES_MAX`].
     HeadTooLong,
-    /// More than a few interim replies.
+    /// Too many interim replies.
     TooManyInterim,
-    /// A chunk's size, its end, or the trailers.
+    /// An invalid chunk size, chunk end, or trailer.
     Chunk,
 }
 
-/// A whole reply.
+/// A complete reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// 101, or 200 to 999.
     pub status: u16,
-    /// The server will take another request on this connection.
+    /// Whether the server accepts another request on this connection.
     pub is_reusable: bool,
 }
 
-/// Where the bytes of a body go.
+/// Receiver of a body's bytes.
 pub trait Body {
     /// A piece of the body.
     fn push(&mut self, bytes: &[u8]);
 }
 
-/// Bodies are of no interest.
+/// Discards the body.
 impl Body for () {
     #[inline]
     fn push(&mut self, _bytes: &[u8]) {}
@@ -82,7 +82,7 @@ enum State {
 pub struct ReplyReader {
     state: State,
     interim: u32,
-    /// Of the reply whose body is being read.
+    /// The reply whose body is being read.
     reply: Reply,
 }
 
@@ -93,8 +93,8 @@ impl Default for ReplyReader {
 }
 
 impl ReplyReader {
-    /// Reads on: gives how many bytes of `input` are used up, and the reply if it is whole. Bytes behind a whole reply are left. Bytes
-    /// that are not used up come again, with more behind them. `is_head`: the reply answers a HEAD.
+    /// Reads on. Returns the number of consumed bytes of `input`, and the reply if it is complete. Bytes after a complete reply
+    /// are left. The caller passes unconsumed bytes again, with more after them. `is_head`: the reply answers a HEAD.
     #[inline]
     pub fn read(&mut self, input: &[u8], is_head: bool, body: &mut impl Body) -> Result<(usize, Option<Reply>), Fault> {
         let mut used = 0;
@@ -125,12 +125,12 @@ impl ReplyReader {
         }
     }
 
-    /// The peer has ended its half, and all it sent was read: the reply whose body that ends, if there is one.
+    /// The peer has ended its direction, and all its bytes were read. Returns the reply whose body ends thereby, if there is one.
     pub fn input_ended(&mut self) -> Option<Reply> {
         matches!(self.state, State::UntilEnd).then(|| self.end())
     }
 
-    /// Whether nothing of a reply has been read.
+    /// Whether no byte of a reply has been read.
     pub fn is_between_replies(&self) -> bool {
         matches!(self.state, State::Head) && self.interim == 0
     }
@@ -165,7 +165,7 @@ impl ReplyReader {
 mod tests {
     use super::*;
 
-    /// All replies of a stream whose connection then ends, with their bodies.
+    /// All replies of a stream that ends, with their bodies.
     fn replies(stream: &[u8], is_head: bool) -> Result<Vec<(u16, bool, String)>, Fault> {
         let (mut reader, mut body, mut found, mut at) = (ReplyReader::default(), Vec::new(), Vec::new(), 0);
         loop {

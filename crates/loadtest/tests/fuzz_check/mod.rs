@@ -1,13 +1,13 @@
-//! What must hold for any bytes from a server; driven by the tests here and by a target of `fuzz/`.
+//! Properties that hold for any bytes from a server; used by the tests here and by a target of `fuzz/`.
 
 #![allow(dead_code, clippy::unwrap_used)] // Each driver takes its part; a failed step is a failed test.
 
 use loadtest::reply::{Fault, ReplyReader};
 
-/// What a reading of a stream has found: replies with their bodies, and perhaps a fault.
+/// Result of reading a stream: replies with their bodies, and perhaps a fault.
 type Seen = (Vec<(u16, bool, Vec<u8>)>, Option<Fault>);
 
-/// Reads a connection's bytes in pieces of these lengths, by turns, and then its end.
+/// Reads a connection's bytes in pieces of these lengths, in rotation, and then its end.
 fn read(stream: &[u8], pieces: &[usize], heads: u8) -> Seen {
     let (mut reader, mut body, mut seen) = (ReplyReader::default(), Vec::new(), Vec::new());
     let (mut consumed, mut received, mut turn) = (0, 0, 0);
@@ -33,8 +33,8 @@ fn read(stream: &[u8], pieces: &[usize], heads: u8) -> Seen {
     }
 }
 
-/// The same replies however the bytes are cut, and never more of a body than there were bytes. A fault may come earlier where more
-/// bytes are there at once, so only what stands before it is compared.
+/// The replies are the same however the bytes are cut, and a body never has more bytes than were received. If more bytes are
+/// available at once, a fault may be found earlier, so only the replies before it are compared.
 pub(crate) fn check_replies(stream: &[u8], pieces: &[usize], heads: u8) {
     let (whole, fault) = read(stream, &[usize::MAX], heads);
     let (cut, cut_fault) = read(stream, pieces, heads);

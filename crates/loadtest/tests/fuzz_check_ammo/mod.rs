@@ -1,4 +1,4 @@
-//! What must hold for any ammo and any answers; driven by the tests here and by targets of `fuzz/`.
+//! Properties that hold for any ammo and any answers; used by the tests here and by targets of `fuzz/`.
 
 #![allow(dead_code, clippy::unwrap_used)] // Each driver takes its part; a failed step is a failed test.
 
@@ -9,7 +9,7 @@ use std::io::Cursor;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-/// Requests that are read of one input at most.
+/// Largest number of requests that are read of one input.
 const REQUESTS_MAX: usize = 1000;
 
 fn options(format: Option<Format>, on_broken: OnBroken) -> Options {
@@ -31,7 +31,7 @@ fn read(bytes: &[u8], options: Options) -> Vec<Vec<u8>> {
     requests
 }
 
-/// A request is one head of HTTP/1.x, within the bound, and what is told of it is so.
+/// A request is one head of HTTP/1.x, within the bound, and its description is correct.
 fn check_request(bytes: &[u8], is_head: bool) {
     assert!(bytes.len() <= REQUEST_BYTES_MAX);
     assert!(
@@ -41,8 +41,8 @@ fn check_request(bytes: &[u8], is_head: bool) {
     assert_eq!(bytes.starts_with(b"HEAD "), is_head);
 }
 
-/// In each format and in the one that is found: requests or an error, the same in each of two readings, and no fewer where broken
-/// records are skipped.
+/// In each format and in the detected one: requests or an error, the same in two readings, and at least as many if broken records
+/// are skipped.
 pub(crate) fn check_ammo(bytes: &[u8]) {
     let formats = Format::ALL.map(Some);
     for format in formats.into_iter().chain([None]) {
@@ -53,7 +53,7 @@ pub(crate) fn check_ammo(bytes: &[u8]) {
     }
 }
 
-/// The bytes as answers to a request each line of which they may name, and as bodies that are compared.
+/// Reads the bytes as answers to the requests that each line may name, and as bodies to compare.
 pub(crate) fn check_answers(bytes: &[u8]) {
     let comparison = Arc::new(Comparison::default());
     let ammo = Box::new(Cursor::new(b"GET /a\nGET /b\n".to_vec()));
@@ -71,7 +71,7 @@ pub(crate) fn check_answers(bytes: &[u8]) {
     let _ = comparison.differences().to_string();
 }
 
-/// Two bodies: each is equal to itself, and the comparison is the same from both sides.
+/// Two bodies: each equals itself, and the comparison is symmetric.
 pub(crate) fn check_bodies(one: &[u8], other: &[u8]) {
     let verdict = |expected: &[u8], received: &[u8]| {
         let comparison = Arc::new(Comparison::default());

@@ -1,7 +1,7 @@
-//! A server whose behaviour each test writes down, and runs of the engine against it.
+//! A server whose behaviour each test defines, and runs of the engine against it.
 //!
-//! The server has a thread for each connection and blocks: what it does is plain to see. Each request gets a number, in the order of
-//! arrival, and an answer by the test's closure.
+//! The server has a blocking thread for each connection, so its behaviour is easy to follow. Requests are numbered in the order
+//! of arrival, and answered by the test's closure.
 #![allow(dead_code)] // each test binary uses its part
 
 use loadtest::engine::{Finished, Load, Settings, Stop, Watchers, run};
@@ -15,21 +15,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest wait of any test for something that must happen.
+/// Longest wait of any test for an event that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a request gets.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// These bytes, and then the connection's end.
+    /// These bytes, and then the end of the connection.
     Last(Vec<u8>),
     /// Nothing.
     Silence,
 }
 
-/// A whole reply.
+/// A complete reply.
 pub(crate) fn reply(status: u16, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
@@ -48,7 +48,7 @@ pub(crate) struct Arrived<'a> {
 
 type Behaviour = dyn Fn(&Arrived<'_>) -> Answer + Send + Sync;
 
-/// A running server. Its threads end with their connections, the accepting one with the program.
+/// A running server. Its threads end with their connections, the accepting one with the process.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -85,7 +85,7 @@ impl Server {
         server
     }
 
-    /// Until the connection ends, by whichever side.
+    /// Serves until either side ends the connection.
     fn serve(&self, mut stream: TcpStream) {
         stream.set_nodelay(true).unwrap();
         let (mut bytes, mut room) = (Vec::new(), [0; 4096]);
@@ -125,7 +125,7 @@ impl Server {
     }
 }
 
-/// A port at which nothing listens.
+/// A port on which no process listens.
 pub(crate) fn unused_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -136,7 +136,7 @@ pub(crate) fn open(address: SocketAddr, profile: &str) -> Settings {
     settings(address, Load::Open { profile, connections_at_start: 4 })
 }
 
-/// A closed load of so many milliseconds.
+/// A closed load of this many milliseconds.
 pub(crate) fn closed(address: SocketAddr, milliseconds: u64) -> Settings {
     settings(address, Load::Closed { duration: Duration::from_millis(milliseconds) })
 }
@@ -164,7 +164,7 @@ pub(crate) fn get_with(headers: &[(String, String)]) -> Box<dyn Source> {
     Box::new(Constant::new(&parts).unwrap())
 }
 
-/// Runs to the end, and checks what holds for the counts of any run.
+/// Runs to the end, and checks the invariants of the counts of any run.
 #[track_caller]
 pub(crate) fn finish(settings: &Settings, source: Box<dyn Source>, watchers: Watchers) -> Finished {
     let finished = run(settings, source, watchers, &Stop::default()).unwrap();
@@ -197,7 +197,7 @@ pub(crate) fn check_sums(recording: &Recording) {
     assert_eq!(rows.iter().map(|row| row.failed).sum::<u64>(), recording.outcome.failures.total());
 }
 
-/// Waits until `condition` holds; a test that waits for ever is a failed one.
+/// Waits until `condition` holds; panics after the longest wait.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
