@@ -1,8 +1,8 @@
-//! Admission: how many tasks may be inside an executor, waiting for room, and waiting until all have left.
+//! Admission: bounds the number of tasks inside an executor; waiting for room, and waiting until all have ended.
 //!
-//! For the models without a queue of their own kind. Invariants: at most `limit` tasks are inside; once closed, none
-//! enters. Waiting submitters are woken when at most `low_water` tasks are inside: a submitter woken for each task that leaves would
-//! cost a context switch for each.
+//! Used by models without a special queue. Invariants: at most `limit` tasks are inside; once closed, no task enters. Waiting
+//! submitters are woken when at most `low_water` tasks are inside: waking one for each task that leaves would cost a context
+//! switch for each.
 
 use crate::queue::Refused;
 use std::cell::Cell;
@@ -18,7 +18,7 @@ pub(crate) struct Admission {
     room: Condvar,
     /// Signalled when nothing is inside.
     empty: Condvar,
-    /// Tasks that have not begun are to be dropped.
+    /// Whether tasks that have not begun must be dropped.
     abandoned: AtomicBool,
 }
 
@@ -31,17 +31,17 @@ struct State {
 }
 
 thread_local! {
-    /// Address of the admission whose task runs on this thread; 0 for none.
+    /// Address of the admission whose task runs on this thread; 0: none.
     static RUNS_TASK_OF: Cell<usize> = const { Cell::new(0) };
 }
 
 impl Admission {
-    /// Every place that becomes free is given away at once: for models where a place is a thread.
+    /// Hands out every place that becomes free at once: for models in which a place is a thread.
     pub(crate) fn of_places(limit: usize) -> Self {
         Self::new(limit, limit.saturating_sub(1))
     }
 
-    /// Places are given away a quarter at a time: for models where a place is memory.
+    /// Hands out places a quarter at a time: for models in which a place is memory.
     pub(crate) fn of_memory(limit: usize) -> Self {
         Self::new(limit, low_water(limit))
     }
@@ -51,12 +51,12 @@ impl Admission {
         Self { limit, low_water, state, room, empty, abandoned: AtomicBool::new(false) }
     }
 
-    /// No foreign code runs under the lock, so a poisoned one still guards a whole state.
+    /// No foreign code runs under the lock, so the state is consistent even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more task is inside, or the value comes back.
+    /// Admits one more task, or returns the value.
     pub(crate) fn try_enter<T>(&self, value: T) -> Result<T, Refused<T>> {
         let mut state = self.lock();
         if state.closed {
@@ -69,7 +69,7 @@ impl Admission {
         Ok(value)
     }
 
-    /// The same after a wait for room.
+    /// The same, after waiting for room.
     pub(crate) fn enter<T>(&self, value: T) -> Result<T, Refused<T>> {
         let mut state = self.lock();
         while !state.closed && state.inside >= self.limit {
@@ -84,7 +84,7 @@ impl Admission {
         Ok(value)
     }
 
-    /// A task has ended or was dropped. Gives whether the last one of a closed executor has left.
+    /// A task has ended or was dropped. Returns whether it was the last one of a closed executor.
     pub(crate) fn leave(&self) -> bool {
         let mut state = self.lock();
         state.inside -= 1;
@@ -106,7 +106,7 @@ impl Admission {
         self.room.notify_all();
     }
 
-    /// Has the model drop what has not begun, as it meets it.
+    /// Makes the model drop the tasks that have not begun, as it reaches them.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
     }
@@ -115,7 +115,7 @@ impl Admission {
         self.abandoned.load(Ordering::Acquire)
     }
 
-    /// Waits until nothing is inside, or the deadline; gives whether it came to that.
+    /// Waits until no task is inside, or for the deadline; returns whether none is left.
     pub(crate) fn wait_empty_until(&self, deadline: Instant) -> bool {
         let mut state = self.lock();
         while state.inside > 0 {
@@ -130,7 +130,7 @@ impl Admission {
         true
     }
 
-    /// Waits until nothing is inside; returns at once on a thread that runs a task of this executor, which would wait for itself.
+    /// Waits until no task is inside. Returns at once on a thread that runs a task of this executor, which would wait for itself.
     pub(crate) fn wait_empty(&self) {
         if self.runs_here() {
             return;
@@ -143,7 +143,7 @@ impl Admission {
         }
     }
 
-    /// Marks this thread as one that runs a task of this executor, while `work` runs.
+    /// Marks this thread as running a task of this executor, while `work` runs.
     pub(crate) fn mark<R>(&self, work: impl FnOnce() -> R) -> R {
         let before = RUNS_TASK_OF.replace(self.address());
         let result = work();
@@ -183,7 +183,7 @@ mod tests {
         assert!(admission.leave(), "the last one has left");
     }
 
-    /// Fills an admission, has a submitter wait, and gives how many must leave before the submitter enters.
+    /// Fills an admission, lets a submitter wait, and returns how many tasks must leave before the submitter enters.
     fn left_before_entry(admission: Admission, limit: usize) -> usize {
         let admission = Arc::new(admission);
         (0..limit).for_each(|_| admission.try_enter(()).unwrap());
@@ -200,7 +200,7 @@ mod tests {
         }
         let mut left = 0;
         loop {
-            // Whether this departure reaches the mark is decided under the lock, not by time.
+            // Whether this departure reaches the low-water mark is decided under the lock, not by time.
             let wakes = admission.lock().inside - 1 <= admission.low_water;
             admission.leave();
             left += 1;

@@ -1,17 +1,17 @@
-//! Announcing a blocking call: a task tells its model that its thread is about to wait.
+//! Announcing a blocking call: a task informs its model that its thread is about to wait.
 //!
 //! Each thread of a model registers an [`Announce`]. The IO-aware pool lets another thread run meanwhile; the other models
-//! only count. On a thread that belongs to no model, [`blocking`] calls its closure and does nothing else. A nested
-//! announcement does nothing either: the outer one covers it.
+//! only count. On a thread without a model, [`blocking`] only calls its closure. A nested announcement has no effect: the
+//! outer one covers it.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// What a model does around a blocking call, on the thread that blocks.
+/// Actions of a model around a blocking call, on the thread that blocks.
 pub(crate) trait Announce: Send + Sync {
     /// The thread is about to block.
     fn blocks(&self);
-    /// The thread has returned from the call, and may wait here until it may run again.
+    /// The thread has returned from the call; this may block until it may run again.
     fn unblocks(&self);
 }
 
@@ -20,13 +20,13 @@ thread_local! {
     static MODEL: RefCell<Option<Arc<dyn Announce>>> = const { RefCell::new(None) };
 }
 
-/// Calls `call`, which may block (a sleep, a file, a lock), and announces that to the model whose thread this is.
+/// Calls `call`, which may block (a sleep, a file, a lock), and announces that to the model of this thread.
 ///
-/// On an IO-aware pool the return may take longer than `call`: until a place among the running threads is free.
+/// On an IO-aware pool this may return later than `call`: only when a permit to run is free.
 pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
     let Some(model) = MODEL.with(|model| model.borrow_mut().take()) else { return call() };
     model.blocks();
-    // Dropped after a panic of `call` too: the place among the running threads is taken again before the unwinding goes on.
+    // Also dropped if `call` panics: the permit to run is taken again before unwinding continues.
     let _announced = Announced(Some(model));
     call()
 }
@@ -47,7 +47,7 @@ pub(crate) fn register(model: Arc<dyn Announce>) -> Registered {
     Registered { before: MODEL.with(|here| here.replace(Some(model))) }
 }
 
-/// While this lives, announcements of this thread reach the registered model.
+/// While this exists, announcements of this thread reach the registered model.
 #[must_use]
 pub(crate) struct Registered {
     before: Option<Arc<dyn Announce>>,

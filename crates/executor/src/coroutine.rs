@@ -1,7 +1,7 @@
-//! Coroutines: tasks that say where they wait, so that a model decides what a wait costs.
+//! Coroutines: tasks that declare their waits, so that each model decides what a wait costs.
 //!
-//! A thread that runs a coroutine to its end sleeps through its waits, inside [`blocking`]. An event loop suspends the coroutine and
-//! resumes it when its timer is due. Both run the same task.
+//! A thread that runs a coroutine to its end sleeps during its waits, inside [`blocking`]. An event loop suspends the coroutine
+//! and resumes it when its timer is due. The task is the same for both.
 
 use crate::blocking::blocking;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use std::time::Duration;
 /// A closure that runs once and may block.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// Why a coroutine gave control back.
+/// Why a coroutine returned control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The task has ended; it is not resumed again.
     Done,
-    /// The task waits: it is resumed when at least so long has passed.
+    /// The task waits: it is resumed after at least this time.
     Wait(Duration),
-    /// Other tasks may go first: it is resumed after them.
+    /// Other tasks may run first: it is resumed after them.
     Yield,
 }
 
-/// A task in pieces: each call of [`resume`](Coroutine::resume) computes until the next wait.
+/// A task in pieces: each call of [`resume`](Coroutine::resume) computes up to the next wait.
 pub trait Coroutine: Send {
     /// Computes until the task waits, yields or ends. Not called again after [`Progress::Done`] or a panic.
     fn resume(&mut self) -> Progress;
@@ -29,7 +29,7 @@ pub trait Coroutine: Send {
 /// A coroutine that a model owns.
 pub type BoxCoroutine = Box<dyn Coroutine>;
 
-/// Makes a coroutine of a closure, which runs in one piece.
+/// Makes a coroutine of a closure, which runs as a single piece.
 pub fn once(job: impl FnOnce() + Send + 'static) -> BoxCoroutine {
     Box::new(Once(Some(job)))
 }
@@ -45,7 +45,7 @@ impl<F: FnOnce() + Send> Coroutine for Once<F> {
     }
 }
 
-/// Runs a coroutine to its end on this thread, which sleeps through the waits and announces them.
+/// Runs a coroutine to its end on this thread, which announces the waits and sleeps during them.
 pub fn run_to_end(coroutine: &mut dyn Coroutine) {
     loop {
         match coroutine.resume() {
@@ -56,7 +56,7 @@ pub fn run_to_end(coroutine: &mut dyn Coroutine) {
     }
 }
 
-/// What a queue of threads holds: either kind of task.
+/// An element of a thread pool's queue: either kind of task.
 pub(crate) enum Work {
     Job(Job),
     Coroutine(BoxCoroutine),

@@ -1,4 +1,4 @@
-//! The one trait of all execution models, and what starting and draining one may report.
+//! The common trait of all execution models, and the results of starting and draining one.
 
 use crate::coroutine::BoxCoroutine;
 use crate::metrics::Metrics;
@@ -6,44 +6,44 @@ use crate::queue::Refused;
 use std::fmt;
 use std::time::Instant;
 
-/// More threads than this are refused: each has a stack, and the memory ceiling counts it.
+/// Largest number of threads: each has a stack, which counts towards the memory limit.
 pub const THREADS_MAX: usize = 1024;
 
-/// An execution model: takes tasks, at most so many at a time, and runs each once.
+/// An execution model: takes a bounded number of tasks, and runs each once.
 ///
-/// What every model promises: a task that panics is counted and named in the log, and takes nothing else down. After
-/// [`drain`](Executor::drain) began nothing more is taken. Dropping an executor drops the tasks that have not begun and waits
-/// for those that run, except on a thread of its own.
+/// Guarantees of every model: a task that panics is counted and logged, and affects nothing else. After
+/// [`drain`](Executor::drain) has begun, no task is taken. Dropping an executor drops the tasks that have not begun and waits
+/// for the running ones, except when it is dropped on one of its own threads.
 pub trait Executor: Send + Sync {
-    /// Takes a task, or gives it back at once: the executor is full or draining. Only the inline model runs the task before
+    /// Takes a task, or returns it at once because the executor is full or draining. Only the inline model runs the task before
     /// it returns.
     fn try_submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>>;
 
-    /// Takes a task, and waits for room where there is none (back-pressure). Gives it back only when draining. A task must not
-    /// submit to its own executor like this: it could wait for its own end.
+    /// Takes a task, and waits for room if there is none (back-pressure). Returns it only when draining. A task must not submit
+    /// to its own executor in this way: it could wait for its own end.
     fn submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>>;
 
-    /// Takes no more tasks and waits for those taken. At `deadline` the tasks that have not begun, and those that an event loop
+    /// Takes no more tasks and waits for those taken. At `deadline`, tasks that have not begun, and those that an event loop
     /// has suspended, are dropped.
     fn drain(&self, deadline: Instant) -> Drained;
 
-    /// The counters now.
+    /// The current counters.
     fn metrics(&self) -> Metrics;
 }
 
-/// Why an executor could not start.
+/// Why an executor cannot start.
 #[derive(Debug)]
 pub enum StartError {
-    /// The number of threads is not in 1 to [`THREADS_MAX`].
+    /// The number of threads is outside 1 to [`THREADS_MAX`].
     Threads(usize),
-    /// More threads may run than there are.
+    /// More threads may run than exist.
     Running {
-        /// Threads that may run at a time.
+        /// Number of threads that may run at the same time.
         running: usize,
-        /// Threads in all.
+        /// Number of all threads.
         threads: usize,
     },
-    /// The system gave no thread.
+    /// The system cannot start a thread.
     Spawn(std::io::Error),
 }
 
@@ -61,21 +61,21 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Refuses a number of threads out of bounds.
+/// Rejects a number of threads that is out of bounds.
 pub(crate) fn check_threads(threads: usize) -> Result<(), StartError> {
     if (1..=THREADS_MAX).contains(&threads) { Ok(()) } else { Err(StartError::Threads(threads)) }
 }
 
-/// How a drain ended.
+/// Result of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drained {
-    /// All that was submitted has ended.
+    /// All submitted tasks have ended.
     Finished,
-    /// The deadline passed: jobs dropped unstarted, and jobs still running, which nobody can stop.
+    /// The deadline passed: some jobs were dropped, and some are still running, which cannot be stopped.
     Left {
-        /// Dropped unstarted, or while suspended.
+        /// Jobs dropped before their start, or while suspended.
         queued: usize,
-        /// Still running.
+        /// Jobs still running.
         running: usize,
     },
 }

@@ -1,34 +1,34 @@
-//! Execution models for work that blocks: files, DNS, imports, scans, anything that must not hold an event loop.
+//! Execution models for blocking work: files, DNS, imports, scans, and other work that must not block an event loop.
 //!
-//! One trait, [`Executor`], and a model in each file of `models`:
+//! One trait, [`Executor`], and one model per file of `models`:
 //!
-//! | model | threads | a task that waits holds |
+//! | model | threads | a waiting task occupies |
 //! |---|---|---|
 //! | [`Inline`] | the submitter's | the submitter |
 //! | [`ThreadPerTask`] | one for each task, up to a limit (a semaphore) | its thread |
-//! | [`Waves`] | one for each task, all of a wave end before the next starts | its thread, and the next wave |
+//! | [`Waves`] | one for each task; all tasks of a wave end before the next wave starts | its thread, and the next wave |
 //! | [`Pool`] | fixed | one of the pool's threads |
 //! | [`IoAwarePool`] | fixed, few of them run at a time | a thread, but not the permit to run |
 //! | [`WorkStealing`] | fixed, each with a deque | one of the pool's threads |
 //! | [`EventLoops`] | one for each loop | a timer |
 //! | [`Hybrid`] | loops, and threads for waits | a thread for waits |
 //!
-//! A task is a [`Coroutine`]: it says where it waits, and the model decides what that costs. A closure is a coroutine of one piece
-//! ([`once`]); it announces a blocking call by [`blocking()`]. [`Model`] starts any of them by name.
+//! A task is a [`Coroutine`]: it declares its waits, and the model decides what a wait costs. A closure is a coroutine of one
+//! piece ([`once`]); it announces a blocking call by [`blocking()`]. [`Model`] starts any of them by name.
 //!
-//! What holds for all of them:
+//! Guarantees of all models:
 //!
-//! - At most so many tasks are inside. Past that, [`Executor::try_submit`] gives the task back ([`Refused::Full`]), so that the caller
-//!   decides between answering "busy" and trying later; [`Executor::submit`] waits (back-pressure).
-//! - A task that panics is counted and named in the log; its thread lives on.
-//! - After a drain began nothing more is taken ([`Refused::Draining`]); what was taken is finished, or, past the deadline, dropped and
-//!   counted. Dropping the executor drops what has not begun and waits for what runs.
+//! - The number of tasks inside is bounded. Beyond the bound, [`Executor::try_submit`] returns the task ([`Refused::Full`]), so
+//!   that the caller can answer "busy" or try later; [`Executor::submit`] waits (back-pressure).
+//! - A task that panics is counted and logged; its thread continues.
+//! - After a drain has begun no task is taken ([`Refused::Draining`]). Tasks taken before are finished or, after the deadline,
+//!   dropped and counted. Dropping the executor drops the tasks that have not begun and waits for the running ones.
 //!
-//! The server uses [`Pool`] with its two lines ([`Line`]). Jobs of one line start in the order of submission. Where jobs wait in
-//! both, the lines take turns: a long one delays no job of the other by more than its own place there.
+//! The server uses [`Pool`] with its two lines ([`Line`]). Jobs of one line start in the order of submission. If jobs wait in
+//! both, the lines alternate: a job waits for no more jobs of the other line than its own position in its line.
 //!
-//! Mutexes and condition variables carry it all: tasks here last from microseconds up, and a queue is touched twice for each, so a
-//! lock-free queue would gain nothing that could be measured.
+//! Everything is built on mutexes and condition variables: tasks last microseconds or more, and a queue is accessed twice for
+//! each, so a lock-free queue would bring no measurable gain.
 
 mod admission;
 mod blocking;

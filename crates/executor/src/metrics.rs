@@ -1,39 +1,42 @@
-//! What an executor did and is doing.
+//! Counters of an executor.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A reading of an executor's counters. Each is exact; together they are of one moment only when nothing runs.
+/// A snapshot of an executor's counters. Each is exact; together they describe a single moment only if nothing
+/// runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// Tasks that were taken and have not begun.
     pub queued: u64,
-    /// Tasks that have begun and not ended, less those that are blocked.
+    /// Tasks that have begun and not ended, except blocked ones.
     pub running: u64,
-    /// Tasks that have begun and wait: their thread announced a blocking call, or an event loop has suspended them.
+    /// Tasks that have begun and wait: their thread has announced a blocking call, or an event loop has suspended
+    /// them.
     pub blocked: u64,
-    /// Tasks that ended, those that panicked included.
+    /// Tasks that have ended, including those that panicked.
     pub done: u64,
-    /// Tasks given back because the queue was full or the executor draining.
+    /// Tasks rejected because the queue was full or the executor draining.
     pub refused: u64,
     /// Tasks that panicked.
     pub panicked: u64,
-    /// Tasks dropped unstarted or suspended, by a drain whose deadline passed or by dropping the executor.
+    /// Tasks dropped before their start or while suspended, by a drain whose deadline passed or by dropping the
+    /// executor.
     pub dropped: u64,
-    /// Time between a task's beginning and its end, summed over ended tasks; in event loops without the waits.
+    /// Time between a task's begin and end, summed over ended tasks; in event loops without the waits.
     pub busy: Duration,
-    /// Time that tasks waited between being taken and beginning, summed.
+    /// Time between taking a task and its begin, summed.
     pub waited: Duration,
-    /// Threads of the executor now.
+    /// Current number of threads.
     pub threads: u64,
-    /// The largest number of threads there was at one moment.
+    /// Largest number of threads at the same time.
     pub threads_peak: u64,
 }
 
 /// The counters that are not derived from a queue.
 #[derive(Default)]
 pub(crate) struct Counters {
-    /// Begun and not ended, blocked ones included. Not used by models whose queue counts them.
+    /// Tasks that have begun and not ended, including blocked ones. Not used by models whose queue counts them.
     begun: AtomicU64,
     blocked: AtomicU64,
     done: AtomicU64,
@@ -46,7 +49,7 @@ pub(crate) struct Counters {
     threads_peak: AtomicU64,
 }
 
-// Counters order nothing: the queues' locks order the tasks.
+// Counters need no ordering: the queues' locks order the tasks.
 impl Counters {
     /// A task leaves the queue at `now`.
     pub(crate) fn count_begun(&self, submitted: Instant, now: Instant) {
@@ -112,13 +115,13 @@ impl Counters {
         self.begun.load(Ordering::Relaxed) as usize
     }
 
-    /// The reading of a model whose tasks `inside` were taken and have not ended.
+    /// The metrics of a model in which `inside` tasks were taken and have not ended.
     pub(crate) fn read_inside(&self, inside: usize) -> Metrics {
         let begun = self.begun();
         self.read(inside.saturating_sub(begun), begun)
     }
 
-    /// The reading beside the numbers of a queue. `begun` includes blocked tasks.
+    /// The metrics, given the numbers of a queue. `begun` includes blocked tasks.
     pub(crate) fn read(&self, queued: usize, begun: usize) -> Metrics {
         let blocked = self.blocked.load(Ordering::Relaxed);
         Metrics {

@@ -1,4 +1,4 @@
-//! Models by name: what a configuration or a command line says, and the executor that it stands for.
+//! Models by name: the syntax of configuration and command line, and the executor that each name stands for.
 
 use crate::executor::{Executor, StartError};
 use crate::models::event_loop::{EventLoopSettings, EventLoops};
@@ -11,11 +11,11 @@ use crate::models::waves::Waves;
 use crate::models::work_stealing::WorkStealing;
 use std::fmt;
 
-/// Threads of a hybrid that sleep through waits, where the name gives no number.
+/// Default number of threads in a hybrid that sleep during waits.
 const HYBRID_THREADS: usize = 128;
-/// Places of a semaphore and threads of a wave, where the name gives no number.
+/// Default number of places of a semaphore and threads of a wave.
 const PLACES: usize = 100;
-/// Threads of an IO-aware pool for each that may run, where the name gives no number.
+/// Default number of threads of an IO-aware pool for each thread that may run.
 const IO_AWARE_THREADS_PER_CORE: usize = 8;
 
 /// An execution model with its numbers.
@@ -23,16 +23,16 @@ const IO_AWARE_THREADS_PER_CORE: usize = 8;
 pub enum Model {
     /// [`Inline`].
     Inline,
-    /// [`ThreadPerTask`] with its own bound.
+    /// [`ThreadPerTask`] with its largest bound.
     ThreadPerTask,
-    /// [`ThreadPerTask`] with a smaller one.
+    /// [`ThreadPerTask`] with a smaller bound.
     Semaphore {
-        /// Tasks at a time.
+        /// Number of tasks at the same time.
         places: usize,
     },
     /// [`Waves`].
     Waves {
-        /// Threads of a wave.
+        /// Number of threads in a wave.
         size: usize,
     },
     /// [`Pool`].
@@ -42,9 +42,9 @@ pub enum Model {
     },
     /// [`IoAwarePool`].
     IoAware {
-        /// Threads in all.
+        /// Number of all threads.
         threads: usize,
-        /// Threads that may run at a time.
+        /// Number of threads that may run at the same time.
         running_max: usize,
     },
     /// [`WorkStealing`].
@@ -61,7 +61,7 @@ pub enum Model {
     Hybrid {
         /// Loops.
         loops: usize,
-        /// Threads that sleep through waits.
+        /// Number of threads that sleep during waits.
         threads: usize,
     },
 }
@@ -71,7 +71,7 @@ const ALLOWED: &str = "inline, thread-per-task, semaphore:N, waves:N, pool:N, io
                        event-loop:N, hybrid:LOOPS/THREADS; numbers may be left out";
 
 impl Model {
-    /// Reads `name`, `name:N` or `name:N/M`. Numbers that are left out follow from the number of cores.
+    /// Parses `name`, `name:N` or `name:N/M`. Omitted numbers are derived from the number of cores.
     pub fn parse(text: &str, cores: usize) -> Result<Self, String> {
         let (name, numbers) = text.split_once(':').map_or((text, None), |(name, numbers)| (name, Some(numbers)));
         let wrong = || format!("`{text}` is no execution model; allowed: {ALLOWED}");
@@ -106,8 +106,8 @@ impl Model {
         }
     }
 
-    /// Starts the executor. `name` stands in the log and names its threads; at most `queue_max` tasks wait, where the model has a
-    /// queue. In event loops the bound counts suspended tasks too.
+    /// Starts the executor. `name` is its name in the log and in its threads' names. If the model has a queue, at most
+    /// `queue_max` tasks wait; in event loops this bound includes suspended tasks.
     pub fn start(self, name: &str, queue_max: usize) -> Result<Box<dyn Executor>, StartError> {
         let name = name.to_owned();
         Ok(match self {
@@ -130,7 +130,7 @@ impl Model {
     }
 }
 
-/// The form that [`Model::parse`] reads.
+/// The form that [`Model::parse`] accepts.
 impl fmt::Display for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,44 +1,45 @@
-//! The priority of a thread: work that may take long gives way to the threads that clients wait for, and not to the whole
-//! machine.
+//! Priority of a thread: long work yields to the threads for which clients wait, but not to every process of the machine.
 //!
-//! - Its nice value is a little above theirs: it decides where two threads of ours have work all the time.
-//! - It asks now and then whether one of them waits for a processor, and gives up its own then. Linux lets a thread of
-//!   any priority go on until its slice is over, which it sees at a tick: beside scans, one GET in a hundred waited 1.8 ms for
-//!   its loop's core, and 0.11 ms where scans give the core up like this.
+//! - Its nice value is a little above theirs: this decides when two of our threads have work all the time.
+//! - It asks periodically whether one of them waits for a processor, and if so gives up its own. Linux lets a thread of any
+//!   priority continue until its time slice is over, which it checks at a tick: with scans running, one GET in a hundred waited
+//!   1.8 ms for its loop's core, and 0.11 ms if scans yield in this way.
 //!
-//! The nicest value of all, 19, and giving the core up every 50 µs whoever wants it, served our loops as well; but beside four busy
-//! processes on two cores such a thread did a ten-thousandth of its work, and like this a sixth. The policies SCHED_IDLE and SCHED_BATCH
-//! and a longer slice gained nothing: with a long slice a thread that gave up its core kept others from it later.
+//! The highest nice value, 19, with an unconditional yield every 50 µs served our loops as well. But with four busy processes on
+//! two cores such a thread did a ten-thousandth of its work; with this method it did a sixth. The policies SCHED_IDLE and
+//! SCHED_BATCH and a longer slice gained nothing: with a long slice, a thread that had yielded its core kept others from it
+//! later.
 #![allow(unsafe_code)] // setpriority(2) for a thread has no safe binding among our libraries.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// How long a thread that gives way works between two questions whether somebody waits, each of which costs about a microsecond.
+/// Interval at which a yielding thread asks whether another one waits; each question costs about a microsecond.
 const WORK_AT_A_TIME: Duration = Duration::from_micros(50);
 
 thread_local! {
-    /// Since when this thread has worked; none where it does not give way.
+    /// Begin of this thread's current work; none if it does not yield.
     static WORKS_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Beside a thread of the usual priority such a thread gets two fifths of a core, alone all of it.
+/// Next to a thread of the usual priority such a thread gets two fifths of a core; alone it gets all of it.
 const NICE: libc::c_int = 2;
 
-/// Has the calling thread give way, for as long as it lives. Where the system refuses the nice value, it stays as it was.
+/// Makes the calling thread yield, for the rest of its life. If the system refuses the nice value, it stays unchanged.
 pub fn give_way() {
-    // SAFETY: the call reads no memory. On Linux the id 0 is the calling thread's, not the process's (setpriority(2),
-    // "C library/kernel differences").
+    // SAFETY: the call reads no memory. On Linux the id 0 means the calling thread, not the process (setpriority(2), "C
+    // library/kernel differences").
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     WORKS_SINCE.set(Some(Instant::now()));
 }
 
-/// Has the calling thread give up its core while this lives, as often as [`let_others`] is called, at the priority that it has.
+/// While this exists, the calling thread yields its core whenever [`let_others`] finds others waiting, without a change of
+/// priority.
 #[must_use]
 pub struct GivingUp(Option<Instant>);
 
 impl GivingUp {
-    /// From now on.
+    /// Begins now.
     pub fn begin() -> GivingUp {
         GivingUp(WORKS_SINCE.replace(Some(Instant::now())))
     }
@@ -50,14 +51,15 @@ impl Drop for GivingUp {
     }
 }
 
-/// To be called often by what works long, with the time: a thread that gives way asks `do_others_wait`, if it has not done so for
-/// a while, and then gives up its core. Tells whether it did.
+/// Long work calls this often, with the current time. On a yielding thread, if the last question was long enough ago, it asks
+/// `do_others_wait`, and yields the core if so. Returns whether it did.
 pub fn let_others(now: Instant, do_others_wait: impl FnOnce() -> bool) -> bool {
     let Some(since) = WORKS_SINCE.get() else { return false };
     if now.saturating_duration_since(since) < WORK_AT_A_TIME {
         return false;
     }
-    // Not the time after it: what the others took is no work of this thread, but a call that is a little early costs little.
+    // Not the time after the yield: other threads' time is not work of this thread, but a call that is a little early costs
+    // little.
     WORKS_SINCE.set(Some(now));
     let wait = do_others_wait();
     if wait {

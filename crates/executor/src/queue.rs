@@ -1,8 +1,8 @@
-//! The queue between those who submit jobs and the threads that run them.
+//! The queue between submitters of jobs and the threads that run them.
 //!
-//! Invariants: at most `limits` jobs wait in each line; `running` jobs were taken and not given back as ended; once closed, no job is
-//! taken in, and a thread that finds it empty ends. A condition variable is signalled only while a thread waits for it, for each
-//! signal is a system call.
+//! Invariants: at most `limits` jobs wait in each line; `running` jobs were taken and not reported as ended; once closed, no job
+//! is accepted, and a thread that finds it empty ends. A condition variable is signalled only while a thread waits for it,
+//! because each signal is a system call.
 
 use crate::admission::low_water;
 use std::collections::VecDeque;
@@ -10,11 +10,11 @@ use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// A job was not taken; it comes back to the caller.
+/// A job was rejected; it is returned to the caller.
 pub enum Refused<J> {
-    /// The queue holds as many jobs as it may: try later, or answer "busy".
+    /// The queue is full: try later, or answer "busy".
     Full(J),
-    /// The pool is going down and takes no more.
+    /// The pool is draining and takes no more jobs.
     Draining(J),
 }
 
@@ -47,19 +47,19 @@ impl<J> fmt::Display for Refused<J> {
 
 impl<J> std::error::Error for Refused<J> {}
 
-/// Where a job waits. The lines take turns where jobs wait in both.
+/// The line in which a job waits. The lines alternate if jobs wait in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    /// The usual one.
+    /// The usual line.
     First,
-    /// That of jobs which may be many.
+    /// The line for jobs that may be numerous.
     Second,
 }
 
 struct State<J> {
-    /// By line.
+    /// Indexed by line.
     waiting: [VecDeque<J>; 2],
-    /// The line whose turn it is.
+    /// The line that is next.
     turn: usize,
     running: usize,
     closed: bool,
@@ -72,7 +72,7 @@ struct State<J> {
 }
 
 impl<J> State<J> {
-    /// The job that comes next, and its line: the one whose turn it is, unless that is empty.
+    /// The next job and its line: the line that is next, unless it is empty.
     fn next(&mut self) -> Option<(J, usize)> {
         let line = if self.waiting[self.turn].is_empty() { 1 - self.turn } else { self.turn };
         let job = self.waiting[line].pop_front()?;
@@ -88,11 +88,11 @@ impl<J> State<J> {
 pub(crate) struct Queue<J> {
     limits: [usize; 2],
     state: Mutex<State<J>>,
-    /// Signalled for each job that comes in, and to all when the queue closes.
+    /// Signalled for each job that arrives, and to all when the queue closes.
     job_came: Condvar,
     /// Signalled when a line has fallen to three quarters of its limit, and when the queue closes.
     room: Condvar,
-    /// Signalled when nothing waits and nothing runs.
+    /// Signalled when no job waits or runs.
     all_ended: Condvar,
 }
 
@@ -111,12 +111,12 @@ impl<J> Queue<J> {
         Self { limits, state: Mutex::new(state), job_came, room, all_ended }
     }
 
-    /// No foreign code runs under the lock, so a poisoned one still guards a whole state.
+    /// No foreign code runs under the lock, so the state is consistent even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, State<J>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues `form(value)`, or gives the value back.
+    /// Queues `form(value)`, or returns the value.
     pub(crate) fn push<T>(&self, line: Line, value: T, form: impl FnOnce(T) -> J) -> Result<(), Refused<T>> {
         let state = self.lock();
         if state.closed {
@@ -129,7 +129,7 @@ impl<J> Queue<J> {
         Ok(())
     }
 
-    /// The same after a wait for room.
+    /// The same, after waiting for room.
     pub(crate) fn push_waiting<T>(&self, line: Line, value: T, form: impl FnOnce(T) -> J) -> Result<(), Refused<T>> {
         let mut state = self.lock();
         while !state.closed && self.is_full(&state, line) {
@@ -157,8 +157,7 @@ impl<J> Queue<J> {
         }
     }
 
-    /// The next job, which counts as running until its thread calls again with `has_ended`; `None` when
-    /// closed and empty.
+    /// The next job, which counts as running until its thread calls again with `has_ended`. `None`: closed and empty.
     pub(crate) fn take(&self, has_ended: bool) -> Option<J> {
         let mut state = self.lock();
         if has_ended {
@@ -181,7 +180,8 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Whether a line has fallen so far that submitters are woken: one woken for each job would be two context switches for each.
+    /// Whether a line has fallen so far that submitters are woken: waking one for each job would cost two context switches for
+    /// each.
     fn has_room_again(&self, state: &State<J>, line: usize) -> bool {
         state.waiting[line].len() <= low_water(self.limits[line])
     }
@@ -203,7 +203,7 @@ impl<J> Queue<J> {
         self.room.notify_all();
     }
 
-    /// Waits until nothing waits or runs, or `deadline`; gives whether it came to that.
+    /// Waits until no job waits or runs, or for `deadline`; returns whether none is left.
     pub(crate) fn wait_idle(&self, deadline: Instant) -> bool {
         let mut state = self.lock();
         while state.running > 0 || !state.is_empty() {
@@ -218,7 +218,7 @@ impl<J> Queue<J> {
         true
     }
 
-    /// Takes out all that wait. The caller drops them outside the lock: their drop is foreign code.
+    /// Removes all waiting jobs. The caller drops them outside the lock, because their drop is foreign code.
     pub(crate) fn take_waiting(&self) -> [VecDeque<J>; 2] {
         let mut state = self.lock();
         let waiting = std::mem::take(&mut state.waiting);
@@ -226,7 +226,7 @@ impl<J> Queue<J> {
         waiting
     }
 
-    /// How many wait, and how many run.
+    /// Number of waiting jobs, and number of running ones.
     pub(crate) fn lengths(&self) -> (usize, usize) {
         let state = self.lock();
         (state.waiting.iter().map(VecDeque::len).sum(), state.running)

@@ -1,4 +1,5 @@
-//! What every model promises, one by one, and where the models differ. Tasks are held at gates; no time is asserted.
+//! The guarantees of every model, one by one, and the differences between models. Tasks are held at gates; no time
+//! is asserted.
 
 use executor::{BoxCoroutine, Coroutine, Drained, Executor, Metrics, Model, Progress, Refused, blocking, once};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,9 +18,9 @@ const ALL: [&str; 9] = [
     "event-loop:2",
     "hybrid:2/3",
 ];
-/// Models whose tasks wait in a queue while one thread is held.
+/// Models in which tasks wait in a queue while a thread is held.
 const QUEUED: [&str; 5] = ["pool:1", "io-aware:1/1", "work-stealing:1", "event-loop:1", "hybrid:1/1"];
-/// Models whose submitter waits for a thread.
+/// Models in which the submitter waits for a thread.
 const PLACES: [&str; 2] = ["semaphore:1", "waves:1"];
 
 fn start(name: &str, queue_max: usize) -> Arc<dyn Executor> {
@@ -35,7 +36,7 @@ fn receive<T>(from: &Receiver<T>) -> T {
     from.recv_timeout(Duration::from_secs(20)).unwrap()
 }
 
-/// A task that goes through these steps and then is counted.
+/// A task that goes through these steps and is then counted.
 struct Steps {
     steps: Vec<Progress>,
     ended: Arc<AtomicUsize>,
@@ -51,7 +52,7 @@ impl Coroutine for Steps {
     }
 }
 
-/// A task that says when it runs and then waits to be let go, with the thread held.
+/// A task that reports when it runs and then holds its thread until it is released.
 struct Gate {
     started: Receiver<()>,
     go: Sender<()>,
@@ -195,7 +196,8 @@ fn past_the_deadline_of_a_drain_waiting_tasks_are_dropped() {
 
 #[test]
 fn dropping_waits_for_what_runs_and_drops_what_waits() {
-    // The work-stealing pool drops a waiting task only when a thread comes to it: see the drain past its deadline.
+    // The work-stealing pool drops a waiting task only when a thread reaches it: see the test of a drain past its
+    // deadline.
     for name in QUEUED.into_iter().filter(|name| !name.starts_with("work-stealing")) {
         let executor = start(name, 8);
         let gate = Gate::hold(&*executor);
@@ -221,7 +223,7 @@ fn a_task_may_own_the_last_handle_of_its_executor() {
         });
         let task = Mutex::new(Some(task));
         if name == "inline" {
-            // The submitter runs it, so the handle is there before.
+            // The submitter runs the task, so the handle must be sent before.
             send_own.send(Arc::clone(&executor)).unwrap();
             executor.submit(task.into_inner().unwrap().unwrap()).unwrap();
             drop(executor);
@@ -229,7 +231,7 @@ fn a_task_may_own_the_last_handle_of_its_executor() {
             executor.submit(task.into_inner().unwrap().unwrap()).unwrap();
             send_own.send(executor).unwrap();
         }
-        // Every end of the task will do: it ran, or a dropped executor dropped it first.
+        // Either end of the task is permitted: it ran, or a dropped executor dropped it first.
         let _ = seen.recv_timeout(Duration::from_secs(20));
     }
 }
@@ -264,7 +266,7 @@ fn the_inline_model_has_run_the_task_when_it_returns() {
     assert_eq!(executor.metrics().threads_peak, 0);
 }
 
-/// Two places, one task that is held, one that ends at once, and a third: notes the order of beginnings and ends.
+/// Two places, one task that is held, one that ends at once, and a third: records the order of begins and ends.
 fn third_of_two(name: &str) -> Vec<&'static str> {
     let executor = start(name, 4);
     let gate = Gate::hold(&*executor);
@@ -334,7 +336,7 @@ fn no_more_threads_run_at_a_time_than_an_io_aware_pool_permits() {
     assert_eq!(executor.metrics().threads_peak, 12);
 }
 
-/// A task that notes its name each time it is resumed.
+/// A task that records its name each time it is resumed.
 struct Noted {
     name: char,
     steps: Vec<Progress>,
@@ -348,7 +350,8 @@ impl Coroutine for Noted {
     }
 }
 
-/// Runs tasks on one held loop, so that all are there before the first is resumed; gives the order of resumptions.
+/// Runs tasks on one held loop, so that all are queued before the first is resumed; returns the order of
+/// resumptions.
 fn order(name: &str, tasks: &[(char, &[Progress])]) -> String {
     let executor = start(name, 16);
     let (gate, notes) = (Gate::hold(&*executor), Arc::new(Mutex::new(String::new())));
@@ -371,7 +374,7 @@ fn a_task_that_yields_goes_behind_the_others_and_one_that_waits_holds_nobody_up(
         let waits = order(name, &[('a', &[wait(300)]), ('b', &[wait(1)]), ('c', &[])]);
         assert_eq!(waits, "abcba", "{name}");
     }
-    // With one thread a wait holds everybody up.
+    // With one thread a wait delays all tasks.
     assert_eq!(order("pool:1", &[('a', &[wait(1)]), ('b', &[wait(1)]), ('c', &[])]), "aabbc");
 }
 

@@ -1,4 +1,4 @@
-//! The pool's promises, one by one. Jobs are held at a gate, so nothing here depends on time.
+//! The pool's guarantees, one by one. Jobs are held at a gate, so no test depends on time.
 
 use executor::{Drained, Job, Line, Pool, Refused, Settings, StartError, THREADS_MAX};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +13,7 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
-/// A job that says when it runs and then waits to be let go.
+/// A job that reports when it runs and then waits to be released.
 struct Gate {
     started: Receiver<()>,
     go: Sender<()>,
@@ -112,7 +112,8 @@ fn after_a_drain_began_jobs_are_refused_and_queued_ones_finished() {
         let pool = Arc::clone(&pool);
         std::thread::spawn(move || pool.drain(soon()))
     };
-    // Jobs taken before the drain began are few: each is tried once more until one is refused for it.
+    // Few jobs are taken before the drain begins: submitting is repeated until it is rejected because
+    // of the drain.
     while !matches!(pool.try_submit(Box::new(|| ())), Err(Refused::Draining(_))) {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! The tests of `executor`, one subject a file, in one program.
+//! The tests of `executor`, one subject per file, in one program.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod models;

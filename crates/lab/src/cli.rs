@@ -1,4 +1,4 @@
-//! Arguments of `sapsan lab`, and what they start. Output goes to the writers that the caller gives.
+//! Arguments of `sapsan lab`, and their execution. Output goes to the writers that the caller passes.
 
 use crate::experiment::{Experiment, numbered};
 use crate::mix::Mix;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Tasks of one size that measure a model's overhead: many enough for a second.
+/// Tasks of one size that measure a model's overhead: enough for about a second.
 const OVERHEAD_TASKS: u32 = 100_000;
 
 /// Run the same requests through many execution models, beside the optimum that theory allows
@@ -29,7 +29,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Whether the arguments ask for a server, which runs until it is ended.
+    /// Whether the arguments start a server, which runs until it is stopped.
     pub fn serves(&self) -> bool {
         matches!(self.action, Some(Action::Serve(_)))
     }
@@ -142,7 +142,7 @@ struct Serve {
     cores: Cores,
 }
 
-/// A factor over 0 and up to 10.
+/// A factor above 0 and up to 10.
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse::<f64>().ok().filter(|factor| *factor > 0.0 && *factor <= 10.0);
     factor.ok_or_else(|| "a number over 0 and up to 10".to_owned())
@@ -153,7 +153,7 @@ fn microseconds(text: &str) -> Result<f64, String> {
     time.ok_or_else(|| "a number over 0 and up to 1000000".to_owned())
 }
 
-/// What is left to do when the arguments have been carried out.
+/// What remains after the arguments have been executed.
 pub enum Outcome {
     /// Nothing.
     Finished,
@@ -161,7 +161,7 @@ pub enum Outcome {
     Serving(Served),
 }
 
-/// Carries the arguments out. Results go to `out`, what is going on to `notice`.
+/// Executes the arguments. Results go to `out`, progress to `notice`.
 pub fn execute(lab: &Lab, out: &mut impl Write, notice: &mut dyn FnMut(&str)) -> Result<Outcome, String> {
     match &lab.action {
         None => series(&lab.series, out, notice)?,
@@ -172,7 +172,7 @@ pub fn execute(lab: &Lab, out: &mut impl Write, notice: &mut dyn FnMut(&str)) ->
     Ok(Outcome::Finished)
 }
 
-/// A reader that closes its end has what it wants.
+/// A reader that closes its end needs no more output.
 fn write(out: &mut impl Write, text: &str) -> Result<(), String> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -200,7 +200,7 @@ fn workload(work: &Work) -> Result<Workload, String> {
     }
 }
 
-/// The experiments that the arguments name.
+/// The experiments that the arguments select.
 fn experiments(arguments: &Series, cores: usize) -> Result<Vec<Experiment>, String> {
     if !arguments.model.is_empty() {
         let models = arguments.model.iter().map(|name| Model::parse(name, cores).map(Experiment::of_model));

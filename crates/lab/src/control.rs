@@ -1,4 +1,5 @@
-//! Control values: what a run must come to, whatever the model. A run that differs has lost, doubled or cut a request.
+//! Control values: the results that a run must have, whatever the model. If they differ, a request was lost,
+//! duplicated or cut off.
 
 use crate::request::result;
 use crate::workload::Workload;
@@ -12,22 +13,22 @@ pub(crate) const SOURCE_REQUESTS: u32 = 100_000;
 /// Sums over all requests of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Control {
-    /// Requests that ended.
+    /// Requests that have ended.
     pub requests: u64,
     /// Sum of the results, added in the order of the ids.
     pub result_sum: f64,
-    /// Sum of the waits as they were asked for, before scaling, in milliseconds.
+    /// Sum of the requested waits before scaling, in milliseconds.
     pub waits_ms: f64,
-    /// Yields.
+    /// Number of yields.
     pub yields: u64,
 }
 
-/// A run whose sums are not those of its requests.
+/// A run whose control values are wrong.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Differs {
-    /// What the requests come to.
+    /// The control values of the requests.
     pub expected: Control,
-    /// What the run came to.
+    /// The control values of the run.
     pub found: Control,
 }
 
@@ -39,7 +40,7 @@ impl fmt::Display for Differs {
 
 impl std::error::Error for Differs {}
 
-/// As the source prints them.
+/// In the format of the source.
 impl fmt::Display for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sum, waits) = (scientific(self.result_sum), self.waits_ms);
@@ -57,7 +58,7 @@ fn scientific(number: f64) -> String {
 }
 
 impl Control {
-    /// What the first `requests` ids of a workload come to.
+    /// The control values of the first `requests` ids of a workload.
     pub fn of(workload: &Workload, requests: u32) -> Self {
         let mut control = Self { requests: u64::from(requests), result_sum: 0.0, waits_ms: 0.0, yields: 0 };
         let mut waits = Duration::ZERO;
@@ -73,7 +74,7 @@ impl Control {
         control
     }
 
-    /// Compares what a run came to. Sums are added in one order, so they are equal to the last bit.
+    /// Compares the control values of a run. Sums are added in a fixed order, so they are equal to the last bit.
     pub fn check(self, expected: Self) -> Result<Self, Differs> {
         if self == expected { Ok(self) } else { Err(Differs { expected, found: self }) }
     }

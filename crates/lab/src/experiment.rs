@@ -1,21 +1,22 @@
-//! The numbered experiments: 1 to 12 are those of the source, with its numbers of threads; the others are ours.
+//! The numbered experiments: 1 to 12 are those of the source, with its numbers of threads; the others are
+//! additions.
 
 use executor::Model;
 use serde::Serialize;
 
 /// Threads of the source's large pool and waves.
 const HUNDRED: usize = 100;
-/// Threads of an IO-aware pool that has one for every wait: more than the classic experiment has long waits.
+/// Threads of an IO-aware pool with one for every wait: more than the classic experiment has long waits.
 const THREADS_FOR_EVERY_WAIT: usize = 256;
 
 /// One model to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Experiment {
-    /// Its number; none for a model that was asked for by name.
+    /// Its number; none for a model selected by name.
     pub number: Option<u32>,
-    /// What it is.
+    /// Its title.
     pub title: String,
-    /// The model, as `--model` reads it.
+    /// The model, in the syntax of `--model`.
     #[serde(serialize_with = "as_text")]
     pub model: Model,
 }
@@ -25,13 +26,13 @@ fn as_text<S: serde::Serializer>(model: &Model, serializer: S) -> Result<S::Ok, 
 }
 
 impl Experiment {
-    /// A model that was asked for by name.
+    /// A model selected by name.
     pub fn of_model(model: Model) -> Self {
         Self { number: None, title: model.to_string(), model }
     }
 }
 
-/// All numbered experiments on a number of cores, P.
+/// All numbered experiments for a number of cores, P.
 pub fn numbered(cores: usize) -> Vec<Experiment> {
     let half = (cores / 2).max(1);
     let waves = |size| Model::Waves { size };

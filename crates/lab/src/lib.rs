@@ -1,18 +1,18 @@
-//! Experiments with models of executing requests: one mix of work through each model, beside the optimum that theory allows.
+//! Experiments with execution models: the same mix of requests through each model, compared with the theoretical optimum.
 //!
 //! | subject | file |
 //! |---|---|
-//! | the requests of the classic experiment, and mixes of one's own | `request`, `mix`, `workload` |
-//! | one run: requests through an executor, and what must come out | `run`, `trace`, `control` |
-//! | what a run cost | `usage` (the kernel's counters), `statistics` |
-//! | what no schedule can beat | `optimum` |
+//! | the requests of the classic experiment, and custom mixes | `request`, `mix`, `workload` |
+//! | one run: requests through an executor, and their expected results | `run`, `trace`, `control` |
+//! | cost of a run | `usage` (the kernel's counters), `statistics` |
+//! | lower bounds of the time | `optimum` |
 //! | the numbered experiments | `experiment` |
 //! | table, JSON and page | `report` |
 //! | cost of a task in each model | `overhead` |
-//! | the same work behind the HTTP server | `serve` |
+//! | the same requests behind the HTTP server | `serve` |
 //! | arguments of `sapsan lab` | `cli` |
 //!
-//! The models themselves are those of the crate `executor`; nothing here knows how they work.
+//! The models themselves are in the crate `executor`; the lab does not depend on how they work.
 #![deny(clippy::print_stdout, clippy::print_stderr)] // Output goes to the writers that the caller gives.
 
 pub mod cli;

@@ -1,4 +1,4 @@
-//! Mixes of one's own: a TOML file that says what requests compute, wait and yield.
+//! Custom mixes: a TOML file that defines what requests compute, wait and yield.
 //!
 //! ```toml
 //! [[kinds]]
@@ -9,46 +9,47 @@
 //! steps = ["cpu 25us", "yield", "cpu 25us"]
 //! ```
 //!
-//! A request is of the first kind whose `every` divides its id; without `every` a kind takes every id. Computing is bound to the
-//! processor and not to the clock: a step of 20 µs repeats a unit of work, measured once at the start, as often as fills 20 µs.
+//! A request is of the first kind whose `every` divides its id; a kind without `every` takes every id. Computing is measured in
+//! processor time, not in elapsed time: a step of 20 µs repeats a unit of work, measured once at the start, as often as fills 20
+//! µs.
 
 use serde::Deserialize;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Kinds in a file at most.
+/// Largest number of kinds in a file.
 const KINDS_MAX: usize = 64;
-/// Steps of a kind at most.
+/// Largest number of steps of a kind.
 const STEPS_MAX: usize = 64;
-/// A step's computing or waiting at most.
+/// Longest computing or waiting of a step.
 const STEP_MAX: Duration = Duration::from_secs(60);
 
 /// One step of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Computes for so long, alone on a core.
+    /// Computes for this time, measured alone on a core.
     Cpu(Duration),
     /// Waits.
     Wait(Duration),
-    /// Lets others go first.
+    /// Lets other tasks run first.
     Yield,
 }
 
-/// Requests of a certain divisor.
+/// Requests whose ids have a certain divisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Kind {
     every: u32,
     steps: Vec<Step>,
 }
 
-/// What requests do, by id.
+/// The steps of requests, by id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mix {
     kinds: Vec<Kind>,
 }
 
-/// Why a mix is not understood: the place and what is allowed there.
+/// Why a mix is invalid: the place and what is allowed there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MixError(String);
 
@@ -82,7 +83,7 @@ impl Mix {
         Self::parse(&text).map_err(|error| MixError(format!("{}: {error}", file.display())))
     }
 
-    /// Reads a mix from TOML.
+    /// Parses a mix in TOML.
     pub fn parse(text: &str) -> Result<Self, MixError> {
         let file: File = toml::from_str(text).map_err(|error| MixError(error.to_string()))?;
         if file.kinds.len() > KINDS_MAX {
@@ -96,7 +97,7 @@ impl Mix {
         }
     }
 
-    /// What a request does.
+    /// The steps of a request.
     pub(crate) fn steps(&self, id: u32) -> &[Step] {
         // The last kind takes every id.
         self.kinds.iter().find(|kind| id.is_multiple_of(kind.every)).map_or(&[], |kind| &kind.steps)

@@ -1,14 +1,14 @@
-//! What no schedule can beat: lower bounds of the time that a workload takes on P cores.
+//! Lower bounds of the time that any schedule needs for a workload on P cores.
 //!
-//! 1. **Work.** All computing shared out evenly: the sum of the requests' computing, divided by P.
-//! 2. **Chain.** A request's own computing and waits follow one another: the longest request.
-//! 3. **Arrival.** Requests are begun in the order of their ids, a request is not interrupted while it computes, and at most L are under way
-//!    at a time, for each holds memory. So before request i begins, each earlier one has computed until its first wait, and all but
-//!    L of them to their end; then request i has its whole chain before it. The L that are spared are taken to be those with the
-//!    most computing left. At most P - 1 earlier ones may be in the middle of it, which is subtracted.
+//! 1. **Work.** All computing is divided evenly: the sum of the requests' computing, divided by P.
+//! 2. **Chain.** A request's own computing and waits are sequential: the longest request.
+//! 3. **Arrival.** Requests begin in the order of their ids, a request is not interrupted while it computes, and at most L are in
+//!    progress at the same time, since each holds memory. So before request i begins, each earlier one has computed up to its
+//!    first wait, and all but L of them to their end; then request i needs its whole chain. The L unfinished ones are assumed to
+//!    be those with the most computing left. At most P - 1 earlier ones may still be computing, which is subtracted.
 //!
-//! The optimum is the largest of the three. It counts the requests' own computing alone, measured on one thread with nothing else going
-//! on: whatever a model adds (threads, queues, context switches) is above it. `docs/lab.md` derives the bounds.
+//! The optimum is the largest of the three. It includes only the requests' own computing, measured on one otherwise idle thread:
+//! all overhead of a model (threads, queues, context switches) is above it. `docs/lab.md` derives the bounds.
 
 use crate::run::Plan;
 use crate::usage::thread_cpu;
@@ -19,24 +19,24 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// Requests that are computed for measuring their cost.
+/// Number of requests that are computed to measure their cost.
 const SAMPLE: u32 = 4000;
-/// The cheapest of so many measurements counts: the others were disturbed.
+/// Number of measurements, of which the cheapest counts: the others were disturbed.
 const ROUNDS: usize = 5;
 /// Units of work in one measurement of a unit.
 const UNITS: u64 = 8000;
 
-/// What the two parts of a classic request cost on one thread, in seconds.
+/// Cost of the two parts of a classic request on one thread, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Costs {
-    /// Arithmetic, the buffer and the number in it.
+    /// Arithmetic, allocating the buffer and writing the number into it.
     pub first: f64,
-    /// The text, and giving the buffer back.
+    /// Copying and changing the text, and freeing the buffer.
     pub rest: f64,
 }
 
 impl Costs {
-    /// Measures them, in the order in which a model would run them: many requests, each at once.
+    /// Measures them, in the order in which a model would run them: many requests, each without a break.
     pub fn measure(workload: &Workload) -> Self {
         let parts = (0..ROUNDS).map(|_| {
             let first = timed(|| (0..SAMPLE).for_each(|id| first_part(id, &mut Reply::default())));
@@ -62,27 +62,27 @@ fn timed(work: impl FnOnce()) -> f64 {
     (thread_cpu() - before).as_secs_f64()
 }
 
-/// Units of work that fill a microsecond on this machine.
+/// Number of work units that fill a microsecond on this machine.
 pub(crate) fn units_per_us() -> f64 {
     let mut buffer = Vec::new();
     let seconds = (0..ROUNDS).map(|_| timed(|| compute(UNITS, &mut buffer))).fold(f64::INFINITY, f64::min);
-    // A clock that does not move would give infinity.
+    // A clock that stands still would give infinity.
     UNITS as f64 / (seconds * 1e6).max(Duration::from_nanos(1).as_secs_f64())
 }
 
 /// The bounds of a workload, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Optimum {
-    /// All computing, over the cores.
+    /// All computing, divided by the cores.
     pub work: f64,
     /// The longest request.
     pub chain: f64,
-    /// The latest end of a request that begins in its turn.
+    /// The latest end of a request that begins in order.
     pub arrival: f64,
 }
 
 impl Optimum {
-    /// The bounds of a plan on so many cores.
+    /// The bounds of a plan on this number of cores.
     pub fn of(plan: &Plan, cores: usize, costs: &Costs) -> Self {
         let (mut work, mut chain, mut arrival) = (0.0, 0.0_f64, 0.0_f64);
         let mut before = Before::new(under_way_max(plan), cores);
@@ -97,13 +97,13 @@ impl Optimum {
         Self { work: work / cores as f64, chain, arrival }
     }
 
-    /// The largest bound: no model that begins requests in their order is faster.
+    /// The largest bound: no model that begins requests in order is faster.
     pub fn seconds(&self) -> f64 {
         self.work.max(self.chain).max(self.arrival)
     }
 }
 
-/// L: tasks that a model's bound lets be under way. Models with threads may have as many as threads.
+/// L: the number of tasks that a model's bound permits to be in progress. Models with threads may have as many as threads.
 fn under_way_max(plan: &Plan) -> usize {
     plan.queue_max.max(THREADS_MAX)
 }
@@ -114,10 +114,11 @@ struct Before {
     under_way_max: usize,
     /// All computing of the requests so far.
     all: f64,
-    /// What the spared ones have left after their first wait: the largest, as bits, which sort as the positive numbers do.
+    /// Computing after the first wait of the unfinished requests: the largest values, as bits, which sort like the positive
+    /// numbers.
     spared: BinaryHeap<Reverse<u64>>,
     spared_sum: f64,
-    /// The longest piece of computing that may be interrupted by nothing.
+    /// The longest uninterrupted piece of computing.
     longest: f64,
 }
 
@@ -170,18 +171,18 @@ mod tests {
 
     #[test]
     fn the_last_long_wait_decides_where_work_is_short() {
-        // As many under way as there are requests.
+        // As many in progress as there are requests.
         let optimum = of(100_000, 2);
         near(optimum.work, 0.2);
         near(optimum.chain, 1.000_004);
-        // Before id 90,000: 45,000 odd ones with 4 µs, 45,000 others with 1 µs, less one that may still compute.
+        // Before id 90,000: 45,000 odd ones with 4 µs, 45,000 others with 1 µs, minus one that may still compute.
         near(optimum.arrival, (45_000.0 * 5e-6 - 4e-6) / 2.0 + 1.000_004);
         near(optimum.seconds(), optimum.arrival);
     }
 
     #[test]
     fn a_bound_of_requests_under_way_has_the_others_ended_before() {
-        // All but 4096 have computed their 4 µs; those have 3 µs left each.
+        // All but 4096 have computed their 4 µs; those 4096 have 3 µs left each.
         near(of(4096, 2).arrival, (90_000.0 * 4e-6 - 4096.0 * 3e-6 - 4e-6) / 2.0 + 1.000_004);
         assert_eq!(of(1, 2), of(THREADS_MAX, 2), "as many threads may be under way");
     }

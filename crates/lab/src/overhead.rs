@@ -1,7 +1,7 @@
-//! What a model costs for each task: tasks of a known size through the model, and the same tasks inline, in turns.
+//! A model's cost per task: tasks of a known size through the model, and the same tasks inline, in turns.
 //!
-//! The overhead is the difference in processor time of the whole process for each task: queues, wake-ups, context switches. Tasks of a few
-//! microseconds keep the threads busy, as requests would; empty tasks would measure how fast threads fall asleep.
+//! The overhead is the difference in processor time of the whole process per task: queues, wake-ups, context switches. Tasks of a
+//! few microseconds keep the threads busy, as requests would; empty tasks would measure how fast threads fall asleep.
 
 use crate::usage::Usage;
 use crate::workload::compute;
@@ -9,17 +9,17 @@ use executor::{Executor, Model, StartError, once};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Rounds of both sides in turns; the median counts.
+/// Number of rounds of both sides in turns, of which the median counts.
 const ROUNDS: usize = 5;
-/// A round that takes longer is given up.
+/// Time limit of a round.
 const ROUND_MAX: Duration = Duration::from_secs(600);
 
-/// What a task costs in a model.
+/// Cost of a task in a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Overhead {
-    /// The model, as `--model` reads it.
+    /// The model, in the syntax of `--model`.
     pub model: String,
-    /// Processor time for each task beside its own, in microseconds.
+    /// Processor time per task in addition to its own, in microseconds.
     pub cpu_us: f64,
     /// Processor time of the task itself, in microseconds.
     pub task_us: f64,
@@ -41,7 +41,7 @@ pub fn measure(model: Model, tasks: u32, task_us: f64, queue_max: usize) -> Resu
     Ok(Overhead { model: model.to_string(), cpu_us: through - inline, task_us: inline, wall_us })
 }
 
-/// Processor time and wall time for each task, in microseconds.
+/// Processor time and wall time per task, in microseconds.
 fn round(model: Model, tasks: u32, units: u64, queue_max: usize) -> Result<(f64, f64), StartError> {
     let executor: Box<dyn Executor> = model.start("lab", queue_max)?;
     let (before, began) = (Usage::now(), Instant::now());
@@ -52,7 +52,7 @@ fn round(model: Model, tasks: u32, units: u64, queue_max: usize) -> Result<(f64,
             }
             BUFFER.with_borrow_mut(|buffer| compute(units, buffer));
         });
-        // Refused only by an executor that drains.
+        // Rejected only by an executor that drains.
         if executor.submit(task).is_err() {
             break;
         }

@@ -1,4 +1,4 @@
-//! The request of the classic experiment: a little arithmetic, a wait that depends on the id, and a text that is copied and changed.
+//! The request of the classic experiment: some arithmetic, a wait that depends on the id, and a text that is copied and changed.
 //!
 //! For a request `id`:
 //!
@@ -7,8 +7,8 @@
 //! 2. It waits as [`wait_of`] says.
 //! 3. The text of [`TEXT_BYTES`] is copied into the buffer, and every `v` in it becomes `V`.
 //!
-//! The experiment, its formula and its control values come from R. Równiak, "Architektura serwerów: wydajność przetwarzania zapytań",
-//! part 1, 2019. The text is ours.
+//! The experiment, its formula and its control values are from R. Równiak, "Architektura serwerów: wydajność przetwarzania
+//! zapytań", part 1, 2019. The text is our own.
 
 use std::f64::consts::PI;
 use std::io::Write;
@@ -23,21 +23,21 @@ pub const TEXT: &str = include_str!("reply.txt");
 const _: () = assert!(TEXT.len() == TEXT_BYTES);
 
 /// Factor of the sine in the result.
-#[allow(clippy::approx_constant)] // It is the experiment's number, and not π.
+#[allow(clippy::approx_constant)] // The experiment uses this number instead of π.
 const SINE_FACTOR: f64 = 3.1415;
 
-/// What a request does between its two parts.
+/// The action of a request between its two parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// It goes on at once.
+    /// It continues at once.
     Nothing,
-    /// It lets others go first.
+    /// It lets other tasks run first.
     Yield,
     /// It waits for a disk or another service.
     For(Duration),
 }
 
-/// The wait of a request: few wait long, half of them only yield.
+/// The wait of a request: few wait for long, half of them only yield.
 pub fn wait_of(id: u32) -> Wait {
     match id {
         id if id.is_multiple_of(10_000) => Wait::For(Duration::from_secs(1)),
@@ -54,13 +54,13 @@ pub fn result(id: u32) -> f64 {
     (t * t + SINE_FACTOR * (2.0 * t / PI).sin()).sqrt()
 }
 
-/// Formats a result into an empty buffer: the first part's output.
+/// Formats a result into an empty buffer: the output of the first part.
 pub(crate) fn write_result(buffer: &mut Vec<u8>, result: f64) {
     // Writing into a Vec does not fail.
     let _ = write!(buffer, "Resp: {result:.6}");
 }
 
-/// Copies the text over what the buffer holds and changes its letters: the second part.
+/// Replaces the buffer's content by the text and changes its letters: the second part.
 pub fn fill(buffer: &mut Vec<u8>) {
     buffer.clear();
     buffer.extend_from_slice(TEXT.as_bytes());
@@ -89,7 +89,7 @@ mod tests {
         let mut buffer = Vec::new();
         write_result(&mut buffer, result(1));
         let first = String::from_utf8(buffer.clone()).unwrap();
-        // √(169 + 3.1415·sin(26/π)) by another program.
+        // √(169 + 3.1415·sin(26/π)), computed by another program.
         assert_eq!(first, "Resp: 13.109760");
         fill(&mut buffer);
         assert_eq!(buffer.len(), TEXT_BYTES);

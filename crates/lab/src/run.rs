@@ -11,60 +11,61 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A run that takes longer is given up.
+/// Time limit of a run.
 const RUN_MAX: Duration = Duration::from_secs(3600);
 
-/// What is run.
+/// The requests of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What the requests do.
+    /// The steps of the requests.
     pub workload: Arc<Workload>,
     /// Ids 0 to `requests` - 1.
     pub requests: u32,
-    /// Tasks that may wait in a model's queue; in event loops all that have not ended.
+    /// Largest number of tasks that wait in a model's queue; in event loops, of all unfinished
+    /// tasks.
     pub queue_max: usize,
 }
 
-/// What one run showed.
+/// Results of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Run {
     /// From the first submission to the last reply, in seconds.
     pub wall: f64,
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
     /// Processor time in user space, in seconds.
     pub user: f64,
     /// Processor time in the kernel, in seconds.
     pub system: f64,
-    /// Times that a thread gave up its core because it had to wait.
+    /// Number of times that a thread gave up its core because it had to wait.
     pub voluntary_switches: u64,
-    /// Times that the kernel took a core from a thread.
+    /// Number of times that the kernel took a core from a thread.
     pub involuntary_switches: u64,
-    /// The most threads at a time, that of the submitter included.
+    /// Largest number of threads at the same time, including the submitter.
     pub threads_peak: u64,
-    /// The most resident memory above that at the beginning, in bytes, where the kernel tells.
+    /// Largest resident memory above that at the beginning, in bytes, if the kernel reports it.
     pub memory_peak: Option<u64>,
     /// From submission to reply.
     pub latency: Latency,
-    /// The sums, which have been checked.
+    /// The control values, which have been checked.
     pub control: Control,
     /// Running and waiting tasks over time.
     pub timeline: Timeline,
 }
 
-/// Why a run gives no figures.
+/// Why a run has no results.
 #[derive(Debug)]
 pub enum RunError {
     /// The model did not start.
     Start(StartError),
-    /// Requests were not done after an hour.
+    /// Requests were not finished after an hour.
     Unfinished {
-        /// Those that had not begun, or were suspended.
+        /// Requests that had not begun, or were suspended.
         queued: usize,
-        /// Those that ran.
+        /// Requests that were running.
         running: usize,
     },
-    /// Requests were lost, doubled or cut.
+    /// Requests were lost, duplicated or cut off.
     Differs(Box<Differs>),
 }
 
@@ -82,13 +83,13 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// A request on its way through an executor.
+/// A request in an executor.
 struct Request {
     id: u32,
     place: usize,
     reply: Reply,
     moments: Moments,
-    /// Begin of the present wait; none before the first resumption.
+    /// Begin of the current wait; none before the first resumption.
     suspended: Option<u64>,
     workload: Arc<Workload>,
     trace: Arc<Trace>,
@@ -158,7 +159,7 @@ pub fn run(model: Model, plan: &Plan) -> Result<Run, RunError> {
     let trace = Arc::new(Trace::new(plan.requests));
     let began = Instant::now();
     for id in 0..plan.requests {
-        // Refused only by an executor that drains, and this one does so below.
+        // Rejected only by an executor that drains, and this one is drained below.
         if executor.submit(Box::new(Request::new(id, &plan.workload, &trace))).is_err() {
             break;
         }

@@ -1,8 +1,8 @@
 //! The same requests behind the HTTP server, so that the models can be compared as servers.
 //!
-//! `GET /ID` is the request of that id, and any other path that of the next id in order, over and over; the reply is the
-//! request's text. The request leaves its event loop for the model's executor and is answered from there, except with the inline
-//! model, which runs on the loop and holds it while it waits. A full executor answers 503: a server does not wait for room.
+//! `GET /ID` is the request with that id, and any other path is the next id, in rotation; the reply is the request's text. The
+//! request is passed from its event loop to the model's executor and answered from there. The inline model is an exception: it
+//! runs on the loop and blocks it while it waits. If the executor is full, the answer is 503: a server does not wait for room.
 
 use crate::control::SOURCE_REQUESTS;
 use crate::workload::{Reply as LabReply, Workload};
@@ -15,22 +15,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How a server of the lab is started.
+/// Settings of a lab server.
 #[derive(Debug, Clone)]
 pub struct ServeSettings {
-    /// Where it listens.
+    /// The listening address.
     pub listen: SocketAddr,
     /// Event loops.
     pub loops: usize,
-    /// What runs the requests.
+    /// The model that runs the requests.
     pub model: Model,
-    /// Tasks that may wait; past it requests are answered 503.
+    /// Largest number of waiting tasks; beyond it requests are answered with 503.
     pub queue_max: usize,
-    /// What the requests do.
+    /// The steps of the requests.
     pub workload: Arc<Workload>,
 }
 
-/// A server that runs.
+/// A running server.
 pub struct Served {
     address: SocketAddr,
     running: reactor::Running,
@@ -48,7 +48,7 @@ pub fn serve(settings: ServeSettings) -> io::Result<Served> {
 }
 
 impl Served {
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -58,7 +58,7 @@ impl Served {
         self.executor.metrics()
     }
 
-    /// Answers what has come, for so long at most, and ends.
+    /// Answers the received requests, within this time limit, and ends.
     pub fn end(self, limit: Duration) -> io::Result<()> {
         self.running.drain(limit);
         let ended = self.running.join();
@@ -89,12 +89,12 @@ impl Service for Requests {
         let id = self.id(request.path());
         let late = Some(reply.later());
         let task = Task { id, place: 0, reply: LabReply::default(), workload: Arc::clone(&self.workload), late };
-        // A task that comes back answers 503 as it is dropped.
+        // A rejected task answers 503 when it is dropped.
         drop(self.executor.try_submit(Box::new(task)));
     }
 }
 
-/// A request on its way through the executor, and the reply that it owes.
+/// A request in the executor, and its pending reply.
 struct Task {
     id: u32,
     place: usize,

@@ -1,4 +1,4 @@
-//! Percentiles of latencies, and the middle one of several runs.
+//! Percentiles of latencies, and the median of several runs.
 
 use serde::Serialize;
 
@@ -18,20 +18,21 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Of ascending nanoseconds.
+    /// Computed from ascending nanoseconds.
     pub(crate) fn of(ascending_ns: &[u64]) -> Self {
         let at = |part: f64| percentile(ascending_ns, part) as f64 / 1e6;
         Self { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: at(1.0) }
     }
 }
 
-/// The smallest value that at least this part of the values does not exceed (nearest rank); 0 of none.
+/// The smallest value that at least this part of the values does not exceed (nearest rank); 0 for an
+/// empty list.
 fn percentile(ascending: &[u64], part: f64) -> u64 {
     let rank = (ascending.len() as f64 * part).ceil() as usize;
     ascending.get(rank.max(1) - 1).copied().unwrap_or(0)
 }
 
-/// Index of the value in the middle; of an even count the lower one. `None` of none.
+/// Index of the median; of the lower one for an even count. `None` for an empty list.
 pub(crate) fn median_index(values: &[f64]) -> Option<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|one, other| values[*one].total_cmp(&values[*other]));

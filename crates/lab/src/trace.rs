@@ -1,60 +1,61 @@
-//! What each request of a run went through, written once by the thread that ends it; and the timelines made of it.
+//! The moments and results of each request of a run, written once by the thread that ends the request; and the timelines
+//! made from them.
 //!
-//! Moments are nanoseconds since the run began. Of a request that waits several times the trace keeps the longest wait, so
-//! the timelines of such mixes show no more than that one.
+//! Moments are nanoseconds since the run began. For a request with several waits the trace keeps only the longest, so the
+//! timelines of such mixes show only that one.
 
 use crate::control::Control;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Points of a timeline.
+/// Number of points of a timeline.
 pub(crate) const POINTS: usize = 240;
 
 /// The moments of one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Moments {
-    /// The request was handed to the executor; it may have waited for room there.
+    /// The request was submitted to the executor; it may have waited there for room.
     pub(crate) submitted: u64,
     /// It was first resumed.
     pub(crate) began: u64,
     /// Its longest wait began and ended; both are 0 for a request without one.
     pub(crate) wait_began: u64,
     pub(crate) wait_ended: u64,
-    /// Its reply was there.
+    /// Its reply was complete.
     pub(crate) ended: u64,
 }
 
-/// One request's outcome. The executor's drain orders its writes before the reading.
+/// The outcome of one request. The executor's drain orders the writes before the reads.
 #[derive(Default)]
 struct Slot {
     moments: [AtomicU64; 5],
     result_bits: AtomicU64,
     waits_ns: AtomicU64,
     yields: AtomicU64,
-    /// How often the request ended: once, or something is wrong.
+    /// How often the request has ended; more than once is an error.
     ends: AtomicU64,
 }
 
-/// What all requests of a run went through.
+/// The outcomes of all requests of a run.
 pub struct Trace {
     origin: Instant,
     slots: Vec<Slot>,
 }
 
-/// Mean numbers of tasks in equal parts of a run.
+/// Mean numbers of tasks in equal intervals of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Timeline {
-    /// Length of a part, in seconds.
+    /// Length of an interval, in seconds.
     pub step: f64,
-    /// Tasks between a resumption and the next wait: those that compute, and those that want to.
+    /// Tasks between a resumption and the next wait: computing, or ready to compute.
     pub running: Vec<f64>,
     /// Tasks that wait: their threads are blocked, or they are suspended.
     pub waiting: Vec<f64>,
 }
 
 impl Trace {
-    /// For `requests` ids. The run begins now.
+    /// A trace for `requests` ids. The run begins now.
     pub(crate) fn new(requests: u32) -> Self {
         let slots = (0..requests).map(|_| Slot::default()).collect();
         Self { origin: Instant::now(), slots }
@@ -65,7 +66,7 @@ impl Trace {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// Writes what a request came to.
+    /// Records the outcome of a request.
     pub(crate) fn end(&self, id: u32, moments: Moments, result: f64, (waits, yields): (Duration, u32)) {
         let Some(slot) = self.slots.get(id as usize) else { return };
         let Moments { submitted, began, wait_began, wait_ended, ended } = moments;
@@ -78,7 +79,7 @@ impl Trace {
         slot.ends.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What the requests came to, added in the order of their ids.
+    /// The control values of the requests, added in the order of their ids.
     pub(crate) fn control(&self) -> Control {
         let mut control = Control { requests: 0, result_sum: 0.0, waits_ms: 0.0, yields: 0 };
         let mut waits = Duration::ZERO;
@@ -123,7 +124,7 @@ impl Trace {
     }
 }
 
-/// Adds to each part the share of it that lies in the interval.
+/// Adds to each interval its overlap with the range.
 fn add_interval(parts: &mut [f64], step_ns: f64, (from, to): (u64, u64)) {
     let (from, to) = (from as f64 / step_ns, to as f64 / step_ns);
     let last = (to.ceil() as usize).min(parts.len());

@@ -1,27 +1,27 @@
-//! What the process has used, from the kernel: processor time, context switches, memory.
+//! Resource usage of the process, from the kernel: processor time, context switches, memory.
 //!
-//! Linux alone has `/proc`; where a file cannot be read or written, its figure is missing and nothing fails.
+//! Only Linux has `/proc`. If a file cannot be read or written, its figure is missing; this is not an error.
 #![allow(unsafe_code)] // getrusage(2) and clock_gettime(2) of a thread's clock have no safe binding among our libraries.
 
 use std::time::Duration;
 
-/// The kernel's counters of this process since its start, its ended threads included.
+/// The kernel's counters of this process since its start, including ended threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) user: Duration,
     pub(crate) system: Duration,
-    /// A thread waited.
+    /// Switches because a thread waited.
     pub(crate) voluntary_switches: u64,
-    /// A thread was taken off its core.
+    /// Switches because a thread was preempted.
     pub(crate) involuntary_switches: u64,
 }
 
 impl Usage {
-    /// The counters now.
+    /// The current counters.
     pub(crate) fn now() -> Self {
-        // SAFETY: rusage is plain numbers, for which all zeros are valid.
+        // SAFETY: rusage consists of plain numbers, for which all zeros are valid.
         let mut raw: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: `raw` is a live local of the type that the call fills. It fails only for an unknown `who`.
+        // SAFETY: `raw` is a live local of the type that the call fills. The call fails only for an unknown `who`.
         unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut raw) };
         Self {
             user: of_timeval(raw.ru_utime),
@@ -31,7 +31,7 @@ impl Usage {
         }
     }
 
-    /// What was used since an earlier reading.
+    /// The usage since an earlier reading.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             user: self.user.saturating_sub(before.user),
@@ -59,12 +59,12 @@ pub(crate) fn resident_bytes() -> Option<u64> {
     status_bytes("VmRSS:")
 }
 
-/// The most resident memory since [`reset_peak`], in bytes.
+/// Largest resident memory since [`reset_peak`], in bytes.
 pub(crate) fn peak_bytes() -> Option<u64> {
     status_bytes("VmHWM:")
 }
 
-/// Begins a new reading of the peak. `false`: the kernel does not let us.
+/// Resets the peak. `false`: the kernel does not permit it.
 pub(crate) fn reset_peak() -> bool {
     // proc_pid_clear_refs(5): 5 resets the peak resident set size.
     std::fs::write("/proc/self/clear_refs", "5").is_ok()

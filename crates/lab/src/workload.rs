@@ -1,6 +1,7 @@
-//! What requests do: those of the classic experiment, or those of a mix.
+//! The steps of requests: those of the classic experiment, or those of a mix.
 //!
-//! A workload is cut where requests wait, so that each model can run it: [`Workload::advance`] computes from one wait to the next.
+//! A workload is divided at the waits of its requests, so that each model can run it: [`Workload::advance`] computes from one
+//! wait to the next.
 
 use crate::mix::{Mix, Step};
 use crate::optimum::Costs;
@@ -9,12 +10,12 @@ use executor::Progress;
 use std::hint::black_box;
 use std::time::Duration;
 
-/// A reply while it is made.
+/// A reply in progress.
 #[derive(Debug, Default)]
 pub struct Reply {
     /// The reply's text.
     pub buffer: Vec<u8>,
-    /// The number in it; 0 in mixes.
+    /// The number in it; 0 for mixes.
     pub result: f64,
 }
 
@@ -24,7 +25,7 @@ pub struct Workload {
     work: Work,
     /// Waits are multiplied by this.
     scale: f64,
-    /// How often the second part of a request is done, or a mix's computing.
+    /// How often the second part of a request, or a mix's computing, is repeated.
     repeats: u32,
 }
 
@@ -32,14 +33,14 @@ pub struct Workload {
 enum Work {
     /// The classic experiment.
     Source,
-    /// A mix, and how many units of work fill a microsecond.
+    /// A mix, and the number of work units that fill a microsecond.
     Mix { mix: Mix, units_per_us: f64 },
 }
 
-/// What a request costs where nothing is in its way.
+/// The cost of a request without any delay by others.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Shape {
-    /// Computing before the first wait or yield, in seconds; all of it where the request never waits.
+    /// Computing before the first wait or yield, in seconds; all of it if the request never waits.
     pub(crate) first: f64,
     /// All its computing, in seconds.
     pub(crate) cpu: f64,
@@ -48,13 +49,13 @@ pub(crate) struct Shape {
 }
 
 impl Workload {
-    /// The requests of the classic experiment, their waits multiplied by `scale`, their second part done `repeats` times.
+    /// The requests of the classic experiment, with waits multiplied by `scale` and the second part repeated `repeats` times.
     pub fn source(scale: f64, repeats: u32) -> Self {
         Self { work: Work::Source, scale, repeats }
     }
 
-    /// The requests of a mix, their waits multiplied by `scale`, their computing by `repeats`. Measures the unit of work: takes about
-    /// 20 ms.
+    /// The requests of a mix, with waits multiplied by `scale` and computing by `repeats`. Measures the unit of work, which takes
+    /// about 20 ms.
     pub fn of_mix(mix: Mix, scale: f64, repeats: u32) -> Self {
         Self { work: Work::Mix { mix, units_per_us: crate::optimum::units_per_us() }, scale, repeats }
     }
@@ -64,7 +65,7 @@ impl Workload {
         matches!(self.work, Work::Source)
     }
 
-    /// The wait of a request as it was asked for, before scaling, and how many times the request yields.
+    /// The requested wait of a request before scaling, and its number of yields.
     pub(crate) fn asked(&self, id: u32) -> (Duration, u32) {
         match &self.work {
             Work::Source => match wait_of(id) {
@@ -94,12 +95,12 @@ impl Workload {
         }
     }
 
-    /// Multiplies a wait.
+    /// Scales a wait.
     pub(crate) fn scaled(&self, wait: Duration) -> Duration {
         wait.mul_f64(self.scale)
     }
 
-    /// Computes until the request waits, yields or ends. `place` is the request's place in its steps, 0 at first.
+    /// Computes until the request waits, yields or ends. `place` is the position in the request's steps, 0 at first.
     pub fn advance(&self, id: u32, place: &mut usize, reply: &mut Reply) -> Progress {
         match &self.work {
             Work::Source => self.advance_source(id, place, reply),
@@ -125,7 +126,7 @@ impl Workload {
     pub(crate) fn second_part(&self, reply: &mut Reply) {
         for _ in 0..self.repeats {
             fill(&mut reply.buffer);
-            // Nobody reads the reply of an experiment; without this the compiler would not make it.
+            // The reply is not used; without this the compiler would remove its computation.
             black_box(&mut reply.buffer);
         }
     }
@@ -145,7 +146,7 @@ impl Workload {
         Progress::Done
     }
 
-    /// What a request costs, for the bounds of [`crate::optimum`].
+    /// The cost of a request, for the bounds of [`crate::optimum`].
     pub(crate) fn shape(&self, id: u32, costs: &Costs) -> Shape {
         let waits = self.scaled(self.asked(id).0).as_secs_f64();
         match &self.work {
@@ -176,10 +177,10 @@ pub(crate) fn first_part(id: u32, reply: &mut Reply) {
     black_box(&mut reply.buffer);
 }
 
-/// Bytes of a unit of work: a fraction of a microsecond.
+/// Bytes of a unit of work, which takes a fraction of a microsecond.
 const UNIT_BYTES: usize = 1024;
 
-/// Computes: copies and changes a piece of the text so many times.
+/// Computes: copies and changes a piece of the text `units` times.
 pub(crate) fn compute(units: u64, buffer: &mut Vec<u8>) {
     for _ in 0..units {
         buffer.clear();

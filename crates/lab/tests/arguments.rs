@@ -1,4 +1,4 @@
-//! The command line, from words to output.
+//! The command line, from arguments to output.
 
 use clap::Parser;
 use lab::cli::{Lab, Outcome, execute};
@@ -9,7 +9,7 @@ struct Command {
     lab: Lab,
 }
 
-/// What a command writes, and what it tells meanwhile.
+/// The output of a command, and its notices.
 fn ask(words: &[&str]) -> Result<(String, Vec<String>), String> {
     let words = std::iter::once("lab").chain(words.iter().copied());
     let command = Command::try_parse_from(words).map_err(|error| error.to_string())?;

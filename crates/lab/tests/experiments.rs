@@ -1,4 +1,4 @@
-//! Every model comes to the control values; no time is asserted.
+//! Every model yields the control values; no time is asserted.
 
 use executor::Model;
 use lab::{Control, Costs, ExperimentReport, Mix, Optimum, Plan, Report, Workload, numbered, page, run, table};
@@ -36,7 +36,7 @@ fn every_numbered_experiment_has_its_control_values() {
 #[test]
 fn threads_at_the_peak_are_those_of_the_model() {
     let plan = plan(Workload::source(0.01, 1), 2000);
-    // The submitter is one more.
+    // One more for the submitter.
     for (name, threads) in [("inline", 1), ("pool:5", 6), ("io-aware:7/2", 8), ("event-loop:2", 3), ("hybrid:2/6", 9)] {
         let run = run(Model::parse(name, CORES).unwrap(), &plan).unwrap();
         assert_eq!(run.threads_peak, threads, "{name}");

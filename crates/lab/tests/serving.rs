@@ -13,7 +13,7 @@ fn start(model: &str, queue_max: usize, scale: f64) -> Served {
     serve(ServeSettings { listen, loops: 1, model, queue_max, workload }).unwrap()
 }
 
-/// Sends these paths in one write and reads until the server closes.
+/// Requests these paths in one write and reads until the server closes.
 fn get(served: &Served, paths: &[&str]) -> String {
     let mut stream = TcpStream::connect(served.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -1,6 +1,6 @@
-//! All tests of the lab through its public door, in one program.
+//! All tests of the lab through its public interface, in one program.
 
-#![allow(clippy::unwrap_used)] // A test that unwraps an error has failed, which is what it is for.
+#![allow(clippy::unwrap_used)] // An unwrapped error is a failed test.
 
 mod arguments;
 mod experiments;

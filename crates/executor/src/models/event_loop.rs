@@ -1,14 +1,14 @@
-//! Event loops: a few threads, on which a task that waits is suspended and costs a timer, not a thread.
+//! Event loops: a few threads. A waiting task is suspended and costs a timer instead of a thread.
 //!
-//! New tasks wait in one queue, from which each loop takes a small batch when it has little left to do; so no loop idles
-//! while another has tasks that have not begun. A task stays on the loop that has begun it. Each turn of a loop:
+//! New tasks wait in one queue, from which each loop takes a small batch when it has little left to do, so that no loop is idle
+//! while another has tasks that have not begun. A task stays on the loop on which it began. Each turn of a loop:
 //!
 //! 1. Tasks whose timer is due become ready.
 //! 2. New tasks are taken, up to [`BATCH`] ready ones in all.
-//! 3. The tasks that are ready now are resumed once each. A task that yields is ready again, behind the others.
-//! 4. With nothing ready the loop sleeps until its first timer is due or a task comes.
+//! 3. The tasks that are ready now are resumed once each. A task that yields becomes ready again, after the others.
+//! 4. If no task is ready, the loop sleeps until its first timer is due or a task arrives.
 //!
-//! Back-pressure counts suspended tasks too: each holds its memory. The hybrid model differs in one point alone: its waits are blocking
+//! Back-pressure includes suspended tasks, since each holds memory. The hybrid model differs only in its waits: they are blocking
 //! calls ([`Waits::OnThreads`]), because not everything that blocks can be suspended.
 
 use super::pool::{Pool, Settings};
@@ -24,32 +24,32 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Ready tasks up to which a loop takes new ones: enough to share one lock and one reading of the clock, few enough that
-/// the loops end together.
+/// Number of ready tasks up to which a loop takes new ones: enough to share one lock and one reading of the clock, few enough
+/// that the loops finish at about the same time.
 const BATCH: usize = 16;
 
-/// How event loops are built.
+/// Settings of event loops.
 #[derive(Debug, Clone)]
 pub struct EventLoopSettings {
-    /// Loops, 1 to [`THREADS_MAX`](crate::THREADS_MAX); one for each core.
+    /// Number of loops, 1 to [`THREADS_MAX`](crate::THREADS_MAX); usually one for each core.
     pub loops: usize,
-    /// Tasks inside at a time: new, ready and suspended.
+    /// Largest number of tasks inside: new, ready and suspended.
     pub tasks_max: usize,
-    /// Name of the loops in the log and of their threads.
+    /// Name of the loops in the log and in the names of their threads.
     pub name: String,
 }
 
-/// Threads that resume tasks and never sleep in one.
+/// Threads that resume tasks and never sleep inside one.
 pub struct EventLoops {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What a wait does.
+/// How a task waits.
 enum Waits {
-    /// It is a timer of the loop.
+    /// With a timer of the loop.
     OnTimers,
-    /// A thread of this pool sleeps through it. Its queue has room for every task that the loops admit.
+    /// On a thread of this pool, which sleeps. The pool's queue has room for every task that the loops admit.
     OnThreads(Pool),
 }
 
@@ -58,7 +58,7 @@ struct Shared {
     counters: Counters,
     admission: Admission,
     incoming: Mutex<Incoming>,
-    /// For loops that sleep.
+    /// Wakes sleeping loops.
     came: Condvar,
     waits: Waits,
 }
@@ -68,13 +68,13 @@ struct Incoming {
     new: VecDeque<(BoxCoroutine, Instant)>,
     /// Tasks whose blocking call has returned.
     returned: VecDeque<BoxCoroutine>,
-    /// Loops that sleep.
+    /// Number of sleeping loops.
     sleeping: usize,
-    /// The loops end when nothing is inside.
+    /// Whether the loops must end when no task is inside.
     ending: bool,
 }
 
-/// What one loop has for itself.
+/// State of one loop.
 #[derive(Default)]
 struct Own {
     ready: VecDeque<BoxCoroutine>,
@@ -87,7 +87,7 @@ impl EventLoops {
         Self::start(settings, Waits::OnTimers)
     }
 
-    /// The same with `threads` that sleep through the waits.
+    /// The same, with `threads` that sleep during the waits.
     pub(super) fn with_threads(settings: EventLoopSettings, threads: usize) -> Result<Self, StartError> {
         let name = format!("{}-wait", settings.name);
         let pool = Settings { threads, queue_max: settings.tasks_max, second_max: 0, name };
@@ -104,7 +104,7 @@ impl EventLoops {
             came: Condvar::new(),
             waits,
         });
-        // From here on dropping `loops` ends the threads that did start.
+        // From here on, dropping `loops` ends the threads that have started.
         let mut loops = Self { shared, threads: Vec::with_capacity(settings.loops) };
         for index in 0..settings.loops {
             let shared = Arc::clone(&loops.shared);
@@ -117,12 +117,12 @@ impl EventLoops {
 }
 
 impl Shared {
-    /// No foreign code runs under the lock, so a poisoned one still guards a whole state.
+    /// No foreign code runs under the lock, so the state is consistent even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, Incoming> {
         self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The life of a loop.
+    /// The main function of a loop.
     fn run(self: Arc<Self>) {
         let mut own = Own::default();
         loop {
@@ -151,7 +151,7 @@ impl Shared {
         }
     }
 
-    /// Takes what has come, and sleeps while there is nothing to do. `false`: the loop ends.
+    /// Takes tasks that have arrived, and sleeps if there is nothing to do. `false`: the loop ends.
     fn take_incoming(&self, own: &mut Own) -> bool {
         let mut incoming = self.lock();
         loop {
@@ -207,7 +207,8 @@ impl Shared {
     fn suspend(self: &Arc<Self>, task: BoxCoroutine, duration: Duration, own: &mut Own) {
         self.counters.count_blocked();
         let pool = match &self.waits {
-            // The time of the suspension, not that of the turn: a wait may be longer than asked, never shorter.
+            // Counted from the suspension, not from the begin of the turn: a wait may be longer than requested, but never
+            // shorter.
             Waits::OnTimers => return own.timers.push(Instant::now() + duration, task),
             Waits::OnThreads(pool) => pool,
         };
@@ -216,7 +217,7 @@ impl Shared {
             thread::sleep(duration);
             shared.give_back(task);
         };
-        // The pool's queue has room for all tasks that are admitted, and it closes after the loops: this is never refused.
+        // The pool's queue has room for all admitted tasks, and is closed after the loops: this is never rejected.
         if let Err(refused) = pool.try_submit(Box::new(wait)) {
             drop_contained(refused);
             self.counters.count_unblocked();
@@ -225,7 +226,7 @@ impl Shared {
         }
     }
 
-    /// A blocking call has returned: any loop may go on with its task.
+    /// A blocking call has returned: any loop may resume its task.
     fn give_back(&self, task: BoxCoroutine) {
         self.counters.count_unblocked();
         let mut incoming = self.lock();
@@ -247,7 +248,7 @@ impl Shared {
         }
     }
 
-    /// A task is inside no more. The last one lets the loops end.
+    /// A task has left. The last one lets the loops end.
     fn leave(&self) {
         if self.admission.leave() && self.lock().ending {
             self.came.notify_all();
@@ -267,7 +268,7 @@ impl Shared {
     }
 
     fn drop_begun(&self, own: &mut Own) {
-        // One that is in the middle of a wait counts as blocked, a ready one does not.
+        // A task in the middle of a wait counts as blocked, a ready one does not.
         own.timers.take_all().for_each(|task| {
             self.counters.count_unblocked();
             own.ready.push_back(task);

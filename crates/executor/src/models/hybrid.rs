@@ -1,8 +1,8 @@
-//! Hybrid: event loops for what computes, a fixed pool for what blocks.
+//! Hybrid: event loops for computing, a fixed pool for blocking calls.
 //!
-//! The way of the document server itself: a loop never sleeps, and a call that cannot be suspended (a file, a lock, a foreign library)
-//! is handed to a thread that may. A wait costs two hand-overs between threads, and the pool's threads bound how many may be blocked at a
-//! time.
+//! The document server works in this way: a loop never sleeps, and a call that cannot be suspended (a file, a lock, a foreign
+//! library) is passed to a thread that may block. A wait costs two transfers between threads, and the number of the pool's
+//! threads bounds the number of blocked tasks.
 
 use super::event_loop::{EventLoopSettings, EventLoops};
 use crate::coroutine::BoxCoroutine;
@@ -11,13 +11,13 @@ use crate::metrics::Metrics;
 use crate::queue::Refused;
 use std::time::Instant;
 
-/// Loops and the threads that block for them.
+/// Event loops, and the threads that block for them.
 pub struct Hybrid {
     loops: EventLoops,
 }
 
 impl Hybrid {
-    /// `blocking_threads`, 1 to [`THREADS_MAX`](crate::THREADS_MAX), sleep through the waits of the loops' tasks.
+    /// `blocking_threads`, 1 to [`THREADS_MAX`](crate::THREADS_MAX), sleep during the waits of the loops' tasks.
     pub fn new(settings: EventLoopSettings, blocking_threads: usize) -> Result<Self, StartError> {
         Ok(Self { loops: EventLoops::with_threads(settings, blocking_threads)? })
     }

@@ -1,6 +1,7 @@
 //! Inline: the submitting thread runs the task. No queue, no thread, no parallelism.
 //!
-//! The floor of all overheads, and the model of a program that handles one request after the other.
+//! It has the smallest overhead of all, and is the model of a program that handles requests one
+//! after the other.
 
 use crate::admission::Admission;
 use crate::blocking::{Announce, register};
@@ -12,7 +13,7 @@ use crate::queue::Refused;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Runs tasks on the threads that submit them. Nothing is queued, so it is never full.
+/// Runs tasks on the submitting threads. No task is queued, so it is never full.
 pub struct Inline {
     name: String,
     admission: Admission,
@@ -20,9 +21,9 @@ pub struct Inline {
 }
 
 impl Inline {
-    /// `name` stands in the log.
+    /// `name` is its name in the log.
     pub fn new(name: String) -> Self {
-        // Its bound is the number of threads that submit.
+        // Its bound is the number of submitting threads.
         Self { name, admission: Admission::of_places(usize::MAX), counters: Arc::default() }
     }
 }

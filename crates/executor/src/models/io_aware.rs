@@ -1,20 +1,21 @@
-//! IO-aware pool: many threads, of which at most `running_max` run at a time.
+//! IO-aware pool: many threads, of which at most `running_max` run at the same time.
 //!
-//! A thread that announces a blocking call ([`crate::blocking()`]) gives its permit to run away, and takes one again when the call has
-//! returned. So the cores always have work, and never more running threads than `running_max`. The number of threads bounds how many
-//! may be blocked.
+//! A thread that announces a blocking call ([`crate::blocking()`]) releases its permit to run, and acquires one again when the
+//! call has returned. So the cores always have work, but at most `running_max` threads run. The number of threads bounds the
+//! number of blocked tasks.
 //!
-//! Where permits go, in this order: to a thread that has returned from a blocking call (its task is older than any that waits), to the
-//! next task of the queue. A permit for a returned thread is handed over directly, so none can overtake it.
+//! Permits are granted in this order: to a thread that has returned from a blocking call (its task is older than any waiting
+//! one), then to the next task of the queue. A permit for a returned thread is granted directly to it, so that no other thread
+//! can overtake it.
 //!
 //! Invariants, at each release of the lock:
 //!
-//! - `running` is at most `running_max`; it counts the permits that were handed over and not yet taken up (`granted`).
+//! - `running` is at most `running_max`; it includes the permits that were granted and not yet taken up (`granted`).
 //! - While a returned thread waits without a grant, no permit is free.
-//! - While a task waits and a permit is free, an idle thread has been summoned, or no thread is idle.
+//! - While a task waits and a permit is free, an idle thread has been woken (`summoned`), or no thread is idle.
 //!
-//! A summoned thread needs microseconds to wake. A call that returns earlier finds its permit still free, takes it again, and the
-//! summoned thread sleeps on: `summoned` keeps such calls from waking one thread after another.
+//! A woken thread needs microseconds to run. A call that returns earlier finds its permit still free and takes it again, and the
+//! woken thread sleeps again: `summoned` prevents such calls from waking one thread after another.
 
 use crate::admission::low_water;
 use crate::blocking::{Announce, register};
@@ -28,20 +29,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// How an IO-aware pool is built.
+/// Settings of an IO-aware pool.
 #[derive(Debug, Clone)]
 pub struct IoAwareSettings {
-    /// Threads in all, 1 to [`THREADS_MAX`](crate::THREADS_MAX): those that run, those that are blocked, those that are idle.
+    /// Number of all threads, 1 to [`THREADS_MAX`](crate::THREADS_MAX): running, blocked and idle ones.
     pub threads: usize,
-    /// Threads that may run at a time, 1 to `threads`.
+    /// Number of threads that may run at the same time, 1 to `threads`.
     pub running_max: usize,
-    /// Tasks that may wait.
+    /// Largest number of waiting tasks.
     pub queue_max: usize,
-    /// Name of the pool in the log and of its threads.
+    /// Name of the pool in the log and in the names of its threads.
     pub name: String,
 }
 
-/// A pool whose threads say when they block.
+/// A pool whose threads announce when they block.
 pub struct IoAwarePool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -52,13 +53,13 @@ struct Shared {
     running_max: usize,
     queue_max: usize,
     state: Mutex<State>,
-    /// For idle threads: a task may be begun.
+    /// Wakes idle threads: a task may begin.
     summons: Condvar,
-    /// For threads that have returned from a blocking call: a permit was granted.
+    /// Wakes threads that have returned from a blocking call: a permit was granted.
     grants: Condvar,
-    /// For submitters: the queue has fallen to three quarters.
+    /// Wakes submitters: the queue has fallen to three quarters.
     room: Condvar,
-    /// For drains: all tasks have ended.
+    /// Wakes drains: all tasks have ended.
     all_ended: Condvar,
     counters: Counters,
 }
@@ -68,15 +69,15 @@ struct State {
     waiting: VecDeque<(BoxCoroutine, Instant)>,
     /// Tasks that have begun and not ended.
     begun: usize,
-    /// Permits in use, granted ones included.
+    /// Permits in use, including granted ones.
     running: usize,
-    /// Threads that have returned from one and wait for a permit.
+    /// Threads that have returned from a blocking call and wait for a permit.
     returned: usize,
-    /// Permits handed to returned threads that have not woken yet.
+    /// Permits granted to returned threads that have not woken yet.
     granted: usize,
     /// Threads that wait for a task.
     idle: usize,
-    /// Idle threads that were woken and have not looked yet.
+    /// Idle threads that were woken and do not run yet.
     summoned: usize,
     closed: bool,
     waiting_for_room: usize,
@@ -102,7 +103,7 @@ impl IoAwarePool {
             all_ended: Condvar::new(),
             counters: Counters::default(),
         });
-        // From here on dropping `pool` ends the threads that did start.
+        // From here on, dropping `pool` ends the threads that have started.
         let mut pool = Self { shared, threads: Vec::with_capacity(threads) };
         for index in 0..threads {
             let shared = Arc::clone(&pool.shared);
@@ -115,12 +116,12 @@ impl IoAwarePool {
 }
 
 impl Shared {
-    /// No foreign code runs under the lock, so a poisoned one still guards a whole state.
+    /// No foreign code runs under the lock, so the state is consistent even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The life of a thread.
+    /// The main function of a thread.
     fn run(self: Arc<Self>) {
         let _registered = register(Arc::clone(&self) as Arc<dyn Announce>);
         let mut has_ended = false;
@@ -134,7 +135,7 @@ impl Shared {
         self.counters.count_thread_ended();
     }
 
-    /// Gives back the permit of an ended task, and waits for the next task and a permit for it. `None` when closed and empty.
+    /// Releases the permit of an ended task, and waits for the next task and a permit for it. `None`: closed and empty.
     fn take(&self, has_ended: bool) -> Option<(BoxCoroutine, Instant)> {
         let mut state = self.lock();
         if has_ended {
@@ -160,12 +161,12 @@ impl Shared {
             state.idle += 1;
             state = self.summons.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
-            // A wake-up without a summons counts as one: at worst one more thread is woken for nothing.
+            // A spurious wake-up counts as summoned: at worst one more thread is woken in vain.
             state.summoned = state.summoned.saturating_sub(1);
         }
     }
 
-    /// Hands the permit to a returned thread, or else makes it free.
+    /// Grants the permit to a returned thread, or frees it.
     fn give_permit_back(&self, state: &mut State) {
         if state.returned > state.granted {
             state.granted += 1;
@@ -203,7 +204,7 @@ impl Shared {
         self.room.notify_all();
     }
 
-    /// Drops the tasks that wait and gives their number.
+    /// Drops the waiting tasks and returns their number.
     fn drop_waiting(&self) -> usize {
         let mut state = self.lock();
         let waiting = std::mem::take(&mut state.waiting);
@@ -335,7 +336,7 @@ mod tests {
         IoAwarePool::new(IoAwareSettings { threads, running_max, queue_max: 8, name }).unwrap()
     }
 
-    /// Waits until the state is as told.
+    /// Waits until the state satisfies a condition.
     #[track_caller]
     fn until(pool: &IoAwarePool, holds: impl Fn(&State) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -345,7 +346,7 @@ mod tests {
         }
     }
 
-    /// A task that notes its steps: it begins, blocks until it is let go, and goes on.
+    /// A task that records its steps: it begins, blocks until it is released, and continues.
     fn blocks_once(name: &str, notes: &Sender<String>) -> (Sender<()>, BoxCoroutine) {
         let (go, wait) = channel::<()>();
         let (name, notes) = (name.to_owned(), notes.clone());
@@ -357,7 +358,7 @@ mod tests {
         (go, task)
     }
 
-    /// A task that holds its permit until it is let go.
+    /// A task that holds its permit until it is released.
     fn runs_long(name: &str, notes: &Sender<String>) -> (Sender<()>, BoxCoroutine) {
         let (go, wait) = channel::<()>();
         let (name, notes) = (name.to_owned(), notes.clone());

@@ -1,4 +1,4 @@
-//! The execution models, one in a file.
+//! The execution models, one per file.
 
 pub(crate) mod event_loop;
 pub(crate) mod hybrid;

@@ -1,7 +1,7 @@
-//! Fixed pool: as many threads as were asked for, from the start to the end, behind a bounded queue.
+//! Fixed pool: a constant number of threads behind a bounded queue.
 //!
-//! A thread whose job blocks is lost for the other jobs until the call returns; a pool that is large enough for many blocked
-//! threads has too many for the cores when none blocks.
+//! While a job blocks, its thread is unavailable to other jobs. A pool that is large enough for many blocked threads has too
+//! many threads for the cores when none blocks.
 
 use crate::blocking::{Announce, register};
 use crate::containment::{drop_contained, run_contained};
@@ -15,16 +15,16 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// How a pool is built.
+/// Settings of a pool.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Threads, 1 to [`THREADS_MAX`](crate::THREADS_MAX). All start at once and stay.
+    /// Number of threads, 1 to [`THREADS_MAX`](crate::THREADS_MAX). All are started at once and stay.
     pub threads: usize,
-    /// Jobs that may wait in the first line, beside those that run.
+    /// Largest number of jobs that wait in the first line, in addition to the running ones.
     pub queue_max: usize,
-    /// Jobs that may wait in the second line.
+    /// Largest number of jobs that wait in the second line.
     pub second_max: usize,
-    /// Name of the pool in the log and of its threads (the kernel shows the first 15 bytes).
+    /// Name of the pool in the log and in the names of its threads (the kernel shows the first 15 bytes).
     pub name: String,
 }
 
@@ -50,7 +50,7 @@ struct Shared {
     counters: Arc<Counters>,
 }
 
-/// Threads that run jobs which may block.
+/// Threads for jobs that may block.
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -62,7 +62,7 @@ impl Pool {
         Pool::start(settings, || {})
     }
 
-    /// The same with threads that give way to those of the usual priority ([`give_way`]).
+    /// The same with threads that yield to those of the usual priority ([`give_way`]).
     pub fn giving_way(settings: Settings) -> Result<Self, StartError> {
         Pool::start(settings, give_way)
     }
@@ -71,7 +71,7 @@ impl Pool {
         check_threads(settings.threads)?;
         let queue = Queue::new([settings.queue_max, settings.second_max]);
         let shared = Arc::new(Shared { name: settings.name, queue, counters: Arc::default() });
-        // From here on dropping `pool` ends the threads that did start.
+        // From here on, dropping `pool` ends the threads that have started.
         let mut pool = Self { shared, threads: Vec::with_capacity(settings.threads) };
         for index in 0..settings.threads {
             let shared = Arc::clone(&pool.shared);
@@ -89,19 +89,19 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Queues a job in the first line, or gives it back at once.
+    /// Queues a job in the first line, or returns it at once.
     pub fn try_submit(&self, job: Job) -> Result<(), Refused<Job>> {
         self.try_submit_to(Line::First, job)
     }
 
-    /// Queues a job in a line, or gives it back at once.
+    /// Queues a job in a line, or returns it at once.
     pub fn try_submit_to(&self, line: Line, job: Job) -> Result<(), Refused<Job>> {
         self.shared.queue.push(line, job, Entry::of_job).inspect_err(|_| self.shared.counters.count_refused())
     }
 
-    /// Takes no more jobs and waits for those queued and running. At `deadline` what has not started is dropped.
+    /// Takes no more jobs and waits for those queued and running. At `deadline`, jobs that have not started are dropped.
     ///
-    /// May be called from several threads; called from a job of this pool it waits for itself until the deadline.
+    /// May be called from several threads. If it is called from a job of this pool, it waits for itself until the deadline.
     pub fn drain(&self, deadline: Instant) -> Drained {
         self.shared.queue.close();
         if self.shared.queue.wait_idle(deadline) {
@@ -114,7 +114,7 @@ impl Pool {
         }
     }
 
-    /// The counters now.
+    /// The current counters.
     pub fn metrics(&self) -> Metrics {
         let (queued, running) = self.shared.queue.lengths();
         self.shared.counters.read(queued, running)
@@ -142,7 +142,7 @@ impl Executor for Pool {
 }
 
 impl Drop for Pool {
-    /// Drops what is queued and waits for what runs: after this no job of the pool touches anything.
+    /// Drops the queued jobs and waits for the running ones: after this no job of the pool accesses anything.
     fn drop(&mut self) {
         self.shared.queue.close();
         self.shared.drop_waiting();
@@ -156,7 +156,7 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// The life of a thread.
+    /// The main function of a thread.
     fn run(&self) {
         let _registered = register(Arc::clone(&self.counters) as Arc<dyn Announce>);
         let mut has_ended = false;
@@ -170,7 +170,7 @@ impl Shared {
         self.counters.count_thread_ended();
     }
 
-    /// Drops the jobs that wait and gives their number.
+    /// Drops the waiting jobs and returns their number.
     fn drop_waiting(&self) -> usize {
         let waiting: [VecDeque<Entry>; 2] = self.queue.take_waiting();
         let count = waiting.iter().map(VecDeque::len).sum();

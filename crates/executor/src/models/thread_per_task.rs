@@ -1,7 +1,7 @@
-//! Thread for each task: started with it, ended with it, at most so many at a time.
+//! Thread per task: each task has its own thread; the number of threads is bounded.
 //!
-//! With a large limit this is the plain thread-for-each-request model; with a small one the limit is a counting semaphore, and
-//! a task that ends lets the next one start. Starting a thread costs 10 to 20 µs.
+//! With a large limit this is the plain thread-per-request model. With a small one the limit is a counting semaphore: a task
+//! that ends lets the next one start. Starting a thread costs 10 to 20 µs.
 
 use crate::admission::Admission;
 use crate::blocking::{Announce, register};
@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-/// Threads at a time where no smaller limit is set: what a default Linux allows (`pid_max`).
+/// Largest number of threads if no smaller limit is set: the default of Linux (`pid_max`).
 pub const TASK_THREADS_MAX: usize = 32_768;
 
-/// Stack of a thread that runs one task. The kernel gives memory only to the pages that are touched.
+/// Stack of a thread that runs one task. The kernel allocates memory only for the pages that are used.
 const STACK_BYTES: usize = 256 << 10;
 
 /// Starts a thread for each task.
@@ -31,11 +31,11 @@ struct Shared {
     counters: Arc<Counters>,
 }
 
-/// A task on its way to a thread that may not start: then it is still here.
+/// A task on its way to a thread that may not start: it can then be taken back.
 type Handover = Arc<Mutex<Option<BoxCoroutine>>>;
 
 impl ThreadPerTask {
-    /// At most `threads_max` tasks at a time, and never more than [`TASK_THREADS_MAX`].
+    /// At most `threads_max` tasks at the same time, and never more than [`TASK_THREADS_MAX`].
     pub fn new(name: String, threads_max: usize) -> Self {
         let admission = Admission::of_places(threads_max.clamp(1, TASK_THREADS_MAX));
         Self { shared: Arc::new(Shared { name, admission, counters: Arc::default() }) }
@@ -46,12 +46,12 @@ impl ThreadPerTask {
         self.shared.admission.wait_empty();
     }
 
-    /// Tasks that run.
+    /// Number of running tasks.
     pub(super) fn inside(&self) -> usize {
         self.shared.admission.inside()
     }
 
-    /// Starts the thread of a task that was admitted; gives the task back where the system has no thread for it.
+    /// Starts the thread of an admitted task; returns the task if the system cannot start a thread.
     fn start(&self, task: BoxCoroutine) -> Result<(), BoxCoroutine> {
         let handover: Handover = Arc::new(Mutex::new(Some(task)));
         let (shared, taken) = (Arc::clone(&self.shared), Arc::clone(&handover));
@@ -61,7 +61,7 @@ impl ThreadPerTask {
         let spawned = builder.spawn(move || {
             if let Some(task) = take(&taken) {
                 shared.run(task, submitted);
-                // Before the place is free, so that the peak never counts an ending thread beside its successor.
+                // Before the place is freed, so that the peak never counts both an ending thread and its successor.
                 shared.counters.count_thread_ended();
                 shared.admission.leave();
             }
@@ -74,7 +74,7 @@ impl ThreadPerTask {
     }
 }
 
-/// Nothing is done under the lock but taking.
+/// The lock is held only for the take.
 fn take(handover: &Handover) -> Option<BoxCoroutine> {
     handover.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -90,7 +90,7 @@ impl Shared {
 }
 
 impl Executor for ThreadPerTask {
-    /// Where the system has no thread, the task comes back as from a full executor.
+    /// If the system cannot start a thread, the task is returned as by a full executor.
     fn try_submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
         let shared = &self.shared;
         let task = shared.admission.try_enter(task).inspect_err(|_| shared.counters.count_refused())?;
@@ -101,7 +101,7 @@ impl Executor for ThreadPerTask {
         })
     }
 
-    /// Where the system has no thread, the submitter runs the task: it can start no other one meanwhile.
+    /// If the system cannot start a thread, the submitter runs the task: it cannot start another one meanwhile.
     fn submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
         let shared = &self.shared;
         let task = shared.admission.enter(task).inspect_err(|_| shared.counters.count_refused())?;

@@ -1,13 +1,13 @@
-//! Suspended tasks in the order of the moments at which they are due.
+//! Suspended tasks, ordered by the moments at which they are due.
 //!
-//! A binary heap. Entries are never cancelled, so it needs neither keys nor a wheel; its size is bounded by the number of
-//! tasks that the event loops admit.
+//! A binary heap. Entries are never cancelled, so neither keys nor a timer wheel are needed; its size is bounded by the
+//! number of tasks that the event loops admit.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-/// Values and their moments.
+/// Values and the moments at which they are due.
 pub(super) struct Timers<T> {
     heap: BinaryHeap<Reverse<Timer<T>>>,
     sequence: u64,
@@ -15,7 +15,7 @@ pub(super) struct Timers<T> {
 
 struct Timer<T> {
     at: Instant,
-    /// Equal moments are due in the order of insertion.
+    /// Entries of equal moments are due in the order of insertion.
     sequence: u64,
     value: T,
 }
@@ -59,7 +59,7 @@ impl<T> Timers<T> {
         self.heap.push(Reverse(Timer { at, sequence: self.sequence, value }));
     }
 
-    /// When the first value is due.
+    /// The moment at which the first value is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(first)| first.at)
     }
@@ -72,7 +72,7 @@ impl<T> Timers<T> {
         self.heap.pop().map(|Reverse(first)| first.value)
     }
 
-    /// Takes all values, in no order.
+    /// Takes all values, in no particular order.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = T> {
         std::mem::take(&mut self.heap).into_iter().map(|Reverse(timer)| timer.value)
     }

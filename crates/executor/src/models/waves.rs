@@ -1,6 +1,7 @@
-//! Waves: a number of threads start, one for each task, and all of them end before the next wave starts.
+//! Waves: a number of threads start, one for each task, and all of them must end before the next wave
+//! starts.
 //!
-//! The slowest task of a wave holds up the next one: a wave takes as long as its longest wait.
+//! The slowest task of a wave delays the next one: a wave takes as long as its longest wait.
 
 use super::thread_per_task::ThreadPerTask;
 use crate::coroutine::BoxCoroutine;
@@ -10,22 +11,22 @@ use crate::queue::Refused;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-/// Starts threads in waves.
+/// Runs tasks in waves of threads.
 pub struct Waves {
     size: usize,
     threads: ThreadPerTask,
-    /// Tasks of the present wave. Held by a submitter that waits for the wave's end.
+    /// Number of tasks in the current wave. Locked by a submitter that waits for the wave's end.
     started: Mutex<usize>,
 }
 
 impl Waves {
-    /// Waves of `size` threads, 1 at least.
+    /// Waves of `size` threads, at least 1.
     pub fn new(name: String, size: usize) -> Self {
         let size = size.max(1);
         Self { size, threads: ThreadPerTask::new(name, size), started: Mutex::new(0) }
     }
 
-    /// The present wave's place for one more task; none while a full wave runs.
+    /// A place for one more task in the current wave. None: a full wave is running.
     fn try_place(&self) -> Option<MutexGuard<'_, usize>> {
         let mut started = match self.started.try_lock() {
             Ok(started) => started,

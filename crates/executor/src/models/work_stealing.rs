@@ -1,8 +1,8 @@
-//! Work-stealing pool: rayon's threads, each with a deque of its own, behind a bound.
+//! Work-stealing pool: rayon's threads, each with its own deque, behind a bound.
 //!
-//! Rayon's own queue has no bound and its pool does not wait for spawned tasks when it is dropped; both are added here. Tasks that come
-//! from outside the pool pass through rayon's one injector queue: stealing pays for tasks that spawn tasks, which requests do
-//! not. A blocked thread is lost for the others, as in the fixed pool.
+//! Rayon's own queue is unbounded, and dropping its pool does not wait for spawned tasks; both are added here. Tasks from outside
+//! the pool pass through rayon's single injector queue: stealing pays for tasks that spawn tasks, which requests do not. A
+//! blocked thread is unavailable to other tasks, as in the fixed pool.
 
 use crate::admission::Admission;
 use crate::blocking::{Announce, register};
@@ -14,22 +14,22 @@ use crate::queue::Refused;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A pool of rayon behind a bound.
+/// A bounded rayon pool.
 pub struct WorkStealing {
-    // Dropped first: rayon's threads end after what was spawned, for `drop` has waited for it.
+    // Dropped first: rayon's threads end after the spawned tasks, for which `drop` has waited.
     pool: rayon_core::ThreadPool,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     name: String,
-    /// What waits and what runs.
+    /// Bounds waiting and running tasks.
     admission: Admission,
     counters: Arc<Counters>,
 }
 
 impl WorkStealing {
-    /// `threads` that steal from one another, and at most `queue_max` tasks that wait.
+    /// `threads` that steal from one another, and at most `queue_max` waiting tasks.
     pub fn new(name: String, threads: usize, queue_max: usize) -> Result<Self, StartError> {
         check_threads(threads)?;
         let admission = Admission::of_memory(queue_max.saturating_add(threads));

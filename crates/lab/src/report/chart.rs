@@ -1,6 +1,6 @@
 //! Charts as SVG: the timelines of a run, and the wall times of all runs on a logarithmic scale.
 //!
-//! Colours are CSS classes of the page, so that the charts follow its theme. Text is HTML text, escaped by the caller where it is not ours.
+//! Colours are CSS classes of the page, so that the charts follow its theme. The caller escapes text that is not constant.
 
 use super::Report;
 use crate::trace::Timeline;
@@ -14,7 +14,7 @@ const LEFT: f64 = 44.0;
 const CURVE: f64 = 64.0;
 const GAP: f64 = 22.0;
 
-/// Two curves under one another: running tasks with a line at P, and waiting tasks.
+/// Two curves one above the other: running tasks with a line at P, and waiting tasks.
 pub(super) fn timeline(timeline: &Timeline, cores: usize, title: &str) -> String {
     let height = 2.0 * CURVE + 2.0 * GAP + 18.0;
     let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Timelines of {title}\">");

@@ -1,8 +1,8 @@
-//! What each model is and what its timeline shows, in words for a student.
+//! A description of each model and of its timeline, for students.
 
 use executor::Model;
 
-/// How a model works, and what to look for in its chart.
+/// How a model works, and what its chart shows.
 pub(super) fn explain(model: Model) -> &'static str {
     match model {
         Model::Inline => {

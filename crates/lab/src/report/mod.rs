@@ -1,4 +1,4 @@
-//! What a series of experiments showed: as values for JSON, as a table for a terminal, as a page.
+//! Results of a series of experiments: as values for JSON, as a table for a terminal, as a page.
 
 mod chart;
 mod explanation;
@@ -14,36 +14,36 @@ use crate::run::Run;
 use crate::statistics::median_index;
 use serde::Serialize;
 
-/// All that is known after a series.
+/// The results of a series.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// What was run: `the classic experiment`, or the file of a mix.
+    /// The workload: `the classic experiment`, or the file of a mix.
     pub workload: String,
     /// Requests of each run.
     pub requests: u32,
-    /// What waits were multiplied by.
+    /// Factor of the waits.
     pub scale: f64,
-    /// How often the second part of a request, or a mix's computing, was done.
+    /// How often the second part of a request, or a mix's computing, was repeated.
     pub work: u32,
-    /// P: the cores that the models were made for.
+    /// P: the number of cores for which the models were sized.
     pub cores: usize,
-    /// Tasks that may wait in a queue.
+    /// Largest number of tasks in a queue.
     pub queue_max: usize,
-    /// What the parts of a classic request cost.
+    /// Cost of the parts of a classic request.
     pub costs: Costs,
     /// The bounds.
     pub optimum: Optimum,
-    /// In the order in which they were run.
+    /// The experiments, in the order of their runs.
     pub experiments: Vec<ExperimentReport>,
 }
 
-/// One experiment's runs.
+/// The runs of one experiment.
 #[derive(Debug, Clone, Serialize)]
 pub struct ExperimentReport {
-    /// Which one.
+    /// The experiment.
     #[serde(flatten)]
     pub experiment: Experiment,
-    /// Time above the optimum, as a part of it: 0.05 is five percent more.
+    /// Time above the optimum, relative to it: 0.05 is five percent more.
     pub above_optimum: f64,
     /// Wall times of all runs, in seconds.
     pub walls: Vec<f64>,
@@ -52,7 +52,7 @@ pub struct ExperimentReport {
 }
 
 impl ExperimentReport {
-    /// Of all runs of an experiment; `None` without any.
+    /// The report on all runs of an experiment. `None`: there are none.
     pub fn of(experiment: Experiment, mut runs: Vec<Run>, optimum: &Optimum) -> Option<Self> {
         let walls: Vec<f64> = runs.iter().map(|run| run.wall).collect();
         let run = runs.swap_remove(median_index(&walls)?);
@@ -67,12 +67,12 @@ impl Report {
     }
 }
 
-/// Bytes in mebibytes, with one digit.
+/// Bytes in mebibytes, with one decimal.
 fn mebibytes(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "?".to_owned(), |bytes| format!("{:.1}", bytes as f64 / f64::from(1 << 20)))
 }
 
-/// Milliseconds with as many digits as say something.
+/// Milliseconds with a suitable number of digits.
 fn milliseconds(value: f64) -> String {
     if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") }
 }

@@ -1,4 +1,4 @@
-//! The page: one HTML file without anything outside it, in light and dark.
+//! The page: one self-contained HTML file, with a light and a dark theme.
 
 use super::chart::{comparison, timeline};
 use super::explanation::explain;
@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
 
-/// Title, rows of the table and what they mean.
+/// Headings of the table's columns, and their meaning.
 const COLUMNS: [(&str, &str); 11] = [
     ("wall", "Seconds from the first submission to the last reply"),
     ("above optimum", "Time above what no schedule can beat"),

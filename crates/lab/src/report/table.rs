@@ -20,7 +20,7 @@ const HEADING: [&str; 14] = [
     "above opt.",
 ];
 
-/// The report as text: what was run, the bounds, the table.
+/// The report as text: the workload, the bounds, the table.
 pub fn table(report: &Report) -> String {
     let rows: Vec<[String; 14]> = report.experiments.iter().map(row).collect();
     let widths = widths(&rows);
@@ -73,7 +73,7 @@ fn widths(rows: &[[String; 14]]) -> [usize; 14] {
     })
 }
 
-/// Text to the left, numbers to the right.
+/// Aligns text to the left, numbers to the right.
 fn write_row(text: &mut String, cells: &[String; 14], widths: &[usize; 14]) {
     for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
         let _ = match column {
