@@ -1,7 +1,7 @@
 //! `cargo xtask book`: the pages of `docs/` as a book, `target/book/index.html`, made by mdBook.
 //!
-//! Pages link to files of the repository outside of `docs/`. The book has a copy of each as plain text, so that it can be put on any
-//! server by itself. mdBook is built into `target/tools` where there is none.
+//! Pages link to files of the repository outside `docs/`. The book contains a copy of each as plain text, so that it can be
+//! served on its own. mdBook is built into `target/tools` if it is missing.
 
 use crate::tools;
 use std::collections::BTreeSet;
@@ -9,9 +9,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How a page's link begins that leads out of the folder.
+/// The beginning of a link that leads out of the folder.
 const OUTSIDE: &str = "](../";
-/// Where the book has the files outside of the folder.
+/// The folder of the book for files outside `docs/`.
 const FILES: &str = "files";
 
 /// Builds it.
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// The program, where it is.
+/// The mdbook program, if installed.
 fn mdbook() -> Option<PathBuf> {
     let own = tools::target().join("tools/bin/mdbook");
     if own.is_file() {
@@ -48,7 +48,7 @@ fn install() -> Result<PathBuf, String> {
     }
 }
 
-/// Builds the book of the pages as they are, by way of a folder for what mdBook reads.
+/// Builds the book from the current pages, using a folder for mdBook's input.
 fn build(mdbook: &Path, source: &Path, book: &Path) -> Result<(), String> {
     for folder in [source, book] {
         let _ = fs::remove_dir_all(folder);
@@ -69,7 +69,7 @@ fn build(mdbook: &Path, source: &Path, book: &Path) -> Result<(), String> {
     }
 }
 
-/// Copies a folder, links out of it turned to the book's own copies, whose paths are noted.
+/// Copies a folder; links out of it are changed to the book's own copies, whose paths are collected.
 fn copy(from: &Path, to: &Path, outside: &mut BTreeSet<String>) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -86,7 +86,7 @@ fn copy(from: &Path, to: &Path, outside: &mut BTreeSet<String>) -> std::io::Resu
     Ok(())
 }
 
-/// A page with its links out of the folder turned.
+/// A page whose links out of the folder are changed.
 fn turned(page: &str, outside: &mut BTreeSet<String>) -> String {
     let mut parts = page.split(OUTSIDE);
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -99,7 +99,7 @@ fn turned(page: &str, outside: &mut BTreeSet<String>) -> String {
     text
 }
 
-/// Where the book has a file. Links to names that end with `.md` mdBook takes for pages.
+/// The path of a file in the book. mdBook would treat links to names with `.md` as pages.
 fn own_copy(path: &str) -> String {
     format!("{FILES}/{}.txt", path.strip_suffix(".md").unwrap_or(path))
 }
@@ -133,11 +133,11 @@ mod tests {
         assert!(pages > 15 && broken.is_empty(), "{pages} pages: {broken:#?}");
     }
 
-    /// How many pages there are, and which links of them lead nowhere.
+    /// The number of pages, and their broken links.
     fn broken_links(book: &Path) -> (usize, Vec<String>) {
         let pages = fs::read_dir(book).expect("a folder").map(|entry| entry.expect("an entry").path());
         let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "html"));
-        // What a server answers for paths that are not there has links from the server's root.
+        // The page that a server sends for missing paths has links from the server's root.
         let pages: Vec<PathBuf> = pages.filter(|path| !path.ends_with("404.html")).collect();
         let mut broken = Vec::new();
         for page in &pages {

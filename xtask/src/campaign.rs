@@ -1,26 +1,26 @@
-//! Long campaigns: those of the store itself, and those with tools of the nightly toolchain. Each says what is missing instead of
-//! failing obscurely.
+//! Long campaigns: those of the store itself, and those with tools of the nightly toolchain. If a tool is missing, each reports
+//! that instead of failing obscurely.
 
 use crate::tools;
 use std::path::Path;
 use std::process::Command;
 
-/// What a sanitizer's target is named: without one named, build scripts and macros would be built with it too.
+/// The target triple for sanitizers: without an explicit one, build scripts and macros would be instrumented too.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// What one fuzz target may use, MB: a parser that passes it keeps what it should refuse.
+/// Memory limit of a fuzz target in MB: a parser that exceeds it keeps input that it should reject.
 const FUZZ_MEMORY_MB: u32 = 2048;
-/// What one input may take, seconds of the wall clock: on a busy machine a process may stand still for some of them.
+/// Time limit for one input, in seconds of wall-clock time: on a busy machine a process may pause for some of them.
 const FUZZ_INPUT_SECONDS: u32 = 60;
-/// Cases of a property under Miri, which is some hundred times slower than the machine.
+/// Cases of a property under Miri, which is about a hundred times slower than native code.
 const MIRI_CASES: &str = "4";
-/// After so long a mutant counts as noticed: it hangs.
+/// Seconds after which a mutant hangs and counts as detected.
 const MUTANT_SECONDS: &str = "300";
-/// What Miri leaves out of the store: it has no mapped files and no direct writes, so what a test does on a real disk.
+/// Tests of the store that Miri skips: it supports neither mapped files nor direct writes, so it cannot run tests on a real disk.
 const MIRI_STORE_SKIPPED: &[&str] =
     &["disk::system", "disk::residency", "log::tests", "tree::sorter", "tree::verify_space"];
-/// What Miri runs of the store's tests beside those in its files: whole stores on the disk in memory.
+/// Integration tests of the store that Miri runs: whole stores on the disk in memory.
 const MIRI_STORE_TESTS: &[&str] = &["memtable_model", "memtable_ranges", "memtable_readers", "published", "stress"];
-/// Races that are none, each with its reason.
+/// Reports of races that are false, each with its reason.
 const THREAD_SUPPRESSIONS: &str = "xtask/thread-sanitizer.supp";
 
 fn require_nightly() -> Result<(), String> {
@@ -54,14 +54,15 @@ fn require_component(component: &str, purpose: &str) -> Result<(), String> {
     ))
 }
 
-/// Cargo of the nightly toolchain. Through rustup, since inside `cargo xtask` a plain `cargo` may be the pinned one.
+/// Cargo of the nightly toolchain. Through rustup, because inside `cargo xtask` a plain `cargo` may be the pinned one.
 fn nightly_cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo"]).args(arguments);
     command
 }
 
-/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, a siege of it, SQL beside SQLite, views through power failures, databases on faulty disks, or a campaign of `crates/store/examples/campaign.rs`.
+/// `cargo xtask campaign NAME [ARGUMENT]…`: kills of the real binary, a siege of it, SQL compared with SQLite, views through
+/// power failures, databases on faulty disks, or a campaign of `crates/store/examples/campaign.rs`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     match arguments {
         [name, rest @ ..] if name == "kill" => kill(rest),
@@ -80,8 +81,8 @@ fn kill(arguments: &[String]) -> Result<(), String> {
     ignored_tests(("sapsan", "suite", test), &settings, arguments)
 }
 
-/// `cargo xtask campaign siege [--seconds N]`: all attacks at once on the real binary beside honest clients, an hour if not said
-/// otherwise, half of it at a small memory setting and half at the default. The binary is built as it is released: times count.
+/// `cargo xtask campaign siege [--seconds N]`: all attacks at once on the real binary together with honest clients; by default
+/// for an hour, half of it at a small memory setting and half at the default. Release build, because times count.
 fn siege(arguments: &[String]) -> Result<(), String> {
     let mut command = Command::new("cargo");
     command.args(["test", "--release"]);
@@ -89,27 +90,28 @@ fn siege(arguments: &[String]) -> Result<(), String> {
     ignored_tests_by(command, ("sapsan", "siege", "a_long_siege"), &settings, arguments)
 }
 
-/// `cargo xtask campaign sql [--queries N] [--seed S]`: random queries here and in SQLite, a million if not said otherwise, and a tenth
-/// as many statements that write.
+/// `cargo xtask campaign sql [--queries N] [--seed S]`: random queries here and in SQLite, by default a million, and a tenth as
+/// many writing statements.
 fn sql(arguments: &[String]) -> Result<(), String> {
     let settings = [("--queries", "SAPSAN_SQL_QUERIES"), ("--seed", "SAPSAN_SQL_SEED")];
     ignored_tests(("docs", "suite", "random_"), &settings, arguments)
 }
 
-/// `cargo xtask campaign views [--seconds N] [--seed S]`: power failures under writes, builds and changed definitions of views.
+/// `cargo xtask campaign views [--seconds N] [--seed S]`: power failures during writes, builds and changed definitions of views.
 fn views(arguments: &[String]) -> Result<(), String> {
     let settings = [("--seconds", "VIEWS_POWER_SECONDS"), ("--seed", "VIEWS_POWER_SEED")];
     ignored_tests(("docs", "suite", "views_power::"), &settings, arguments)
 }
 
-/// `cargo xtask campaign docs-faults [--count N] [--seed S] [--step K]`: each fault at each (or each Kth) operation of N databases, from an
-/// empty disk and from what a kill left.
+/// `cargo xtask campaign docs-faults [--count N] [--seed S] [--step K]`: each fault at each (or each Kth) operation of N
+/// databases, from an empty disk and from the state after a kill.
 fn docs_faults(arguments: &[String]) -> Result<(), String> {
     let settings = [("--count", "DOCS_FAULTS_COUNT"), ("--seed", "DOCS_FAULTS_SEED"), ("--step", "DOCS_FAULTS_STEP")];
     ignored_tests(("docs", "suite", "disk_faults::"), &settings, arguments)
 }
 
-/// Runs the ignored tests of a package's program whose names begin so. Arguments are handed on in the environment, by these names.
+/// Runs the ignored tests of a package's program whose names begin with a prefix. Arguments are passed in environment variables
+/// with these names.
 fn ignored_tests(tests: (&str, &str, &str), settings: &[(&str, &str)], arguments: &[String]) -> Result<(), String> {
     let mut command = Command::new("cargo");
     command.arg("test");
@@ -138,7 +140,7 @@ fn ignored_tests_by(
     tools::run_with(&mut command)
 }
 
-/// The campaigns of the store on simulated disks, optimised.
+/// The campaigns of the store on simulated disks, in a release build.
 fn store(arguments: &[String]) -> Result<(), String> {
     let mut command = Command::new("cargo");
     command.args(["run", "--quiet", "--release", "--package", "store", "--example", "campaign", "--"]);
@@ -168,14 +170,14 @@ pub(crate) fn fuzz(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs one target from its seeds and from what earlier runs found.
+/// Runs one target from its seeds and from the corpus of earlier runs.
 fn fuzz_one(target: &str, seconds: &str) -> Result<(), String> {
     let folder = tools::root().join("fuzz");
     let found = folder.join("corpus").join(target);
     std::fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
     let mut command = nightly_cargo(&["fuzz", "run", "--fuzz-dir", "fuzz", target]);
     command.arg(&found);
-    // libFuzzer writes what it finds to the first folder only; the seeds stay as they are.
+    // libFuzzer writes new inputs only to the first folder; the seeds stay unchanged.
     add_if_there(&mut command, "", &folder.join("seeds").join(target));
     command.args(["--", &format!("-max_total_time={seconds}"), &format!("-rss_limit_mb={FUZZ_MEMORY_MB}")]);
     command.args([&format!("-timeout={FUZZ_INPUT_SECONDS}"), "-max_len=8192"]);
@@ -221,8 +223,8 @@ pub(crate) fn miri(arguments: &[String]) -> Result<(), String> {
     run(&["--test", "suite"], &mut MIRI_STORE_TESTS.iter().map(|file| format!("{file}::")))
 }
 
-/// `cargo xtask mutants [FILE] [TESTS]…`: which changes of a file of the store no test notices. Without a
-/// file it lists how many there are of each. All of a file takes hours with all tests: name those that are about it.
+/// `cargo xtask mutants [FILE] [TESTS]…`: the mutations of a file of the store that no test detects. Without a file it lists the
+/// number of mutations of each file. With all tests a file takes hours: name the tests that are about it.
 pub(crate) fn mutants(arguments: &[String]) -> Result<(), String> {
     if !tools::is_on_path("cargo-mutants") {
         return Err("cargo-mutants is missing: `cargo install cargo-mutants --locked`, then run this again".to_string());
@@ -237,10 +239,10 @@ pub(crate) fn mutants(arguments: &[String]) -> Result<(), String> {
     std::fs::create_dir_all(&output).map_err(|error| format!("{}: {error}", output.display()))?;
     let mut command = Command::new("cargo");
     command.args(["mutants", "--package", "store", "--file", file, "--cap-lints", "true"]);
-    // The tests are run by `cargo xtask test`; once more for each file would only take time.
+    // `cargo xtask test` runs the tests; once more for each file would only take time.
     command.args(["--baseline", "skip", "--timeout", MUTANT_SECONDS, "--output"]).arg(output);
     if !tests.is_empty() {
-        // For building too: else each mutant waits until all test programs are linked.
+        // For building too: otherwise each mutant waits until all test programs are linked.
         command.args(["--cargo-arg=--lib", "--cargo-arg=--test=suite", "--", "--"]).args(tests);
     }
     tools::run_with(&mut command)
@@ -252,7 +254,7 @@ pub(crate) fn sanitize(arguments: &[String]) -> Result<(), String> {
     let package = arguments.get(1).map_or("store", String::as_str);
     let mut command = nightly_cargo(&["test", "--target", TARGET, "--package", package]);
     if sanitizer == "thread" {
-        // Before the rest, behind whose `--` it would be libtest's.
+        // Before the other arguments: after their `--` it would be passed to libtest.
         command.arg("-Zbuild-std");
     }
     match arguments.get(2..) {
@@ -260,13 +262,13 @@ pub(crate) fn sanitize(arguments: &[String]) -> Result<(), String> {
         _ => command.args(["--lib", "--tests"]),
     };
     match sanitizer {
-        // The ready-made standard library will do: what it does not check itself, the allocator's interceptors do.
+        // The prebuilt standard library suffices: the allocator's interceptors check what it does not check itself.
         "address" => require_nightly()?,
-        // Locks and atomics of the standard library must be seen, or every use of them is told as a race.
+        // Locks and atomics of the standard library must be instrumented, or every use of them is reported as a race.
         "thread" => require_component("rust-src", "from which the standard library is built with the sanitizer")?,
         other => return Err(format!("`{other}` is no sanitizer of this command; allowed: address, thread")),
     }
-    // Apart from the ordinary build, which other flags would throw away.
+    // Separate from the ordinary build, which other flags would invalidate.
     let target_folder = tools::root().join("target").join(format!("sanitize-{sanitizer}"));
     let suppressions = format!("suppressions={}", tools::root().join(THREAD_SUPPRESSIONS).display());
     command.env("TSAN_OPTIONS", suppressions);

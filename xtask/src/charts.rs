@@ -1,20 +1,21 @@
-//! `cargo xtask charts`: the charts of `docs/performance.md`, drawn from the table in `bench/RESULTS.md` into `docs/performance/*.svg`.
+//! `cargo xtask charts`: draws the charts of `docs/performance.md` from the tables in `bench/RESULTS.md` into
+//! `docs/performance/*.svg`.
 //!
-//! Each bar names the run, the row and the figure that it shows. The colours are of middle brightness and the background is none, so that a
-//! chart can be read on light pages and on dark ones.
+//! Each bar names its run, row and figure. The colours have medium brightness and the background is transparent, so that a chart
+//! is readable on light and dark pages.
 
 use crate::tools;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// Which side of a row a figure is from.
+/// The side of a row that a figure belongs to.
 #[derive(Clone, Copy)]
 enum Side {
     Other,
     Ours,
 }
 
-/// A bar: whose figure it is, the row's first column, the side, and the unit that stands behind the figure there.
+/// A bar: its owner, the row's first column, the side, and the unit after the figure in the table.
 struct Bar(&'static str, &'static str, Side, &'static str);
 
 /// Bars under one label.
@@ -24,14 +25,14 @@ struct Group {
 }
 
 struct Chart {
-    /// The file's name without its ending.
+    /// The file's name without its extension.
     name: &'static str,
     title: &'static str,
-    /// What a bar's length is, and which end is better.
+    /// The meaning of a bar's length, and which end is better.
     note: &'static str,
-    /// The unit behind a bar's figure.
+    /// The unit of a bar's figure.
     unit: &'static str,
-    /// The commands in whose runs the rows are.
+    /// The commands whose runs contain the rows.
     runs: &'static [&'static str],
     groups: &'static [Group],
 }
@@ -131,13 +132,13 @@ const CHARTS: [Chart; 4] = [
     },
 ];
 
-/// A run in the table: its heading, and the cells of its rows.
+/// A run in the results: its date, and the cells of its rows.
 struct Run<'r> {
     date: &'r str,
     rows: Vec<Vec<&'r str>>,
 }
 
-/// The newest run of a command, whatever its options; not one on a second machine.
+/// The latest run of a command, with any options; not one on a second machine.
 fn run_of<'r>(results: &'r str, command: &str) -> Result<Run<'r>, String> {
     let sections = results.split("\n## ").skip(1);
     let is_it = |heading: &str| {
@@ -152,7 +153,7 @@ fn run_of<'r>(results: &'r str, command: &str) -> Result<Run<'r>, String> {
     Ok(Run { date: section.split(' ').next().unwrap_or_default(), rows: rows.collect() })
 }
 
-/// The figure that stands before a unit.
+/// The figure before a unit.
 fn before(text: &str, unit: &str) -> Option<f64> {
     let number = |at: usize| {
         let digits = text[..at].rfind(|c: char| !c.is_ascii_digit() && c != '.').map_or(0, |at| at + 1);
@@ -162,7 +163,7 @@ fn before(text: &str, unit: &str) -> Option<f64> {
 }
 
 impl Bar {
-    /// The figure; where several rows have the same first column, that of the one whose other side names what the bar does.
+    /// The figure. If several rows have the same first column, the one whose other side has the bar's name.
     fn figure(&self, run: &Run<'_>) -> Result<f64, String> {
         let Bar(name, work, side, unit) = self;
         let mut rows = run.rows.iter().filter(|row| row.first() == Some(work));
@@ -192,7 +193,7 @@ const TEXT: &str = "#787878";
 impl Chart {
     fn svg(&self, results: &str) -> Result<String, String> {
         let runs: Vec<Run<'_>> = self.runs.iter().map(|command| run_of(results, command)).collect::<Result<_, _>>()?;
-        // One run for all groups, or one for each.
+        // One run for all groups, or one for each group.
         let run_of_group = |number: usize| if runs.len() == 1 { &runs[0] } else { &runs[number] };
         let figures = self.groups.iter().enumerate().map(|(number, group)| {
             group.bars.iter().map(|bar| bar.figure(run_of_group(number))).collect::<Result<Vec<f64>, String>>()

@@ -1,8 +1,8 @@
 //! Tasks of the project, one command each: `cargo xtask` lists them.
 //!
-//! Every check that continuous integration makes is made by `cargo xtask test`, so that a developer's machine and
-//! the clean one agree. Long campaigns (crashes, fuzzing, comparisons) are commands of their own; their short
-//! versions are ordinary tests.
+//! `cargo xtask test` makes every check of continuous integration, so that a developer's machine and the clean
+//! one agree. Long campaigns (crashes, fuzzing, comparisons) are separate commands; their short versions are
+//! ordinary tests.
 
 mod bench;
 mod book;
@@ -21,7 +21,7 @@ mod tools;
 
 use std::process::ExitCode;
 
-/// One task: its name, what it takes, what it does, and the function.
+/// One task: its name, its arguments, its description, and the function.
 struct Task {
     name: &'static str,
     usage: &'static str,
@@ -33,19 +33,19 @@ const TASKS: &[Task] = &[
     Task {
         name: "test",
         usage: "[--quick [REVISION]]",
-        about: "format, lints, documentation, all tests; what continuous integration runs. --quick: of what differs from the revision (HEAD), format, lints, unit tests and the programs of tests that take seconds",
+        about: "format, lints, documentation, all tests; continuous integration runs the same. --quick: format, and for the packages that differ from the revision (HEAD) lints, unit tests and the fast test programs",
         run: tests::run,
     },
     Task {
         name: "bench",
         usage: "http|latency|writes|feed|import|memory|json|client|proxy|tls|store|large|query|adhoc|change",
-        about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick; `change --before REVISION` beside an earlier revision",
+        about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick; `change --before REVISION` compares with an earlier revision",
         run: bench::run,
     },
     Task {
         name: "book",
         usage: "",
-        about: "the pages of docs/ as a book in target/book (mdBook, built into target/tools where it is missing)",
+        about: "the pages of docs/ as a book in target/book (mdBook, built into target/tools if it is missing)",
         run: book::run,
     },
     Task {
@@ -57,7 +57,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "campaign",
         usage: "crash|faults|damage|kill|siege|sql|views [--seed S] ...",
-        about: "crashes (--count N --threads T), faults and damage of a simulated disk, kills of the binary (--times N), all attacks at once on it (siege --seconds N), random SQL beside SQLite (--queries N), views through power failures (--seconds N), databases on faulty disks (docs-faults --count N)",
+        about: "crashes (--count N --threads T), faults and damage of a simulated disk, kills of the binary (--times N), all attacks on it at once (siege --seconds N), random SQL compared with SQLite (--queries N), views through power failures (--seconds N), databases on faulty disks (docs-faults --count N)",
         run: campaign::run,
     },
     Task {
@@ -81,7 +81,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "mutants",
         usage: "[FILE] [ARGUMENT]...",
-        about: "changes of a file of the store that no test notices (cargo-mutants); arguments go to cargo test",
+        about: "mutations of a file of the store that no test detects (cargo-mutants); arguments go to cargo test",
         run: campaign::mutants,
     },
     Task {
@@ -105,7 +105,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "redis-clients",
         usage: "[redis-py|ioredis|go-redis|jedis]...",
-        about: "client libraries that the Redis proxy is tested with (Python, Node.js, Go, Java)",
+        about: "client libraries with which the Redis proxy is tested (Python, Node.js, Go, Java)",
         run: redis_clients::install,
     },
     Task {

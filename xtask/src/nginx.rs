@@ -1,18 +1,18 @@
-//! The nginx that `cargo xtask bench tls` and `bench web` compare with, in `target/nginx`.
+//! The nginx for comparison in `cargo xtask bench tls` and `bench web`, in `target/nginx`.
 //!
-//! It is taken out of Debian's package: to install that would start an nginx on the machine.
+//! It is unpacked from Debian's package: installing the package would start an nginx on the machine.
 
 use crate::tools;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Debian's package, and where it has the program.
+/// Debian's package, and the program's path in it.
 const PACKAGE: &str = "nginx";
 const PLACE: &str = "usr/sbin/nginx";
-/// The libraries that a small Debian may lack.
+/// The libraries that a minimal Debian may lack.
 const LIBRARIES: [&str; 2] = ["libpcre2-8-0", "libssl3"];
 
-/// The program; it is unpacked where there is none.
+/// The program, which is unpacked if it is missing.
 pub(crate) fn program() -> Result<PathBuf, String> {
     if let Some(program) = tools::on_path("nginx") {
         return Ok(program);
@@ -33,8 +33,8 @@ pub(crate) fn program() -> Result<PathBuf, String> {
     if runs() { Ok(program) } else { Err(format!("`{}` does not run", program.display())) }
 }
 
-/// Writes a configuration of one process with all that makes files cheap: no log, descriptors kept open, connections that stay. `http` and
-/// `server` are the directives that a bench adds to these blocks. Gives the arguments that nginx takes.
+/// Writes a configuration of one process with the cheapest settings for files: no log, open descriptors, persistent connections.
+/// `http` and `server` are directives that a bench adds to these blocks. Returns nginx's arguments.
 pub(crate) fn configure(folder: &Path, http: &str, server: &str) -> Result<Vec<String>, String> {
     let at = folder.display();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

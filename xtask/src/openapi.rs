@@ -1,16 +1,16 @@
-//! `cargo xtask openapi`: the programs that the test of OpenAPI documents uses, in `target/openapi-validator` (Python) and
+//! `cargo xtask openapi`: the programs for the test of OpenAPI documents, in `target/openapi-validator` (Python) and
 //! `target/openapi-linters` (Node.js).
 
 use crate::tools;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The validator, as pip names it.
+/// The validator, in pip's syntax.
 const VALIDATOR: &str = "openapi-spec-validator==0.9.0";
-/// The linters, as npm names them.
+/// The linters, in npm's syntax.
 const LINTERS: [&str; 2] = ["@redocly/cli@2.77.0", "@stoplight/spectral-cli@6.16.3"];
 
-/// Installs what is not there yet. What cannot be installed is named at the end, and keeps nothing else back.
+/// Installs the missing programs. A failure is reported at the end and does not stop the others.
 pub(crate) fn install(arguments: &[String]) -> Result<(), String> {
     if let Some(unknown) = arguments.first() {
         return Err(format!("takes no argument, got `{unknown}`"));
@@ -35,7 +35,7 @@ fn install_linters() -> Result<(), String> {
     if is_there("redocly") && is_there("spectral") {
         return Ok(());
     }
-    // Not installed here: Debian's npm brings hundreds of packages with it.
+    // Not installed here: Debian's npm depends on hundreds of packages.
     if !tools::is_on_path("npm") {
         return Err("`npm` is missing: install Node.js from 20.19 on for the linters".to_owned());
     }

@@ -1,9 +1,9 @@
-//! The programs of the tests: built by cargo, each run as soon as it is there, two at a time.
+//! The test programs: built by cargo, each run as soon as it is built, two at a time.
 //!
-//! Cargo builds all programs and then runs one after the other. Here those that wait for disks, sockets and other programs most of their
-//! time run while the last ones are compiled, and of those that compute several run at once behind the build. A program runs in the
-//! folder of its package, as cargo would run it, and what it prints is printed when it has ended, so that lines of two programs never
-//! mix.
+//! Cargo builds all programs and then runs them one after the other. Here the programs that mostly wait for disks, sockets and
+//! other programs run while the last ones are compiled, and after the build several of the computing ones run at once. A program
+//! runs in the folder of its package, as with cargo, and its output is printed when it has ended, so that lines of two programs
+//! never mix.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -16,17 +16,17 @@ use serde_json::Value;
 
 use crate::tools;
 
-/// Programs that run at once when all are built.
+/// Number of programs that run at once after the build.
 const AT_ONCE: usize = 2;
-/// Programs that run at once while cargo still builds, which keeps the cores busy for itself.
+/// Number of programs that run at once during the build, which keeps the cores busy itself.
 const AT_ONCE_BESIDE_BUILD: usize = 1;
-/// Packages whose programs wait more than they compute, and start no program of their package, which cargo may build after them: they
-/// run beside the build.
+/// Packages whose programs wait more than they compute, and start no program of their package (which cargo may build later): they
+/// run during the build.
 const BESIDE_BUILD: [&str; 6] = ["store", "proxy", "reactor", "http", "resp", "executor"];
-/// Packages whose programs take longest: they begin before others that wait.
+/// Packages whose programs take longest: they begin before other waiting programs.
 const SLOW: [&str; 4] = ["docs", "store", "server", "sapsan"];
 
-/// One program of tests.
+/// One test program.
 #[derive(Debug, PartialEq, Eq)]
 struct Program {
     package: String,
@@ -36,20 +36,21 @@ struct Program {
     folder: PathBuf,
 }
 
-/// What a program did.
+/// Result of a program.
 pub(crate) struct Ended {
-    /// Package and target, as `store suite`.
+    /// Package and target, such as `store suite`.
     pub(crate) name: String,
     /// Its standard output, then its standard error.
     pub(crate) output: String,
-    /// How it ended; an error is one of starting it.
+    /// Its exit status; an error means that it could not be started.
     pub(crate) status: Result<ExitStatus, String>,
     pub(crate) took: Duration,
 }
 
-/// Builds the tests of these packages and targets, named as cargo's arguments, and runs all, also after a failure; tells of each when it has ended.
+/// Builds the tests of these packages and targets, named as cargo's arguments, and runs all, even after a failure. Calls `told`
+/// for each that has ended.
 ///
-/// A build that fails is the error, after the programs that had been built by then have run.
+/// If the build fails, its error is returned after the programs built so far have run.
 pub(crate) fn run(targets: &[&str], mut told: impl FnMut(Ended)) -> Result<(), String> {
     let queue = Queue::default();
     std::thread::scope(|scope| {
@@ -112,7 +113,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// The next program, as soon as one may run; none when all have begun.
+    /// The next program, as soon as one may run. None: all have begun.
     fn next(&self) -> Option<Program> {
         let mut waiting = self.lock();
         loop {
@@ -128,7 +129,7 @@ impl Queue {
 }
 
 impl Waiting {
-    /// Slow ones go to the front, in the order of [`SLOW`].
+    /// Slow ones are placed at the front, in the order of [`SLOW`].
     fn push(&mut self, program: Program) {
         let rank = |program: &Program| SLOW.iter().position(|slow| *slow == program.package).unwrap_or(SLOW.len());
         let place = self.programs.partition_point(|other| rank(other) <= rank(&program));
@@ -165,7 +166,7 @@ fn build(targets: &[&str], mut built: impl FnMut(Program)) -> Result<(), String>
     if status.success() { Ok(()) } else { Err(format!("building the tests ended with {status}")) }
 }
 
-/// The program of tests that a message of cargo tells of (The Cargo Book, "External tools"), if it is of one.
+/// The test program in a message of cargo (The Cargo Book, "External tools"), if there is one.
 fn program_of(message: &str) -> Option<Program> {
     let message: Value = serde_json::from_str(message).ok()?;
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
@@ -203,11 +204,11 @@ fn outcome(program: &Program, output: &mut String) -> Result<ExitStatus, String>
     child.wait().map_err(|error| format!("waiting for {}: {error}", program.executable.display()))
 }
 
-/// All that comes out of a pipe.
+/// All output of a pipe.
 fn text(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
-        // What came before an error is worth showing; the error itself shows in the program's status.
+        // Output before an error is worth showing; the error itself is visible in the program's status.
         let _ = pipe.read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

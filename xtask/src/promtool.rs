@@ -1,13 +1,13 @@
-//! `cargo xtask promtool`: Prometheus's own checker of metrics and expressions for the tests, in `target/promtool`.
+//! `cargo xtask promtool`: Prometheus's checker of metrics and expressions, for the tests, in `target/promtool`.
 //!
-//! It is taken out of Debian's package: to install that would start a Prometheus on the machine.
+//! It is unpacked from Debian's package: installing the package would start a Prometheus on the machine.
 
 use crate::tools;
 
 /// Debian's package.
 const PACKAGE: &str = "prometheus";
 
-/// Unpacks promtool, unless there is one.
+/// Unpacks promtool, unless it is installed.
 pub(crate) fn install(arguments: &[String]) -> Result<(), String> {
     if let Some(unknown) = arguments.first() {
         return Err(format!("takes no argument, got `{unknown}`"));

@@ -1,8 +1,8 @@
-//! `cargo xtask test --quick [REVISION]`: what a change breaks most often, in two minutes where the build is warm.
+//! `cargo xtask test --quick [REVISION]`: the checks that a change breaks most often, in two minutes if the build is warm.
 //!
-//! Checked are the format, the lints of the changed packages, the unit tests of these and of the packages that use them, and of the same
-//! packages those programs of tests that take seconds. Left out are the other programs, the documentation with its examples, and the lints
-//! of unchanged packages; the closing line names what was left out. `cargo xtask test` checks all.
+//! It checks the format, the lints of the changed packages, the unit tests of these and of the packages that depend on them, and
+//! those of their test programs that take seconds. It omits the other programs, the documentation with its examples, and the
+//! lints of unchanged packages; the closing line names the omissions. `cargo xtask test` checks everything.
 
 use crate::tests::{Tally, run_programs, step};
 use crate::tools;
@@ -11,22 +11,22 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Packages whose programs of tests are built and run in seconds.
+/// Packages whose test programs are built and run in seconds.
 const FAST: [&str; 7] = ["executor", "binjson", "http", "lab", "loadtest", "reactor", "resp"];
-/// Files of the root that concern every package.
+/// Files in the root that affect every package.
 const FOR_ALL: [&str; 4] = ["Cargo.toml", "Cargo.lock", "clippy.toml", "rust-toolchain.toml"];
 
 /// A package of the workspace.
 #[derive(Debug)]
 struct Package {
     name: String,
-    /// From the workspace's root.
+    /// Relative to the workspace's root.
     folder: PathBuf,
-    /// Names of its dependencies, those of its tests included.
+    /// Names of its dependencies, including those of its tests.
     uses: BTreeSet<String>,
 }
 
-/// Checks what differs from a revision.
+/// Checks the differences from a revision.
 pub(crate) fn run(revision: &str) -> Result<(), String> {
     let packages = packages()?;
     let changed = changed(&files(revision)?, &packages);
@@ -73,7 +73,7 @@ fn selection(names: &BTreeSet<String>) -> Vec<String> {
     names.iter().map(|name| format!("--package={name}")).collect()
 }
 
-/// Files that differ from a revision, or that git does not know yet; paths from the root.
+/// Files that differ from a revision or are unknown to git; paths relative to the root.
 fn files(revision: &str) -> Result<Vec<PathBuf>, String> {
     let listed = |arguments: &[&str]| -> Result<Vec<PathBuf>, String> {
         let output = Command::new("git").args(arguments).current_dir(tools::root()).output();
@@ -89,7 +89,7 @@ fn files(revision: &str) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// The packages of the workspace, by `cargo metadata`.
+/// The packages of the workspace, from `cargo metadata`.
 fn packages() -> Result<Vec<Package>, String> {
     let metadata = ["metadata", "--no-deps", "--format-version", "1", "--locked"];
     let output = Command::new("cargo").args(metadata).current_dir(tools::root()).output();
@@ -106,7 +106,7 @@ fn packages() -> Result<Vec<Package>, String> {
     packages.ok_or_else(|| "`cargo metadata` has a package without a name or a folder".to_owned())
 }
 
-/// The packages that these files are part of.
+/// The packages that contain these files.
 fn changed(files: &[PathBuf], packages: &[Package]) -> BTreeSet<String> {
     let is_for_all = |file: &PathBuf| FOR_ALL.iter().any(|name| file.as_path() == Path::new(name));
     let all = files.iter().any(is_for_all);
@@ -114,7 +114,7 @@ fn changed(files: &[PathBuf], packages: &[Package]) -> BTreeSet<String> {
     packages.iter().filter(is_changed).map(|package| package.name.clone()).collect()
 }
 
-/// These packages, and all that use one of them, directly or through others.
+/// These packages, and all that depend on one of them, directly or indirectly.
 fn affected(changed: &BTreeSet<String>, packages: &[Package]) -> BTreeSet<String> {
     let mut affected = changed.clone();
     loop {

@@ -1,24 +1,25 @@
-//! `cargo xtask redis`: a redis-server for the tests of client and proxy, and the nutcracker that the proxy is compared with, in
+//! `cargo xtask redis`: a redis-server for the tests of client and proxy, and the nutcracker with which the proxy is compared, in
 //! `target/redis`.
 //!
-//! Debian's packages of both would start a service on the machine. The program of `redis-server` lies in `redis-tools` too, under the name
-//! of the checker of dumps: the name by which it is called decides what it does. nutcracker is taken out of its package.
+//! Debian's packages of both would start a service on the machine. The program of `redis-server` is also in `redis-tools`, under
+//! the name of the dump checker: the program's behaviour depends on the name by which it is called. nutcracker is unpacked from
+//! its package.
 
 use crate::tools;
 use std::path::PathBuf;
 use std::process::Command;
 
 const SERVER: &str = "redis-server";
-/// The program of all names, and its package.
+/// The program under another name, and its package.
 const CHECKER: &str = "redis-check-rdb";
 const PACKAGE: &str = "redis-tools";
 
-/// The proxy of twitter/twemproxy, where its package has it, and the library that it needs.
+/// The proxy of twitter/twemproxy, its path in its package, and the library that it needs.
 const NUTCRACKER: &str = "nutcracker";
 const NUTCRACKER_PLACE: &str = "usr/sbin/nutcracker";
 const NUTCRACKER_LIBRARY: &str = "libyaml-0-2";
 
-/// Makes sure of a redis-server and of nutcracker, unless they are there.
+/// Installs redis-server and nutcracker, unless they are installed.
 pub(crate) fn install(arguments: &[String]) -> Result<(), String> {
     if let Some(unknown) = arguments.first() {
         return Err(format!("takes no argument, got `{unknown}`"));

@@ -1,12 +1,13 @@
-//! `cargo xtask redis-clients`: libraries of other languages that the Redis proxy is tested with, in `target/redis-clients`.
+//! `cargo xtask redis-clients`: libraries of other languages with which the Redis proxy is tested, in `target/redis-clients`.
 //!
-//! redis-py and ioredis cost seconds, and `cargo xtask test` installs them. go-redis and Jedis need compilers of their own languages.
+//! redis-py and ioredis take seconds, and `cargo xtask test` installs them. go-redis and Jedis need the compilers of their
+//! languages.
 
 use crate::tools;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A library: its name, the programs that installing takes, and how.
+/// A library: its name, the programs needed to install it, and the installer.
 struct Library {
     name: &'static str,
     needs: &'static [&'static str],
@@ -21,11 +22,11 @@ const LIBRARIES: [Library; 4] = [
     Library { name: "jedis", needs: &["mvn", "javac", "java"], is_cheap: false, install: install_jedis },
 ];
 
-/// Major versions that the tests were run with. go-redis's stands in its `go.mod`, Jedis's in its `pom.xml`.
+/// Major versions with which the tests were run. go-redis's is in its `go.mod`, Jedis's in its `pom.xml`.
 const REDIS_PY: &str = "redis>=5,<9";
 const IOREDIS: &str = "ioredis@5";
 
-/// Installs the named libraries; all of them without a name.
+/// Installs the named libraries; all of them if no name is given.
 pub(crate) fn install(names: &[String]) -> Result<(), String> {
     if let Some(unknown) = names.iter().find(|name| LIBRARIES.iter().all(|library| library.name != **name)) {
         let known: Vec<&str> = LIBRARIES.iter().map(|library| library.name).collect();
@@ -34,12 +35,12 @@ pub(crate) fn install(names: &[String]) -> Result<(), String> {
     install_all(|library| names.is_empty() || names.iter().any(|name| name == library.name))
 }
 
-/// Installs those that cost little.
+/// Installs the cheap ones.
 pub(crate) fn install_cheap(_arguments: &[String]) -> Result<(), String> {
     install_all(|library| library.is_cheap)
 }
 
-/// Goes on where one cannot be installed, and names all that cannot.
+/// Continues if one cannot be installed, and reports all that failed.
 fn install_all(is_wanted: impl Fn(&Library) -> bool) -> Result<(), String> {
     let mut failed = Vec::new();
     for library in LIBRARIES.iter().filter(|library| is_wanted(library)) {
@@ -75,7 +76,7 @@ fn install_ioredis(folder: &Path) -> Result<(), String> {
     tools::run_with(Command::new("npm").args(npm).arg(folder))
 }
 
-/// Builds the test's program, which go does only where something has changed.
+/// Builds the test's program; go rebuilds it only after a change.
 fn install_go_redis(folder: &Path) -> Result<(), String> {
     tools::run_with(Command::new("go").arg("-C").arg(source("go-redis")).args(["build", "-o"]).arg(folder))
 }

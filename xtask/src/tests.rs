@@ -1,23 +1,23 @@
-//! `cargo xtask test`: everything that must hold before a change lands. Its last line counts the tests.
+//! `cargo xtask test`: all checks that a change must pass. Its last line counts the tests.
 
 use crate::{browser, openapi, programs, promtool, quick, redis, redis_clients, tools};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What the test binaries reported, added up.
+/// Sum of the results of the test binaries.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     passed: u64,
     failed: u64,
     skipped: u64,
-    /// Of these, tests that libtest counts as passed.
+    /// The part of `skipped` that libtest counts as passed.
     skipped_as_passed: u64,
 }
 
 impl Tally {
-    /// Adds a line of libtest's form `test result: ok. 3 passed; 0 failed; 1 ignored; …`, or that of a test which found
-    /// only when it ran that it cannot: libtest counts it as passed. Other lines change nothing.
+    /// Adds a line of libtest's form `test result: ok. 3 passed; 0 failed; 1 ignored; …`, or the line of a test that skipped
+    /// itself at run time, which libtest counts as passed. Other lines are ignored.
     fn add(&mut self, line: &str) {
         if line.starts_with("SKIPPED: ") {
             self.skipped += 1;
@@ -37,7 +37,7 @@ impl Tally {
         }
     }
 
-    /// The closing line's counts.
+    /// The counts for the closing line.
     pub(crate) fn told(&self) -> String {
         let passed = self.passed.saturating_sub(self.skipped_as_passed);
         format!("{passed} passed, {} failed, {} skipped", self.failed, self.skipped)
@@ -56,9 +56,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 
 /// Checks format, lints and documentation, then builds and runs all tests.
 fn run_all() -> Result<(), String> {
-    // mimalloc and the SQLite that serves as oracle are C, compiled by the build.
+    // mimalloc, and SQLite as the oracle, are C code compiled by the build.
     tools::require("cc", "build-essential")?;
-    // They come over the network, which keeps no core busy: the lints are compiled meanwhile.
+    // Downloads keep no core busy, so the lints are compiled meanwhile.
     let installing = std::thread::spawn(install_checkers);
     step("format", || tools::run("cargo", &["fmt", "--all", "--check"]))?;
     step("lints", || {
@@ -68,7 +68,7 @@ fn run_all() -> Result<(), String> {
         tools::run_with(
             Command::new("cargo")
                 .args(["doc", "--workspace", "--no-deps", "--locked", "--quiet", "--document-private-items"])
-                // Private items are documented too, so links to them lead somewhere.
+                // Private items are documented too, so links to them are valid.
                 .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links"),
         )
     })?;
@@ -79,7 +79,7 @@ fn run_all() -> Result<(), String> {
         }
     }
     let mut tally = Tally::default();
-    // The lints have checked the examples, which would take a twentieth of the building.
+    // The lints have checked the examples, which would take a twentieth of the build.
     let outcome = step("tests", || run_programs(&mut tally, &["--workspace", "--lib", "--bins", "--tests"]))
         .and(step("examples in the documentation", || run_examples(&mut tally)))
         .and_then(|()| if tally.passed > 0 { Ok(()) } else { Err("no test was run".to_string()) });
@@ -87,12 +87,12 @@ fn run_all() -> Result<(), String> {
     outcome
 }
 
-/// What installs a checker unless it is there.
+/// Installs a checker, unless it is installed.
 type Install = fn(&[String]) -> Result<(), String>;
-/// One checker: its name, what came of installing it, and how long that took.
+/// One checker: its name, the result of its installation, and the time.
 type Installed = (&'static str, Result<(), String>, Duration);
 
-/// Installs what some tests need, one after the other. Without it they are skipped, and say so.
+/// Installs the programs that some tests need, one after the other. Without them these tests are skipped with a message.
 fn install_checkers() -> Vec<Installed> {
     let checkers: [(_, Install); 5] = [
         ("checkers of OpenAPI", openapi::install),
@@ -109,7 +109,7 @@ fn install_checkers() -> Vec<Installed> {
     checkers.map(install).into()
 }
 
-/// One step of a check: says when it begins, and with which outcome and after how long it ends.
+/// One step of a check: prints its begin, and its outcome and duration at the end.
 pub(crate) fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     println!("== {name}");
     let started = Instant::now();
@@ -122,7 +122,7 @@ pub(crate) fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Res
     outcome
 }
 
-/// Runs the tests in the programs of these packages and targets, named as cargo's arguments, and counts.
+/// Runs the tests in the programs of these packages and targets, named as cargo's arguments, and counts them.
 pub(crate) fn run_programs(tally: &mut Tally, targets: &[&str]) -> Result<(), String> {
     let mut failed = Vec::new();
     programs::run(targets, |ended| {
@@ -137,12 +137,12 @@ pub(crate) fn run_programs(tally: &mut Tally, targets: &[&str]) -> Result<(), St
     if failed.is_empty() {
         return Ok(());
     }
-    // A program that aborts prints no result line: the closing line must not say that nothing failed.
+    // An aborted program prints no result line: the closing line must not report that nothing failed.
     tally.failed = tally.failed.max(1);
     Err(failed.join("; "))
 }
 
-/// Runs the examples in the documentation and counts.
+/// Runs the examples in the documentation and counts them.
 fn run_examples(tally: &mut Tally) -> Result<(), String> {
     let mut child = Command::new("cargo")
         .args(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"])
@@ -190,8 +190,8 @@ mod files_of_tests {
     use std::fs;
     use std::path::Path;
 
-    /// Files of tests that belong to no program. Where `suite.rs` gathers them cargo looks for none by itself, and it never looks into
-    /// a folder `suite`, whose table of contents is `main.rs`.
+    /// Test files that belong to no program. If `suite.rs` collects them, cargo does not discover any, and it never looks into a
+    /// folder `suite`, whose table of contents is `main.rs`.
     fn orphans(tests: &Path) -> Vec<String> {
         let suite = tests.join("suite");
         let mut orphans = Vec::new();
@@ -206,7 +206,7 @@ mod files_of_tests {
         orphans.iter().map(|name| format!("{}: {name}.rs", tests.display())).collect()
     }
 
-    /// Files of a folder, without their ending, that are no module in this table of contents.
+    /// Files of a folder, without their extension, that are not a module in this table of contents.
     fn unnamed(folder: &Path, contents: &str) -> Vec<String> {
         let names = fs::read_dir(folder)
             .expect("a folder")
@@ -214,7 +214,7 @@ mod files_of_tests {
         names.filter(|name| !contents.contains(&format!("\nmod {name};"))).collect()
     }
 
-    /// Places in this folder's files where a test says by a macro of printing that it is skipped.
+    /// Places in this folder's files where a test reports by a printing macro that it is skipped.
     fn unheard_skips(folder: &Path, found: &mut Vec<String>) {
         let Ok(entries) = fs::read_dir(folder) else { return };
         for path in entries.map(|entry| entry.expect("an entry").path()) {
@@ -228,7 +228,7 @@ mod files_of_tests {
         }
     }
 
-    /// libtest keeps what a passing test prints by `println!` and `eprintln!`: such a skip would count as passed.
+    /// libtest captures the output of `println!` and `eprintln!` in a passing test: such a skip would count as passed.
     #[test]
     fn skipped_tests_say_so_where_the_closing_line_counts_them() {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Programs that tasks need beyond Rust: found, installed where that is possible, or named.
+//! Programs that tasks need beyond Rust: found, installed if possible, or reported as missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,14 +24,15 @@ pub(crate) fn is_on_path(program: &str) -> bool {
     on_path(program).is_some()
 }
 
-/// Makes sure that `program` is there; installs Debian's `package` where apt and the rights for it are at hand.
+/// Ensures that `program` is installed; installs Debian's `package` if apt and the permissions are available.
 pub(crate) fn require(program: &str, package: &str) -> Result<(), String> {
     if is_on_path(program) {
         return Ok(());
     }
     if is_on_path("apt-get") {
         eprintln!("xtask: `{program}` is missing; installing Debian's package `{package}`");
-        // The package lists of a fresh machine may be empty or old: a failed update is told by the install after it.
+        // The package lists of a fresh machine may be empty or old; if the update fails, the installation reports
+        // it.
         let _ = Command::new("apt-get").args(["update", "-qq"]).status();
         let installed = Command::new("apt-get")
             .args(["install", "-y", "-qq", "--no-install-recommends", package])
@@ -44,7 +45,7 @@ pub(crate) fn require(program: &str, package: &str) -> Result<(), String> {
     Err(format!("`{program}` is missing: install it (Debian's package is `{package}`) and run this again"))
 }
 
-/// Unpacks Debian's `package` into a folder: to install one with a service would start it.
+/// Unpacks Debian's `package` into a folder: installing a package with a service would start it.
 pub(crate) fn unpack(package: &str, folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let download = || Command::new("apt-get").args(["download", "-qq", package]).current_dir(folder).status();
@@ -63,12 +64,13 @@ pub(crate) fn unpack(package: &str, folder: &Path) -> Result<(), String> {
     std::fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Runs a command in the workspace's root, its output passed through.
+/// Runs a command in the workspace's root, passing its output through.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     run_with(Command::new(program).args(arguments))
 }
 
-/// Runs a prepared command in the workspace's root; an exit other than 0 is an error that repeats the command.
+/// Runs a prepared command in the workspace's root; an exit status other than 0 is an error that repeats the
+/// command.
 pub(crate) fn run_with(command: &mut Command) -> Result<(), String> {
     command.current_dir(root());
     match command.status() {

@@ -1,9 +1,9 @@
-//! `cargo xtask bench adhoc [--docs=N] [--quick]`: queries that nobody declared, over generated users.
+//! `cargo xtask bench adhoc [--docs=N] [--quick]`: undeclared queries over generated users.
 //!
-//! - Registrations by month, over HTTP, with all the cores; beside it SQLite with the JSON in a column and DuckDB over the
+//! - Registrations by month, over HTTP, with all cores; compared with SQLite with JSON in a column and with DuckDB over the
 //!   NDJSON file (`bench/peers/adhoc.py`; `pip install duckdb`).
-//! - GETs of single documents alone and beside ten such queries at a time that never end: the server has half the cores, the
-//!   client the others.
+//! - GETs of single documents, alone and during ten such queries at a time: the server has half the cores, the client the
+//!   others.
 
 use super::open_load::{Latency, OpenLoad, gets_of_ids};
 use super::process::{Server, exchange, free_address};
@@ -19,18 +19,18 @@ use std::time::Instant;
 
 const DOCUMENTS: u64 = 5_900_000;
 const QUICK_DOCUMENTS: u64 = 590_000;
-/// Turns of GETs alone and beside scans: on a machine that is shared with others a few are spoilt.
+/// Turns of GETs alone and during scans: on a shared machine a few are disturbed.
 const TURNS: usize = 7;
-/// The NDJSON, the imported tree, SQLite's file, and what each takes while it grows.
+/// Disk space per document: the NDJSON, the imported tree, SQLite's file, and temporary space.
 const ROOM_PER_DOCUMENT: u64 = 4_000;
 const CONFIG: &str =
     "[server]\nscan_rows_max = 1000000000\n\n[collections.users]\nkey = { field = \"Id\", type = \"u32\" }\n";
 const BY_MONTH: &str = "SELECT strftime('%Y-%m', CreationDate) AS month, COUNT(*) AS n FROM users GROUP BY month";
-/// Queries at a time beside the GETs.
+/// Concurrent queries during the GETs.
 const SCANS: usize = 10;
-/// The generator leaves out every twelfth id.
+/// The generator omits every twelfth id.
 const ID_STEP: u64 = 12;
-/// GETs a second.
+/// GETs per second.
 const RATE: f64 = 20_000.0;
 const SQLITE_LEAST: f64 = 5.0;
 const DUCKDB_LEAST: f64 = 1.0;
@@ -76,7 +76,7 @@ fn serve(stage: &Stage, cores: &str, threads: usize) -> Result<Server, String> {
     Server::start(cores, &stage.sapsan, &arguments, address)
 }
 
-/// One query over HTTP: the reply's body.
+/// Runs one query over HTTP; returns the reply's body.
 fn ask(address: SocketAddr) -> Result<String, String> {
     let body = format!("{{\"sql\":\"{BY_MONTH}\"}}");
     let head = format!(
@@ -141,7 +141,7 @@ fn by_month(stage: &Stage, users: &Path, documents: u64) -> Result<Vec<Row>, Str
     ])
 }
 
-/// GETs alone and beside scans, by turns.
+/// GETs alone and during scans, in turns.
 fn beside_scans(stage: &Stage, documents: u64) -> Result<Row, String> {
     let server = serve(stage, &stage.cores.server, stage.cores.threads)?;
     let load = OpenLoad::by(&stage.sapsan, &stage.cores, stage.effort);
@@ -171,7 +171,7 @@ fn beside_scans(stage: &Stage, documents: u64) -> Result<Row, String> {
     let side = |runs: &[Latency]| format!("p50 {:.0}, p99 {:.0} µs", of(runs, |run| run.p50), of(runs, |run| run.p99));
     let ratio = of(&beside, |run| run.p99) / of(&alone, |run| run.p99);
     let scans = scans.load(Ordering::Relaxed);
-    // What another tenant of the machine takes looks like the server's.
+    // Processor time that another tenant of the machine takes looks like the server's.
     let spread = alone.iter().map(|run| run.p99).fold(0.0, f64::max)
         / alone.iter().map(|run| run.p99).fold(f64::INFINITY, f64::min);
     let late = of(&beside, |run| run.late_p99);

@@ -1,11 +1,12 @@
-//! `cargo xtask bench change --before REVISION`: what the working tree costs beside an earlier revision, in one run.
+//! `cargo xtask bench change --before REVISION`: the cost of the working tree compared with an earlier revision, in one run.
 //!
-//! Both revisions are built, get the same data in folders of their own, and are measured in turns: before, after, before. A row gives the
-//! median of the ratios of each run to the mean of its two neighbours, and as noise half the width of the middle half of the ratios.
-//! A change may cost 3 %. Ratios of CPU per request (HTTP, durable writes) and of rates (the store, durable writes) are judged.
+//! Both revisions are built, get the same data in separate folders, and are measured in turns: before, after, before. A row gives
+//! the median of the ratios of each run to the mean of its two neighbours, and as noise half the width of the middle half of the
+//! ratios (the interquartile range). A change may cost 3 %. Ratios of CPU per request (HTTP, durable writes) and of rates (the
+//! store, durable writes) are judged.
 //!
-//! A server's speed depends on where its memory happens to lie: two processes of one binary differed by 5 % for as long as they
-//! ran. So each turn over HTTP has a process of its own.
+//! A server's speed depends on the placement of its memory: two processes of one binary differed by 5 % for as long as they ran.
+//! Therefore each turn over HTTP uses a new process.
 
 use super::process::Server;
 use super::results::{Row, record};
@@ -17,9 +18,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// How much a change may cost.
+/// Largest permitted cost of a change.
 const COST_MOST: f64 = 1.03;
-/// Turns of each row; the mean of its two neighbours is what each is divided by.
+/// Turns of each row; each is divided by the mean of its two neighbours.
 const ROUNDS: usize = 11;
 const STORE_EXAMPLE: &str = "crates/store/examples/read_rate.rs";
 
@@ -53,7 +54,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     record("cargo xtask bench change", &rows)
 }
 
-/// The earlier revision: a checkout and a build of its own below `target`.
+/// The earlier revision: a separate checkout and build in `target`.
 struct Before {
     checkout: PathBuf,
 }
@@ -74,7 +75,7 @@ impl Before {
             )?;
         }
         let before = Before { checkout };
-        // The same measuring program on both sides; the store's public calls that it makes are the same.
+        // The same measuring program on both sides; it uses only public calls of the store that have not changed.
         std::fs::copy(tools::root().join(STORE_EXAMPLE), before.checkout.join(STORE_EXAMPLE))
             .map_err(|error| format!("{STORE_EXAMPLE}: {error}"))?;
         build(&before.checkout)?;
@@ -99,14 +100,14 @@ fn build(checkout: &Path) -> Result<(), String> {
     cargo(&["--package", "store", "--example", "read_rate"])
 }
 
-/// Which figure of a row is judged.
+/// The judged figure of a row.
 #[derive(Clone, Copy)]
 enum Judged {
     Cpu,
     Rate,
 }
 
-/// Shapes of load against both sides, each turn of a process of its own.
+/// Loads against both sides; each turn uses a new process.
 fn served_rows(
     stage: &Stage,
     sides: &[Imported; 2],
@@ -123,7 +124,7 @@ fn served_rows(
     };
     for turn in 0..=2 * ROUNDS {
         let server = stage.serve_imported(&sides[turn % 2])?;
-        // The first one reads pages that this process has not read.
+        // The first run reads pages that this process has not read.
         loads.first().map(|(_, load)| run(&server, load)).transpose()?;
         for (index, (_, load)) in loads.iter().enumerate() {
             let outcome = run(&server, load)?;
@@ -160,7 +161,7 @@ impl Turns {
         self.0.push(cost);
     }
 
-    /// Each cost after, divided by the mean of its two neighbours before.
+    /// Each cost after the change, divided by the mean of its two neighbours before.
     fn ratios(&self) -> Vec<f64> {
         self.0.windows(3).step_by(2).map(|turn| 2.0 * turn[1] / (turn[0] + turn[2])).collect()
     }
@@ -180,7 +181,7 @@ impl Turns {
     }
 }
 
-/// The store's measuring program, which measures once for each line that it is sent.
+/// The store's measuring program, which measures once for each line that it receives.
 struct Measurer {
     child: Child,
     input: ChildStdin,
@@ -235,7 +236,7 @@ fn store_rows(before: &Before) -> Result<Vec<Row>, String> {
     ];
     let mut turns = [Turns::default(), Turns::default(), Turns::default()];
     for side in &mut sides {
-        // The first one reads pages that nobody has read.
+        // The first run reads pages that are not cached.
         side.measure()?;
     }
     for turn in 0..=2 * ROUNDS {

@@ -1,6 +1,7 @@
-//! `cargo xtask bench client`: the Redis client beside a bare write/read loop, hiredis and redis-rs, all in one run.
+//! `cargo xtask bench client`: the Redis client compared with a bare write/read loop, hiredis and redis-rs, in one
+//! run.
 //!
-//! The program is part of the workspace `bench/peers`. The server has a core of its own, all clients the other.
+//! The program is part of the workspace `bench/peers`. The server has one core, all clients the other.
 
 use super::process::{Server, free_address};
 use super::results::record;
@@ -9,7 +10,7 @@ use crate::{redis, tools};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the header lies once the package is there.
+/// The header's path once the package is installed.
 const HIREDIS_HEADER: &str = "/usr/include/hiredis/hiredis.h";
 const HIREDIS_PACKAGE: &str = "libhiredis-dev";
 
@@ -34,7 +35,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
     if effort.record { record("cargo xtask bench client", &rows) } else { Ok(()) }
 }
 
-/// One core: a server with one thread and a client with one.
+/// One core, for a server or a client with one thread.
 fn first(cores: &str) -> &str {
     cores.split(',').next().unwrap_or_default()
 }
@@ -51,7 +52,7 @@ fn build_hiredis() -> Result<PathBuf, String> {
     Ok(program)
 }
 
-/// A server without files.
+/// A server without persistence.
 fn serve(folder: &Path, core: &str) -> Result<Server, String> {
     let address = free_address()?;
     let (port, folder) = (address.port().to_string(), folder.display().to_string());

@@ -1,6 +1,6 @@
-//! `cargo xtask bench feed`: durable POSTs with 1,024 in flight, alone and beside one follower of `/_/changes`: what the follower costs
-//! the writers, how many events it gets, and how long after a write's reply its event comes. One more connection, which writes one
-//! document at a time, has the moments of its replies compared with those of its events.
+//! `cargo xtask bench feed`: durable POSTs with 1,024 in flight, alone and with one follower of `/_/changes`: the follower's cost for the
+//! writers, the number of its events, and the delay between a write's reply and its event. For the delay, one more connection writes one
+//! document at a time and compares the times of its replies with those of its events.
 
 use super::process::{Server, exchange};
 use super::results::{Row, record};
@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The visit that the lag is taken by: the load leaves it alone.
+/// The visit by which the delay is measured: the load does not change it.
 const WATCHED: u32 = 1;
 const LOAD: &str = r#"
 wrk.headers["Content-Type"] = "application/json"
@@ -22,15 +22,15 @@ function make()
   return wrk.format('POST', '/visits/' .. math.random(2, 100570), nil, '{"visited_at":' .. math.random(946684800, 1420070400) .. '}')
 end"#;
 const PAUSE: Duration = Duration::from_millis(2);
-/// Least rate beside the follower, as a part of that without.
+/// Smallest permitted rate with the follower, relative to the rate without.
 const LEAST: f64 = 0.8;
 const LAG_MS_MOST: f64 = 50.0;
 
-/// What a follower saw in one run.
+/// Observations of a follower in one run.
 #[derive(Default)]
 struct Followed {
     events: f64,
-    /// How often it was too slow and had to go on from where it was.
+    /// How often it was too slow and had to resume from its position.
     cuts: u32,
     lags_ms: Vec<f64>,
 }
@@ -39,7 +39,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
     let stage = Stage::set(effort)?;
     keep_to(&stage.cores)?;
     let server = stage.serve(TRAIN)?;
-    // From a pool most writes would leave a document as it is, and be no change.
+    // With a pool of requests, most writes would leave a document unchanged.
     let load = Load { connections: 64, pipeline: 16, make: LOAD.to_owned(), fresh: true };
     let once = |seed| wrk::run(&server, &load, &stage.cores, effort, stage.folder.path(), seed);
     let (mut alone, mut beside, mut seen) = (Vec::new(), Vec::new(), Followed::default());
@@ -93,12 +93,12 @@ fn rows(alone: &[Outcome], beside: &[Outcome], ratio: f64, seen: Followed, effor
     [writers, follower]
 }
 
-/// The follower and the watched writes run in this process: on the cores of the load.
+/// The follower and the watched writes run in this process, on the cores of the load.
 fn keep_to(cores: &Cores) -> Result<(), String> {
     tools::run_with(Command::new("taskset").args(["-cp", &cores.load]).arg(std::process::id().to_string()))
 }
 
-/// Runs a load beside a follower.
+/// Runs a load with a follower.
 fn follow(server: &Server, load: impl FnOnce() -> Result<Outcome, String>) -> Result<(Outcome, Followed), String> {
     let (address, over) = (server.address, AtomicBool::new(false));
     let failed = |error: std::io::Error| format!("{address}: {error}");
@@ -110,7 +110,7 @@ fn follow(server: &Server, load: impl FnOnce() -> Result<Outcome, String>) -> Re
         over.store(true, Ordering::Relaxed);
         let panicked = |_| "a thread of the bench panicked".to_owned();
         let written = writer.join().map_err(panicked)?.map_err(failed)?;
-        // What ends the feed's wait, if nothing else comes.
+        // Ends the feed's wait if no other event arrives.
         exchange(address, &post(0, "close"))?;
         let (followed, arrived) = follower.join().map_err(panicked)?.map_err(failed)?;
         let lag = |(value, replied): &(u64, Instant)| {
@@ -122,7 +122,7 @@ fn follow(server: &Server, load: impl FnOnce() -> Result<Outcome, String>) -> Re
     })
 }
 
-/// Asks for the feed from now on, or behind a place, and reads its head.
+/// Requests the feed from now on, or from a position, and reads its head.
 fn begin(address: SocketAddr, since: &str) -> std::io::Result<BufReader<TcpStream>> {
     let mut stream = TcpStream::connect(address)?;
     let since = if since.is_empty() { String::new() } else { format!("&since={since}") };
@@ -136,10 +136,10 @@ fn begin(address: SocketAddr, since: &str) -> std::io::Result<BufReader<TcpStrea
     Ok(reader)
 }
 
-/// The watched visit's values, each with its moment.
+/// The watched visit's values, each with a time.
 type Moments = Vec<(u64, Instant)>;
 
-/// Counts the feed's events until it is over, and notes when those of the watched visit come.
+/// Counts the feed's events until it ends, and records the times of those of the watched visit.
 fn events(
     address: SocketAddr,
     mut feed: BufReader<TcpStream>,
@@ -163,12 +163,12 @@ fn events(
                 let since = line.split("\"since\":").nth(1).unwrap_or_default();
                 cut_at = Some(since.trim_matches(['"', '}']).to_owned());
             }
-            // Others tell how far the feed is.
+            // Other lines report the feed's position.
             if line.len() < 40 || cut_at.is_some() {
                 continue;
             }
             seen.events += 1.0;
-            // Behind the number and the collection's name.
+            // After the number and the collection's name.
             let head = line.get(..90).unwrap_or(line);
             if head.windows(watched.len()).any(|part| part == watched.as_bytes()) {
                 let value = value_of(line);
@@ -200,7 +200,7 @@ fn post(value: u64, connection: &str) -> Vec<u8> {
     format!("POST /visits/{WATCHED} HTTP/1.1\r\n{fields}\r\n\r\n{body}").into_bytes()
 }
 
-/// Writes the watched visit now and again, each time with another value, and notes when the reply came.
+/// Writes the watched visit periodically, each time with another value, and records the times of the replies.
 fn writes(address: SocketAddr, over: &AtomicBool) -> std::io::Result<Moments> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
@@ -208,7 +208,7 @@ fn writes(address: SocketAddr, over: &AtomicBool) -> std::io::Result<Moments> {
     while !over.load(Ordering::Relaxed) {
         let value = moments.len() as u64 + 1_000_000_000;
         stream.write_all(&post(value, "keep-alive"))?;
-        // The reply is small and comes at once.
+        // The reply is small and arrives in one piece.
         if stream.read(&mut reply)? == 0 {
             break;
         }

@@ -1,9 +1,10 @@
-//! `cargo xtask bench http`: the server against the floor (`bench/floor.c`), the least program that moves the same bytes.
+//! `cargo xtask bench http`: the server compared with the floor (`bench/floor.c`), a minimal program that sends the same
+//! bytes.
 //!
 //! Floor and server alternate; a row gives the median of the ratios of a server's run to the floor's before and after it,
-//! and as noise how far the middle half of the ratios spreads. wrk reaches its own limit on fast servers, so the server's
-//! CPU per request decides. The kernel spreads the floor's connections over its threads as it likes, anew in each run, and
-//! uneven ones cost it more or less: so a ratio of CPU is taken from many short runs.
+//! and as noise the spread of the middle half of the ratios. wrk reaches its own limit on fast servers, so the server's
+//! CPU per request decides. The kernel distributes the floor's connections over its threads arbitrarily, differently in
+//! each run, and an uneven distribution changes their cost: therefore a ratio of CPU is taken from many short runs.
 
 use super::process::{Server, exchange};
 use super::results::{Row, record};
@@ -12,19 +13,19 @@ use super::wrk::{Load, Outcome};
 use super::{Effort, median, wrk};
 use std::net::SocketAddr;
 
-/// What a row is judged by.
+/// The criterion of a row.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     /// Server CPU per request, as a multiple of the floor's.
     Cpu(f64),
-    /// CPU above the floor at this depth, as a share of the floor's at depth 1; and requests/s as a multiple.
+    /// CPU above the floor at this depth, relative to the floor's at depth 1; and requests/s as a multiple.
     Extra { share: f64, rate: f64 },
     /// Requests/s as a multiple of the floor's.
     Rate(f64),
 }
 
 impl Bound {
-    /// Ratios of CPU are taken from more and shorter runs, in about the same time.
+    /// Ratios of CPU are taken from more and shorter runs, in about the same total time.
     fn effort(self, usual: Effort) -> Effort {
         match self {
             Bound::Cpu(_) => Effort { rounds: 2 * usual.rounds + 1, seconds: 1, ..usual },
@@ -33,12 +34,12 @@ impl Bound {
     }
 }
 
-/// A shape of requests on one data set.
+/// One kind of request on one data set.
 struct Shape {
     name: &'static str,
     data: Data,
     make: &'static str,
-    /// A target whose body has the size that is usual for this shape is sampled through these.
+    /// Targets by which a typical body size for this shape is determined.
     sample: &'static [&'static str],
     connections: u32,
     pipeline: u32,
@@ -204,7 +205,8 @@ impl Shape {
     }
 }
 
-/// One shape of requests to a server beside the floor, on 64 connections: `what` names it and makes one.
+/// One shape of requests to a server compared with the floor, on 64 connections: `what` is its name and the code that
+/// makes a request.
 pub(super) fn beside_floor(
     stage: &Stage,
     server: &Server,
@@ -298,7 +300,7 @@ fn judge(shape: &Shape, rounds: &[Round]) -> Row {
     }
 }
 
-/// Half the width of the middle half of the values, as a share of their median.
+/// Half the width of the middle half of the values, relative to their median.
 pub(super) fn spread(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = |share: f64| values.get((values.len().saturating_sub(1) as f64 * share).round() as usize).copied();

@@ -1,4 +1,4 @@
-//! `cargo xtask bench import`: how fast data comes in, durable and checked, and how fast a server starts on it.
+//! `cargo xtask bench import`: the speed of a durable, checked import, and of a server's start on the data.
 //! `cargo xtask bench import full`: the same with the whole rating set, whose ten million visits are generated.
 
 use super::process::Server;
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Users, locations and visits of the contest's rating set, whose users and locations alone are imported.
+/// Users, locations and visits of the contest's rating set, of which only users and locations are imported.
 const FULL: [u32; 3] = [1_000_074, 761_314, 740];
 const RATE_LEAST: f64 = 400_000.0;
 const ANONYMOUS_MOST: u64 = 500_000_000;
 const START_MOST: Duration = Duration::from_secs(1);
-/// The same with ten million visits more.
+/// The same with ten million more visits.
 const START_MOST_FULL: Duration = Duration::from_secs(2);
 const VISITS_FULL: u32 = 10_000_000;
-/// Disk that the whole set takes: its files, its sorted runs, its trees.
+/// Disk space for the whole set: its files, its sorted runs, its trees.
 const ROOM_FULL: u64 = 8 << 30;
 const SAMPLE: Duration = Duration::from_millis(10);
 
@@ -36,7 +36,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
     if effort.record { record("cargo xtask bench import", &rows) } else { Ok(()) }
 }
 
-/// The whole set. Takes some minutes and gigabytes, so it is asked for by name.
+/// The whole set. Takes some minutes and gigabytes, so it must be requested by name.
 pub(super) fn run_full(effort: Effort) -> Result<(), String> {
     let stage = Stage::set(effort)?;
     super::stage::require_room(stage.folder.path(), ROOM_FULL)?;
@@ -50,17 +50,17 @@ pub(super) fn run_full(effort: Effort) -> Result<(), String> {
     if effort.record { record("cargo xtask bench import full", &rows) } else { Ok(()) }
 }
 
-/// Users and locations, real ones where they are at hand, and visits of theirs.
+/// Users and locations, real ones if available, and visits of them.
 fn whole_set(stage: &Stage) -> Result<(bool, Vec<PathBuf>), String> {
     let real = tools::root().join("../shared/travels/full/data.zip");
     if real.is_file() {
         return Ok((true, vec![real, stage.generate_visits([FULL[0], FULL[1], VISITS_FULL])?]));
     }
-    // As many visits as the real set has.
+    // As many visits as in the real set.
     Ok((false, vec![stage.generate([FULL[0], FULL[1], VISITS_FULL + FULL[2]])?]))
 }
 
-/// One import: seconds and the peak of anonymous memory, sampled.
+/// One import: its seconds, and the peak of anonymous memory, by sampling.
 fn import(stage: &Stage, zips: &[PathBuf], store: &Path) -> Result<(f64, u64), String> {
     let started = Instant::now();
     let mut child = Command::new(&stage.sapsan)
@@ -140,14 +140,14 @@ fn start_rows(stage: &Stage, store: &Path, most_allowed: Duration, rows: &mut Ve
     Ok(())
 }
 
-/// Starts a server; the time until its port takes a connection.
+/// Starts a server; returns the time until its port accepts a connection.
 fn start(stage: &Stage, store: &Path) -> Result<(Server, f64), String> {
     let started = Instant::now();
     let server = stage.serve_folder(store)?;
     Ok((server, started.elapsed().as_secs_f64()))
 }
 
-/// Leaves something in the log for the next start to replay.
+/// Writes entries to the log for the next start to replay.
 fn write_some(server: &Server) -> Result<(), String> {
     let body = r#"{"distance":1}"#;
     for id in 1..=2_000 {

@@ -1,6 +1,8 @@
-//! A declared query that finds one document by an indexed field, over HTTP, beside the least program that moves the same bytes.
+//! A declared query that finds one document by an indexed field, over HTTP, compared with a minimal program that sends the same
+//! bytes.
 //!
-//! A million documents of about 130 bytes; the field's values are spread over the keys, so no two requests meet neighbours.
+//! A million documents of about 130 bytes; the field's values are scattered over the keys, so consecutive requests do not read
+//! neighbours.
 
 use super::http;
 use super::process::{Server, free_address};
@@ -11,7 +13,7 @@ use std::fmt::Write;
 use std::process::Command;
 
 const DOCUMENTS: u64 = 1_000_000;
-/// Prime to the number of documents: `id * STEP` modulo it is each number once.
+/// Coprime to the number of documents: `id * STEP` modulo it takes each value once.
 const STEP: u64 = 387_420_489;
 const CPU_MOST: f64 = 1.3;
 const SAMPLE: &[&str] = &["/items?number=17", "/items?number=444444", "/items?number=987654"];

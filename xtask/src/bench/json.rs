@@ -1,6 +1,7 @@
-//! `cargo xtask bench json`: binary JSON beside `serde_json`, both in one program and one run.
+//! `cargo xtask bench json`: binary JSON compared with `serde_json`, both in one program and one run.
 //!
-//! The program is an example of `binjson`: it needs nothing else of the project, and `serde_json` is there for its tests.
+//! The program is an example of `binjson`: it depends on no other crate of the project, and `serde_json` is a dependency
+//! of its tests.
 
 use super::results::record;
 use super::{Cores, Effort, store};
@@ -10,7 +11,7 @@ use std::process::Command;
 pub(super) fn run(effort: Effort) -> Result<(), String> {
     let build = ["build", "--release", "--locked", "--quiet", "--package", "binjson", "--example", "beside_serde"];
     tools::run("cargo", &build)?;
-    // On one core of its own: what a round measures must not move between caches.
+    // Pinned to one core: the measured data must not move between caches.
     tools::require("taskset", "util-linux")?;
     let cores = Cores::of_machine().load;
     let core = cores.split(',').next().unwrap_or_default();

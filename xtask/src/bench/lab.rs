@@ -1,7 +1,9 @@
-//! `cargo xtask bench lab`: the best execution model beside the optimum, the cost of a task, and blocking requests in a server.
+//! `cargo xtask bench lab`: the best execution model compared with the optimum, the cost of a task, and blocking requests in a
+//! server.
 //!
-//! The optimum and the models are measured by `sapsan lab` itself, in one process. Of the servers one serves the same load twice, in turns:
-//! once with one percent of requests that block for 10 ms, and once with as many that do not; the latency of the others counts.
+//! `sapsan lab` itself measures the optimum and the models, in one process. Each server is measured under the same load twice, in
+//! turns: once with one percent of requests that block for 10 ms, and once with as many that do not; the latency of the others
+//! counts.
 
 use super::open_load::{Latency, OpenLoad, quantiles};
 use super::process::{Server, free_address};
@@ -12,21 +14,21 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Of the judged requests, a second. Odd ids neither wait nor yield.
+/// Rate of the judged requests per second. Odd ids neither wait nor yield.
 const RATE: f64 = 4000.0;
 const JUDGED: &str = "/{int:1..9999}{choice:1|3|5|7|9}";
-/// Of the others: one percent.
+/// Rate of the other requests: one percent.
 const BLOCKING_RATE: f64 = RATE / 100.0;
 /// A request that blocks for 10 ms, and one that does not.
 const BLOCKING_PATH: &str = "/500";
 const PLAIN_PATH: &str = "/501";
 /// Connections of each of the two clients.
 const CONNECTIONS: u32 = 32;
-/// Models that serve.
+/// Models of the servers.
 const SERVERS: [&str; 4] = ["pool:16", "io-aware", "event-loop", "hybrid"];
-/// Experiments that do not wait for one request after the other: those that may come near the optimum.
+/// Experiments that do not run requests one after the other: those that can come near the optimum.
 const FAST: &str = "2,12,13,15,16,17";
-/// Numbers of cores that are judged; those that the machine has are run.
+/// Numbers of cores that are judged; those beyond the machine's are skipped.
 const CORES: [usize; 2] = [2, 4];
 
 pub(super) fn run(effort: Effort) -> Result<(), String> {
@@ -45,7 +47,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
     if effort.record { record("cargo xtask bench lab", &rows) } else { Ok(()) }
 }
 
-/// Runs `sapsan lab` on the first cores and gives what it prints.
+/// Runs `sapsan lab` on the first cores and returns its output.
 fn lab(sapsan: &Path, cores: usize, arguments: &[&str]) -> Result<Value, String> {
     let output = Command::new("taskset")
         .args(["-c", &format!("0-{}", cores - 1)])
@@ -61,7 +63,7 @@ fn lab(sapsan: &Path, cores: usize, arguments: &[&str]) -> Result<Value, String>
     serde_json::from_slice(&output.stdout).map_err(|error| format!("`sapsan lab` printed no JSON: {error}"))
 }
 
-/// The classic experiment through all models once, then the fast ones again. A run fails where a control value is wrong.
+/// The classic experiment through all models once, then the fast ones again. A run with a wrong control value fails.
 fn best_model(sapsan: &Path, cores: usize, effort: Effort) -> Result<Row, String> {
     if effort.record {
         print_all(&lab(sapsan, cores, &["--json"])?, cores);
@@ -88,7 +90,7 @@ fn experiments(report: &Value) -> &[Value] {
     report["experiments"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Time above the optimum, as a part of it.
+/// Time above the optimum, relative to it.
 fn above(experiment: &Value) -> f64 {
     experiment["above_optimum"].as_f64().unwrap_or(f64::INFINITY)
 }
@@ -155,7 +157,7 @@ fn blocking_beside_others(sapsan: &Path, model: &str, effort: Effort) -> Result<
     })
 }
 
-/// Latency of requests that neither wait nor yield while another load asks for `path`.
+/// Latency of requests that neither wait nor yield, while another load requests `path`.
 fn beside(load: &OpenLoad, server: &Server, path: &str) -> Result<Latency, String> {
     let other = load.start(server, BLOCKING_RATE, path)?;
     let judged = load.measure(server, RATE, JUDGED);

@@ -1,13 +1,12 @@
 //! `cargo xtask bench large [--gigabytes=N]`: ten times as much data as memory.
 //!
-//! Documents of about 4,000 bytes, one in each page. The server runs under a limit on its memory of a tenth of the
-//! data, page cache included. Three questions: are reads of random documents limited by the disk alone, how much anonymous
-//! memory is there, and what do hot documents notice of cold reads beside them. Takes twice the data's size while it is
-//! loaded.
+//! Documents of about 4,000 bytes, one per page. The server runs under a memory limit of a tenth of the data, page cache
+//! included. Three questions: whether reads of random documents are limited only by the disk, how much anonymous memory is
+//! used, and how cold reads affect the latency of hot documents. Loading takes twice the data's size on the disk.
 //!
-//! What limits is the lower of two: the disk, asked by as many threads as there are clients for raw reads of 4 KB of the
-//! same file, past the page cache, on any core; and the server itself, asked for documents of the same size that all lie
-//! in memory.
+//! The limit is the lower of two: the disk, read by as many threads as there are clients, with raw reads of 4 KB of the
+//! same file, bypassing the page cache, on any core; and the server itself, for documents of the same size that are all in
+//! memory.
 
 use super::memory_limit::MemoryLimit;
 use super::open_load::{Latency, OpenLoad};
@@ -26,16 +25,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const GIGABYTES: u64 = 20;
-/// Bytes of a document: each has a page of its own.
+/// Size of a document in bytes: each has its own page.
 const DOCUMENT_BYTES: u64 = 4_000;
-/// The data is larger than the memory by this.
+/// Ratio of the data to the memory.
 const TIMES_MEMORY: u64 = 10;
 const CONNECTIONS: u32 = 32;
-/// Hot documents, and reads of them a second.
+/// Number of hot documents, and reads of them per second.
 const HOT: u64 = 1_000;
 const HOT_RATE: f64 = 10_000.0;
 const ANONYMOUS_MOST: u64 = 300_000_000;
-/// `O_DIRECT` of Linux on x86-64; on arm64 it is another, and the raw reads would go through the page cache.
+/// `O_DIRECT` of Linux on x86-64; arm64 has another value, with which the raw reads would use the page cache.
 const DIRECT: i32 = 0o40000;
 
 const CONFIG: &str = r#"
@@ -69,7 +68,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     if is_recorded { record(&format!("cargo xtask bench large --gigabytes={gigabytes}"), &rows) } else { Ok(()) }
 }
 
-/// Imports the documents from a stream: their text lies nowhere but in the store.
+/// Imports the documents from a stream, so that their text is stored only in the store.
 fn load(stage: &Stage, documents: u64) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("the import: {error}");
     let folder = stage.folder.path();
@@ -116,12 +115,12 @@ fn measure(stage: &Stage, limit: &MemoryLimit, documents: u64, gigabytes: u64) -
             }
         });
         let mut rounds = || -> Result<(), String> {
-            // What a fresh server faults in once, and the loop's noticing that it waits.
+            // Excludes the page faults of a fresh server, and its loop's detection of waits.
             random_reads(stage, &server, documents, 99)?;
             for seed in 0..stage.effort.rounds as u64 {
                 raw.push(raw_reads(&tree, CONNECTIONS as usize, stage.effort.seconds, seed)?);
                 cold.push(random_reads(stage, &server, documents, seed)?);
-                // The cold ones have driven the hot ones out: these bring them back, and do not count.
+                // The cold reads have evicted the hot documents: these reads load them again, and do not count.
                 random_reads(stage, &server, HOT, seed)?;
                 warm.push(random_reads(stage, &server, HOT, seed)?);
                 alone.push(load.measure(&server, HOT_RATE, &hot)?);
@@ -164,7 +163,7 @@ fn serve(stage: &Stage, script: &Path) -> Result<Server, String> {
     Server::start(&stage.cores.server, script, &arguments, address)
 }
 
-/// Has the kernel forget a file's pages: those that the import left in memory belong to nobody's limit.
+/// Makes the kernel drop a file's cached pages: those that the import left are not charged to any limit.
 fn forget(path: &Path) -> Result<(), String> {
     let target = format!("of={}", path.display());
     tools::run_with(
@@ -174,7 +173,7 @@ fn forget(path: &Path) -> Result<(), String> {
     )
 }
 
-/// Random documents of the first so many over HTTP, as fast as they come; how many a second.
+/// Reads random documents among the first `documents` over HTTP, as fast as possible; returns the rate per second.
 fn random_reads(stage: &Stage, server: &Server, documents: u64, seed: u64) -> Result<f64, String> {
     let make = format!("function make() return wrk.format('GET', '/items/' .. math.random(1, {documents})) end");
     let load = Load { connections: CONNECTIONS, pipeline: 1, make, fresh: true };
@@ -185,7 +184,7 @@ fn random_reads(stage: &Stage, server: &Server, documents: u64, seed: u64) -> Re
     }
 }
 
-/// Raw reads of random pages past the page cache by so many threads; how many a second.
+/// Raw reads of random pages, bypassing the page cache, by this many threads; returns the rate per second.
 fn raw_reads(path: &Path, threads: usize, seconds: u32, seed: u64) -> Result<f64, String> {
     const PAGE: usize = 4096;
     let open = OpenOptions::new().read(true).custom_flags(DIRECT).open(path);
@@ -194,7 +193,7 @@ fn raw_reads(path: &Path, threads: usize, seconds: u32, seed: u64) -> Result<f64
     let (count, began) = (AtomicU64::new(0), Instant::now());
     let limit = Duration::from_secs(seconds.into());
     let read = |thread: u64| -> std::io::Result<()> {
-        // The kernel wants the address at a multiple of the page's size.
+        // The kernel requires an address at a multiple of the page size.
         let mut buffer = vec![0; 2 * PAGE];
         let start = buffer.as_ptr().align_offset(PAGE);
         let mut state = (seed + 1) * 1_000_003 + thread;

@@ -1,4 +1,5 @@
-//! `cargo xtask bench latency`: GET under open load at half the floor's rate, alone and beside durable POSTs.
+//! `cargo xtask bench latency`: GET under an open load of half the floor's rate, alone and together with
+//! durable POSTs.
 
 use super::http::body_bytes;
 use super::open_load::{Latency, OpenLoad};
@@ -7,10 +8,10 @@ use super::stage::{Stage, TRAIN};
 use super::wrk::Load;
 use super::{Effort, median, wrk};
 
-/// Connections of the closed load that finds the floor's rate.
+/// Connections of the closed load that determines the floor's rate.
 const CONNECTIONS: u32 = 64;
 const GETS: &str = "/users/{int:1..10057}";
-/// Durable POSTs a second beside the reads.
+/// Durable POSTs per second during the reads.
 const POST_RATE: f64 = 20_000.0;
 const POSTS: &str = concat!(
     r#"{"method": "POST", "path": "/visits/{int:1..100570}", "headers": {"Content-Type": "application/json"}, "#,

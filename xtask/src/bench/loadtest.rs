@@ -1,12 +1,13 @@
-//! `cargo xtask bench loadtest`: the load tester beside wrk, ab, oha, k6 and wrk2, by turns on the same cores against the same servers.
+//! `cargo xtask bench loadtest`: the load tester compared with wrk, ab, oha, k6 and wrk2, in turns on the same cores against the
+//! same servers.
 //!
-//! Against the floor (`bench/floor.c`): requests a second, and the generator's own CPU for each request. Where generator and floor have a
-//! core each, the slower one decides the rate, so that the CPU tells more. Against `bench/arrivals.c`, which notes when requests arrive:
-//! how far behind an even plan they are. oha, k6 and wrk2 are measured where they are on the PATH.
+//! Against the floor (`bench/floor.c`): requests per second, and the generator's own CPU per request. If generator and floor have
+//! one core each, the slower one decides the rate, so the CPU is more informative. Against `bench/arrivals.c`, which records the
+//! arrival of requests: their lateness compared with an even plan. oha, k6 and wrk2 are measured if they are on the PATH.
 //!
-//! A machine that takes the cores away for milliseconds delays requests of every tool. So `bench/stalls.c` measures what the cores lose
-//! right before and right after each open run, and runs are repeated until enough of them were left alone, or a bound is reached; a
-//! row says how many were. The rule is the same for all tools.
+//! A machine that takes the cores away for milliseconds delays the requests of every tool. So `bench/stalls.c` measures how much
+//! time the cores lose right before and right after each open run, and runs are repeated until enough of them were undisturbed,
+//! or a bound is reached; a row reports their number. The rule is the same for all tools.
 
 use super::process::{Server, free_address};
 use super::results::{Row, record};
@@ -16,32 +17,33 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Bytes of the floor's body.
+/// Size of the floor's body in bytes.
 const BODY_BYTES: &str = "132";
 const CONNECTIONS: u32 = 64;
 const PIPELINE: u32 = 16;
-/// Part of the closed rate at which the open load is sent.
+/// Rate of the open load, relative to the closed rate.
 const OPEN_SHARE: f64 = 0.4;
 /// Bounds of the figures.
 const NEW_CONNECTIONS_MIN: f64 = 1.2;
 const SENDING_ERROR_US_MAX: f64 = 200.0;
 const MEMORY_BYTES_MAX: u64 = 100_000_000;
-/// Requests of the long run.
+/// Number of requests of the long run.
 const LONG_RUN: f64 = 10e6;
-/// An open run was left alone where the cores lost less than this share of the time before and after it: a quarter of what moves a p99.
+/// An open run was undisturbed if the cores lost less than this share of the time before and after it: a quarter of the share
+/// that changes a p99.
 const LOST_MAX: f64 = 0.0025;
-/// Seconds of one look at what the cores lose.
+/// Seconds of one measurement of lost time.
 const LOOK_SECONDS: &str = "0.1";
-/// Open runs of each tool at most, as a multiple of those that are wanted.
+/// Largest number of open runs of each tool, as a multiple of the number of undisturbed ones that are needed.
 const TRIES_MAX: usize = 6;
 
-/// What one run of a generator showed.
+/// Results of one run of a generator.
 #[derive(Clone, Copy)]
 struct Run {
     per_second: f64,
-    /// The generator's.
+    /// CPU per request of the generator.
     cpu_us: f64,
-    /// Largest resident memory, bytes.
+    /// Largest resident memory in bytes.
     memory: u64,
 }
 
@@ -98,7 +100,7 @@ impl Stage {
         Server::start(&self.cores.server, &self.folder.path().join("floor"), &arguments, address)
     }
 
-    /// Runs a generator on the cores of the load; gives what it printed, its CPU seconds and its largest memory.
+    /// Runs a generator on the cores of the load; returns its output, its CPU seconds and its largest memory.
     fn generate(&self, program: &Path, arguments: &[String]) -> Result<(String, f64, u64), String> {
         let output = Command::new("taskset")
             .args(["-c", &self.cores.load, "time", "-f", "resources %U %S %M"])
@@ -200,7 +202,7 @@ impl Stage {
         let (mut ours, mut theirs, mut requests) = (Vec::new(), Vec::new(), 10_000.0);
         for _ in 0..self.effort.rounds {
             let run = self.ab(closing, requests)?;
-            // The next run lasts as long as ours does.
+            // The next run lasts as long as the run of our load tester.
             requests = run.per_second * f64::from(self.effort.seconds);
             theirs.push(run);
             ours.push(self.our_closed(closing, CONNECTIONS, &["--new-connections"])?);
@@ -225,7 +227,7 @@ impl Stage {
         Ok(self.our_closed(floor, CONNECTIONS, &[])?.per_second)
     }
 
-    /// Ours beside those peers that are there.
+    /// Our load tester compared with the installed peers.
     fn sending_errors(&self, rate: f64) -> Result<Vec<Row>, String> {
         let ours = self.open_runs(&Peer { name: "ours", arguments: our_open }, rate)?;
         let p99 = ours.p99();
@@ -257,7 +259,7 @@ impl Stage {
         Ok(rows)
     }
 
-    /// Open runs of one tool until enough of them were left alone by the machine. Where there are none, all of them count.
+    /// Open runs of one tool until enough of them were undisturbed. If there are none, all of them count.
     fn open_runs(&self, tool: &Peer, rate: f64) -> Result<OpenRuns, String> {
         let (mut left_alone, mut all) = (Vec::new(), Vec::new());
         let mut lost = self.lost()?;
@@ -274,7 +276,7 @@ impl Stage {
         Ok(OpenRuns { p99_us: if left_alone.is_empty() { all } else { left_alone }, runs, quiet })
     }
 
-    /// The largest share of the time that one of the cores loses just now.
+    /// The largest share of the time that one of the cores currently loses.
     fn lost(&self) -> Result<f64, String> {
         let program = self.folder.path().join("stalls");
         let cores = [&self.cores.server, &self.cores.load].into_iter().flat_map(|cores| cores.split(','));
@@ -338,7 +340,7 @@ impl Stage {
     }
 }
 
-/// An open load for a peer.
+/// Parameters of an open load for a peer.
 struct Open {
     url: String,
     rate: f64,
@@ -347,12 +349,12 @@ struct Open {
     script: PathBuf,
 }
 
-/// How far behind the plan the requests of several runs came.
+/// Lateness of the requests of several runs.
 struct OpenRuns {
     /// The p99 of each run that counts, in microseconds.
     p99_us: Vec<f64>,
     runs: usize,
-    /// Those that the machine left alone.
+    /// Number of undisturbed runs.
     quiet: usize,
 }
 
@@ -368,7 +370,7 @@ impl fmt::Display for OpenRuns {
     }
 }
 
-/// A generator that holds a rate.
+/// A generator with a fixed rate.
 struct Peer {
     name: &'static str,
     arguments: fn(&Open) -> Vec<String>,
@@ -393,7 +395,7 @@ const PEERS: &[Peer] = &[
                  export default function () {{ http.get('{}'); }}\n",
                 open.rate, open.seconds, open.url
             );
-            // Where it cannot be written k6 says so.
+            // If it cannot be written, k6 reports it.
             let _ = std::fs::write(&open.script, text);
             vec!["run".to_owned(), "--quiet".to_owned(), open.script.display().to_string()]
         },

@@ -1,4 +1,4 @@
-//! `cargo xtask bench memory`: anonymous memory while the train data is served at 256 connections for ten minutes.
+//! `cargo xtask bench memory`: anonymous memory while the train data is served on 256 connections for ten minutes.
 
 use super::results::{Row, record};
 use super::stage::{Stage, TRAIN};

@@ -1,4 +1,4 @@
-//! A limit on the memory of processes, page cache included, by a control group of the kernel (cgroups(7)).
+//! A memory limit of processes, page cache included, by a control group of the kernel (cgroups(7)).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::process::Command;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// A control group with a limit; removed when dropped, which needs its processes to have ended.
+/// A control group with a limit. Dropping it removes the group; its processes must have ended before.
 pub(super) struct MemoryLimit {
     folder: PathBuf,
-    /// How the limit was made, for the record.
+    /// How the limit is enforced, for the record.
     pub(super) name: &'static str,
 }
 
 impl MemoryLimit {
-    /// Makes a group of at most so many bytes: of version 2 where that has the memory controller, else of version 1.
+    /// Makes a group with this limit: of version 2 if that has the memory controller, otherwise of version 1.
     pub(super) fn new(bytes: u64) -> Result<MemoryLimit, String> {
         let own = format!("sapsan-bench-{}", std::process::id());
         let controllers = fs::read_to_string(Path::new(ROOT).join("cgroup.controllers")).unwrap_or_default();
@@ -36,7 +36,7 @@ impl MemoryLimit {
         Ok(limit)
     }
 
-    /// A script that puts itself into the group and becomes the command that it is given.
+    /// A script that adds itself to the group and then executes its arguments.
     pub(super) fn script(&self, folder: &Path) -> Result<PathBuf, String> {
         let path = folder.join("limited.sh");
         let text =

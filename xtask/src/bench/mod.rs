@@ -1,4 +1,5 @@
-//! `cargo xtask bench NAME`: both sides built, pinned to different cores, run alternating; medians and ratios recorded.
+//! `cargo xtask bench NAME`: builds both sides, pins them to different cores, runs them in turns; records medians and
+//! ratios.
 
 mod adhoc;
 mod change;
@@ -29,7 +30,7 @@ mod wrk;
 use crate::tools;
 use std::path::PathBuf;
 
-/// How long and how often; `--quick` is for trying a change, not for the record.
+/// Duration and number of runs; `--quick` is for trying a change, not for the record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     rounds: usize,
@@ -37,7 +38,7 @@ pub(crate) struct Effort {
     record: bool,
 }
 
-/// Which cores serve and which load: half each, as the acceptance run does.
+/// The cores of the server and of the load: two each, or one each on a machine with fewer than four.
 #[derive(Clone, Debug)]
 pub(crate) struct Cores {
     server: String,
@@ -57,7 +58,7 @@ impl Cores {
 }
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    // They take arguments of their own.
+    // These benches parse their own arguments.
     match arguments.split_first() {
         Some((first, rest)) if first == "change" => return change::run(rest),
         Some((first, rest)) if first == "store" => return store::run(rest),
@@ -95,19 +96,19 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Builds the server's release binary and gives its path.
+/// Builds the server's release binary and returns its path.
 fn sapsan() -> Result<PathBuf, String> {
     tools::run("cargo", &["build", "--release", "--locked", "--quiet", "--package", "sapsan"])?;
     Ok(tools::target().join("release/sapsan"))
 }
 
-/// The middle value; of an even count the upper middle.
+/// The median; of an even count the upper one.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// How far equal runs differ.
+/// Relative difference between the largest and the smallest value.
 fn spread(values: &[f64]) -> f64 {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     values.iter().copied().fold(0.0, f64::max) / least - 1.0

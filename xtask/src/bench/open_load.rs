@@ -11,7 +11,8 @@ use std::process::{Child, Command, Stdio};
 const CONNECTIONS: u32 = 64;
 /// Seconds of a load for each second of the effort.
 const SECONDS_FACTOR: u32 = 2;
-/// Lines of ammo that name single documents at most. With their paths they fit what the load tester keeps in memory (4 MB).
+/// Largest number of lines in ammo that requests single documents. With their paths they fit what the load tester keeps in memory
+/// (4 MB).
 const IDS_MAX: u64 = 60_000;
 
 /// Quantiles of one run, in microseconds.
@@ -19,11 +20,11 @@ const IDS_MAX: u64 = 60_000;
 pub(super) struct Latency {
     pub(super) p50: f64,
     pub(super) p99: f64,
-    /// How late the load tester itself sent, at its 99th percentile.
+    /// Lateness of the load tester's own sending, 99th percentile.
     pub(super) late_p99: f64,
 }
 
-/// The load tester on the cores of the load.
+/// The load tester, on the cores of the load.
 #[derive(Clone, Debug)]
 pub(super) struct OpenLoad {
     sapsan: PathBuf,
@@ -33,7 +34,7 @@ pub(super) struct OpenLoad {
 }
 
 impl OpenLoad {
-    /// By this build of `sapsan`.
+    /// Uses this build of `sapsan`.
     pub(super) fn by(sapsan: &Path, cores: &Cores, effort: Effort) -> OpenLoad {
         OpenLoad {
             sapsan: sapsan.to_owned(),
@@ -43,12 +44,12 @@ impl OpenLoad {
         }
     }
 
-    /// The same with so many connections.
+    /// The same with this many connections.
     pub(super) fn with_connections(self, connections: u32) -> OpenLoad {
         OpenLoad { connections, ..self }
     }
 
-    /// Starts a load: requests a second, and lines of ammo (docs/loadtest.md), 4 MB at most.
+    /// Starts a load with this rate per second, and with lines of ammo (docs/loadtest.md), at most 4 MB.
     pub(super) fn start(&self, server: &Server, rate: f64, ammo: &str) -> Result<Child, String> {
         let failed = |error: std::io::Error| format!("cannot start {}: {error}", self.sapsan.display());
         let mut child = Command::new("taskset")
@@ -62,24 +63,24 @@ impl OpenLoad {
             .spawn()
             .map_err(failed)?;
         let mut input = child.stdin.take().ok_or("the load tester takes no input")?;
-        // One that ends before it has read all tells why by what it prints.
+        // If it ends before it has read all, its output tells why.
         let _ = input.write_all(ammo.as_bytes());
         Ok(child)
     }
 
-    /// Runs a load whose requests must all be answered right.
+    /// Runs a load whose requests must all be answered correctly.
     pub(super) fn measure(&self, server: &Server, rate: f64, ammo: &str) -> Result<Latency, String> {
         quantiles(self.start(server, rate, ammo)?)
     }
 }
 
-/// Waits for a load's end, and reads what it measured.
+/// Waits for a load's end, and parses its results.
 pub(super) fn quantiles(child: Child) -> Result<Latency, String> {
     let output = child.wait_with_output().map_err(|error| format!("the load tester: {error}"))?;
     latency_of(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The latency in a report of `--json`. Requests without a right answer are an error.
+/// The latencies in a report of `--json`. Requests without a right answer are an error.
 fn latency_of(report: &str) -> Result<Latency, String> {
     let json: Value = serde_json::from_str(report).map_err(|error| format!("the load tester: {error}: {report}"))?;
     if json["errors"] != 0 {
@@ -93,8 +94,8 @@ fn latency_of(report: &str) -> Result<Latency, String> {
     })
 }
 
-/// Ammo of GETs of single documents: `path` before the id, and ids of 1, 1 + `step` and so on below `end`. Where there are more than fit,
-/// as many of them, evenly spread.
+/// Ammo of GETs of single documents: `path` followed by the ids 1, 1 + `step` and so on below `end`. If there are too many, an
+/// evenly spread selection.
 pub(super) fn gets_of_ids(path: &str, end: u64, step: u64) -> String {
     let count = end.saturating_sub(1).div_ceil(step);
     let lines = count.min(IDS_MAX);

@@ -1,4 +1,4 @@
-//! Servers under measurement: started pinned, their CPU time and memory read from /proc, ended by id.
+//! Servers under measurement: started pinned, their CPU time and memory read from /proc, ended by process id.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Clock ticks a second in /proc/PID/stat: fixed at 100 by the kernel's interface to user space.
+/// Clock ticks per second in /proc/PID/stat: fixed at 100 by the kernel's interface to user space.
 const TICKS_PER_SECOND: f64 = 100.0;
 const START_LIMIT: Duration = Duration::from_secs(60);
 
@@ -18,7 +18,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts `command` on these cores and waits until something listens at `address`.
+    /// Starts `command` on these cores and waits until a process listens at `address`.
     pub(super) fn start(
         cores: &str,
         program: &Path,
@@ -50,13 +50,14 @@ impl Server {
     /// User and system time of all its threads so far, in seconds.
     pub(super) fn cpu_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        // The command's name, in parentheses, may hold blanks: fields are counted behind it (proc_pid_stat(5)).
+        // The command's name, in parentheses, may contain blanks: fields are counted after it
+        // (proc_pid_stat(5)).
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
         (ticks(11) + ticks(12)) / TICKS_PER_SECOND
     }
 
-    /// Time on a CPU of each thread so far, in nanoseconds, by the threads' ids.
+    /// CPU time of each thread so far, in nanoseconds, by thread id.
     pub(super) fn thread_nanoseconds(&self) -> BTreeMap<u32, u64> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let of = |task: std::fs::DirEntry| {
@@ -71,13 +72,13 @@ impl Server {
         anonymous_bytes(self.child.id())
     }
 
-    /// Asks it to end and waits until it has.
+    /// Requests its end and waits for it.
     pub(super) fn terminate(mut self) -> Result<(), String> {
         let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         asked.and_then(|_| self.child.wait()).map(drop).map_err(|error| format!("ending a server: {error}"))
     }
 
-    /// Ends it at once, as a power cut would.
+    /// Kills it, like a power failure would.
     pub(super) fn kill(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -91,20 +92,20 @@ impl Drop for Server {
     }
 }
 
-/// A port that is free now.
+/// An address with a currently free port.
 pub(super) fn free_address() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
     listener.local_addr().map_err(|error| format!("no free port: {error}"))
 }
 
-/// Anonymous resident memory of a process in bytes; 0 where it has ended.
+/// Anonymous resident memory of a process in bytes; 0 if it has ended.
 pub(super) fn anonymous_bytes(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Sends a request on a connection of its own and reads until the server closes.
+/// Sends a request on a new connection and reads until the server closes it.
 pub(super) fn exchange(address: SocketAddr, request: &[u8]) -> Result<Vec<u8>, String> {
     let talk = || -> std::io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect(address)?;

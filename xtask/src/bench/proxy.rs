@@ -1,10 +1,11 @@
-//! `cargo xtask bench proxy`: `sapsan proxy` beside twemproxy (nutcracker), both before the same four Redis nodes.
+//! `cargo xtask bench proxy`: `sapsan proxy` compared with twemproxy (nutcracker), both with the same four Redis nodes.
 //!
-//! redis-benchmark loads one and then the other, by turns. Both run on one core that nothing else has, with one thread each; nodes and load
-//! share the rest. Where cores are few the nodes are the slower side, so that CPU for each command decides, not commands a second.
+//! redis-benchmark loads one and then the other, in turns. Both run on one exclusive core, with one thread each; nodes and load
+//! share the other cores. With few cores the nodes are the bottleneck, so CPU per command decides, not commands per second.
 //!
-//! The gain of a second thread is computed for the same reason: with free cores the rate of a proxy is bounded by its busiest thread, which
-//! has its share of the CPU of all commands. So two threads serve `cpu of one / (cpu of two × share of the busiest)` times as many as one.
+//! For the same reason the gain of a second thread is computed: with free cores the rate of a proxy is bounded by its busiest
+//! thread, which has its share of the CPU of all commands. So two threads serve `cpu of one / (cpu of two × share of the
+//! busiest)` times as many as one.
 
 use super::process::{Server, free_address};
 use super::results::{Row, record};
@@ -18,15 +19,15 @@ use std::process::Command;
 use std::time::Duration;
 
 const NODES: usize = 4;
-/// Bytes of the values that redis-benchmark sets.
+/// Size in bytes of the values that redis-benchmark sets.
 const VALUE_BYTES: &str = "100";
-/// Keys that redis-benchmark chooses from.
+/// Number of keys that redis-benchmark chooses from.
 const KEYS: &str = "100000";
-/// Keys of one MGET or MSET.
+/// Number of keys in one MGET or MSET.
 const MANY: usize = 100;
-/// What the proxy's memory must stay below.
+/// Bound on the proxy's memory.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
-/// Slow readers: how many, how deep their pipelines, how they read.
+/// Slow readers: their number, the depth of their pipelines, their reads.
 const SLOW_CLIENTS: usize = 50;
 const SLOW_DEPTH: usize = 10_000;
 const SLOW_READ_BYTES: usize = 64 << 10;
@@ -37,7 +38,7 @@ struct Cell {
     clients: u32,
     pipeline: u32,
     commands: u64,
-    /// CPU for each command: at most this part of twemproxy's.
+    /// Largest permitted CPU per command, relative to twemproxy's.
     bound: f64,
 }
 
@@ -49,18 +50,18 @@ const CELLS: [Cell; 5] = [
     Cell { clients: 1, pipeline: 100, commands: 1_000_000, bound: 0.7 },
 ];
 
-/// Clients, pipeline and commands of a run on two threads, and what two threads must gain.
+/// Clients, pipeline and commands of a run on two threads, and the required gain of two threads.
 const TWO_THREADS: (u32, u32, u64) = (20, 100, 1_000_000);
 const TWO_THREADS_GAIN: f64 = 1.7;
 
-/// What one run showed.
+/// Results of one run.
 #[derive(Clone, Copy)]
 struct Run {
     cpu_us: f64,
     per_second: f64,
 }
 
-/// The nodes, and the two proxies before them.
+/// The nodes, and the two proxies.
 struct Stage {
     cores: Cores,
     _nodes: Vec<Server>,
@@ -150,7 +151,7 @@ impl Stage {
             ours.push(self.load(&self.ours, cell.clients, cell.pipeline, commands, &test)?);
         }
         let memory = [&self.theirs, &self.ours].map(|server| server.anonymous_bytes() / 1_000_000);
-        // It keeps what it has once taken.
+        // It does not release memory, so it is restarted.
         if cell.pipeline >= 1000 {
             self.theirs = start_theirs(&self.cores, &self.addresses, self.folder.path())?;
         }
@@ -172,7 +173,7 @@ impl Stage {
         Ok(row)
     }
 
-    /// Keys a second of MGET or MSET here, and of single GETs or SETs there.
+    /// Keys per second: MGET or MSET through our proxy, single GETs or SETs through the other.
     fn many_keys(&mut self, effort: Effort, command: &str) -> Result<Row, String> {
         let single = command.trim_start_matches('m');
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -200,7 +201,7 @@ impl Stage {
         Ok(row)
     }
 
-    /// The gain of a second thread, by CPU for each command and its division among threads.
+    /// The gain of a second thread, from CPU per command and its distribution among threads.
     fn two_threads(&self, effort: Effort) -> Result<Row, String> {
         let (clients, pipeline, commands) = TWO_THREADS;
         let commands = if effort.record { commands } else { commands / 5 };
@@ -230,7 +231,7 @@ impl Stage {
         Ok(row)
     }
 
-    /// Deep pipelines of replies of 1 KB that are read slowly.
+    /// Deep pipelines with replies of 1 KB that are read slowly.
     fn slow_readers(&self) -> Result<Row, String> {
         let ours = start_ours(&self.cores, &self.addresses, 1)?;
         exchange_set(ours.address)?;
@@ -257,7 +258,7 @@ impl Stage {
     }
 }
 
-/// The part of the CPU time between two looks that the busiest thread has had.
+/// The busiest thread's share of the CPU time between two measurements.
 fn busiest_share(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> f64 {
     let used = |(id, time): (&u32, &u64)| time - before.get(id).copied().unwrap_or(0).min(*time);
     let times: Vec<u64> = after.iter().map(used).collect();

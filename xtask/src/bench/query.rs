@@ -1,12 +1,13 @@
-//! `cargo xtask bench query [--documents=N] [--quick] [--indexed]`: millions of generated users loaded and kept in views.
+//! `cargo xtask bench query [--documents=N] [--quick] [--indexed]`: millions of generated users are loaded and kept in views.
 //!
-//! - How fast are they loaded from a file, with the index over their ids, durable at the end; beside it the disk's sequential
-//!   durable writes in the same run. The file is in the kernel's cache, where there is memory for it: it was just written.
-//! - How long does the first build of a view over them take, with four threads and with two. The pages are in the kernel's
-//!   cache, as they are after the import.
-//! - What do views cost durable writes of single documents (`crates/docs/examples/view_writes.rs`).
-//! - How much anonymous memory did all that take at most.
-//! - What does a declared query for one row by an index cost over HTTP (`indexed.rs`); with `--indexed` this alone.
+//! - The speed of loading them from a file, with the index over their ids, durable at the end; compared with the disk's
+//!   sequential durable writes in the same run. The file is in the kernel's cache, if there is memory for it: it was just
+//!   written.
+//! - The time of the first build of a view over them, with four threads and with two. The pages are in the kernel's cache
+//!   after the import.
+//! - The cost of views for durable writes of single documents (`crates/docs/examples/view_writes.rs`).
+//! - The largest anonymous memory of all this.
+//! - The cost over HTTP of a declared query for one row by an index (`indexed.rs`); with `--indexed` only this.
 
 use super::process::{Server, anonymous_bytes, exchange, free_address};
 use super::results::{Row, record};
@@ -21,14 +22,14 @@ use std::time::{Duration, Instant};
 
 const DOCUMENTS: u64 = 5_900_000;
 const QUICK_DOCUMENTS: u64 = 590_000;
-/// Bytes of a document on average.
+/// Average size of a document in bytes.
 const DOCUMENT_BYTES: u64 = 850;
-/// What a load may take on the disk: the file, the trees, and what is taken ahead.
+/// Disk space for a load: the file, the trees, and space allocated in advance.
 const ROOM_PER_DOCUMENT: u64 = 2 * DOCUMENT_BYTES + 300;
 const LOAD_RATE: f64 = 300_000.0;
 const LOAD_SHARE: f64 = 0.7;
 const ANONYMOUS_MOST: u64 = 1_000_000_000;
-/// Threads of a first build, and its most seconds.
+/// Threads of a first build, and its largest permitted seconds.
 const BUILDS: [(usize, f64); 2] = [(4, 5.0), (2, 10.0)];
 const BUILD_LIMIT: Duration = Duration::from_secs(120);
 
@@ -74,8 +75,8 @@ fn config(stage: &Stage, name: &str, text: &str) -> Result<String, String> {
     Ok(path.display().to_string())
 }
 
-/// Imports what the generator wrote, and has the disk write as many bytes in large pieces before it; by turns, for on a
-/// shared machine equal imports differ by three times, above all in what the kernel takes for pages it hands out anew.
+/// Imports the generated file, and before it makes the disk write as many bytes in large pieces; in turns, because on a
+/// shared machine equal imports differ by a factor of three, mostly in the kernel's time for new pages.
 fn load(stage: &Stage, documents: u64) -> Result<Row, String> {
     let failed = |error: std::io::Error| format!("the import: {error}");
     let users = stage.folder.path().join("users.ndjson");
@@ -87,7 +88,7 @@ fn load(stage: &Stage, documents: u64) -> Result<Row, String> {
         if round > 0 {
             std::fs::remove_dir_all(stage.folder.path().join("users")).map_err(failed)?;
         }
-        // As many: what a disk takes of one gigabyte may be what its cache takes.
+        // As many bytes: of one gigabyte alone, the disk's cache may absorb the writes.
         let disk = sequential_rate(stage.folder.path(), documents * DOCUMENT_BYTES)? / DOCUMENT_BYTES as f64;
         let (seconds, most) = import(stage, &users)?;
         let rate = documents as f64 / seconds;
@@ -96,7 +97,7 @@ fn load(stage: &Stage, documents: u64) -> Result<Row, String> {
         shares.push(rate / disk);
         anonymous = anonymous.max(most);
     }
-    // It must not take the room of what comes.
+    // It must not take the space of later steps.
     let _ = std::fs::remove_file(&users);
     let noise = format!("{:.0} %", spread(&rates) * 100.0);
     let [disk, rate, share] = [disks, rates, shares].map(median);
@@ -111,7 +112,7 @@ fn load(stage: &Stage, documents: u64) -> Result<Row, String> {
     })
 }
 
-/// Imports into a new folder: seconds, and the most anonymous memory.
+/// Imports into a new folder: its seconds, and the largest anonymous memory.
 fn import(stage: &Stage, users: &Path) -> Result<(f64, u64), String> {
     let failed = |error: std::io::Error| format!("the import: {error}");
     let began = Instant::now();
@@ -139,7 +140,7 @@ fn import(stage: &Stage, users: &Path) -> Result<(f64, u64), String> {
     }
 }
 
-/// Bytes a second, synced at the end.
+/// Bytes per second, synced at the end.
 fn sequential_rate(folder: &Path, bytes: u64) -> Result<f64, String> {
     let path = folder.join("sequential");
     let write = || -> std::io::Result<f64> {
@@ -151,12 +152,12 @@ fn sequential_rate(folder: &Path, bytes: u64) -> Result<f64, String> {
         Ok(bytes as f64 / began.elapsed().as_secs_f64())
     };
     let rate = write().map_err(|error| format!("{}: {error}", path.display()));
-    // It must not take the room of what comes.
+    // It must not take the space of later steps.
     let _ = std::fs::remove_file(&path);
     rate
 }
 
-/// Serves the users with a view that is not there yet and waits for it.
+/// Serves the users with a view that does not exist yet, and waits for its build.
 fn first_build(stage: &Stage, documents: u64, threads: usize, most: f64) -> Result<Row, String> {
     let name = format!("by_month_{threads}");
     let text = format!("{USERS}[views.{name}]\nquery = \"{BY_MONTH}\"\n");
@@ -164,7 +165,7 @@ fn first_build(stage: &Stage, documents: u64, threads: usize, most: f64) -> Resu
     let address = free_address()?;
     let data = stage.folder.path().join("users").display().to_string();
     let (http, count) = (address.to_string(), threads.to_string());
-    // The view of the build before goes.
+    // The view of the previous build is dropped.
     let arguments = ["serve", &config, "--data", &data, "--http", &http, "--threads", &count, "--allow-drop"];
     let arguments = arguments.map(str::to_owned);
     let server = Server::start("0-3", &stage.sapsan, &arguments, address)?;
@@ -194,7 +195,7 @@ fn first_build(stage: &Stage, documents: u64, threads: usize, most: f64) -> Resu
     })
 }
 
-/// The number behind a name in JSON text.
+/// The number after a name in JSON text.
 fn number(text: &str, name: &str) -> Option<f64> {
     let rest = text.split_once(name)?.1;
     let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == 'e' || c == '-'))?;

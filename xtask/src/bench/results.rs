@@ -1,5 +1,5 @@
-//! `bench/RESULTS.md`: the newest run of every command with its date, machine and commit; rows that fall short included.
-//! What ran before is in the file's history.
+//! `bench/RESULTS.md`: the latest run of every command with its date, machine and commit, including rows that miss their
+//! bound. Earlier runs are in the file's history.
 
 use crate::tools;
 use std::fmt::Write as _;
@@ -8,19 +8,19 @@ use std::process::Command;
 /// One measured row.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    /// What was measured.
+    /// The measured work.
     pub(super) work: String,
-    /// The other side, with its unit.
+    /// The other side's result, with its unit.
     pub(super) other: String,
-    /// Our side, with its unit.
+    /// Our result, with its unit.
     pub(super) ours: String,
-    /// The figure that is judged.
+    /// The judged figure.
     pub(super) figure: String,
-    /// What it should be.
+    /// Its bound.
     pub(super) bound: String,
-    /// Whether it is reached.
+    /// Whether the bound is met.
     pub(super) reached: bool,
-    /// How far equal runs differ.
+    /// Spread of equal runs.
     pub(super) noise: String,
 }
 
@@ -39,7 +39,7 @@ impl Row {
     }
 }
 
-/// Writes one run down, in place of the one of the same command.
+/// Records one run, replacing the previous one of the same command.
 pub(super) fn record(command: &str, rows: &[Row]) -> Result<(), String> {
     let path = tools::root().join("bench/RESULTS.md");
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
@@ -48,7 +48,7 @@ pub(super) fn record(command: &str, rows: &[Row]) -> Result<(), String> {
         read => read.map_err(failed)?,
     };
     let text = without(&before, command) + &section(command, rows);
-    // The old text stays whole until the new one is.
+    // Written under another name and renamed, so that the old text stays until the new one is complete.
     let beside = path.with_extension("md.new");
     std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path)).map_err(failed)
 }

@@ -1,4 +1,4 @@
-//! What every bench of the server needs: the programs built, a folder for data, data imported and served, the floor.
+//! The setup of every bench of the server: built programs, a data folder, imported and served data, the floor.
 
 use super::process::{Server, free_address};
 use super::{Cores, Effort};
@@ -15,7 +15,7 @@ pub(super) type Counts = [u32; 3];
 /// As large as the contest's train set.
 pub(super) const TRAIN: Counts = [10_057, 7_628, 100_570];
 
-/// Refuses to fill a disk.
+/// Returns an error if the disk has too little free space.
 pub(super) fn require_room(folder: &Path, bytes: u64) -> Result<(), String> {
     let output = Command::new("df").args(["--output=avail", "-B1"]).arg(folder).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
@@ -48,7 +48,7 @@ impl Stage {
         for (program, package) in [("cc", "build-essential"), ("wrk", "wrk"), ("taskset", "util-linux")] {
             tools::require(program, package)?;
         }
-        // Beside the build, not in /tmp, which may be memory: durable writes are to be measured on a disk.
+        // Next to the build, not in /tmp, which may be in memory: durable writes must be measured on a disk.
         let target = tools::root().join("target");
         let folder = std::fs::create_dir_all(&target).and_then(|()| tempfile::tempdir_in(&target));
         let folder = folder.map_err(|error| format!("a temporary folder: {error}"))?;
@@ -68,7 +68,7 @@ impl Stage {
         self.generate_as("all", counts, &[])
     }
 
-    /// The visits of one alone.
+    /// Generates only the visits of a data set.
     pub(super) fn generate_visits(&self, counts: Counts) -> Result<PathBuf, String> {
         self.generate_as("visits", counts, &["--only-visits"])
     }
@@ -91,7 +91,7 @@ impl Stage {
         self.serve_folder(&self.import(counts)?)
     }
 
-    /// Generates and imports a data set, and gives its folder.
+    /// Generates and imports a data set, and returns its folder.
     pub(super) fn import(&self, counts: Counts) -> Result<PathBuf, String> {
         let zip = self.generate(counts)?;
         let store = zip.with_extension("store");
@@ -108,7 +108,7 @@ impl Stage {
         Ok(Imported { sapsan, store })
     }
 
-    /// Serves it by the build that imported it.
+    /// Serves it with the build that imported it.
     pub(super) fn serve_imported(&self, imported: &Imported) -> Result<Server, String> {
         self.serve_with(&imported.sapsan, &imported.store)
     }
@@ -122,7 +122,7 @@ impl Stage {
         self.serve_file(sapsan, &Stage::config(), store)
     }
 
-    /// Serves a data folder by another service file of the same collections.
+    /// Serves a data folder with another service file of the same collections.
     pub(super) fn serve_folder_by(&self, file: &Path, store: &Path) -> Result<Server, String> {
         self.serve_file(&self.sapsan, file, store)
     }

@@ -1,7 +1,7 @@
-//! `cargo xtask bench store`: the store beside LMDB, redb, fjall, RocksDB and SQLite, all in one program and one run.
+//! `cargo xtask bench store`: the store compared with LMDB, redb, fjall, RocksDB and SQLite, in one program and one run.
 //!
-//! The program is a workspace of its own, `bench/peers`, so that nobody who tests the project builds the peers. RocksDB
-//! needs libclang and many minutes of compiling: where it cannot be built the run goes on without it and says so.
+//! The program is a separate workspace, `bench/peers`, so that testing the project does not build the peers. RocksDB needs
+//! libclang and many minutes of compiling: if it cannot be built, the run continues without it and says so.
 
 use super::results::{Row, record};
 use crate::tools;
@@ -9,19 +9,19 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What a row's line begins with; fields are parted by tabs.
+/// The beginning of a row's line; fields are separated by tabs.
 const ROW: &str = "row\t";
 const FIELDS: usize = 7;
 
-/// What to run.
+/// The selection of work.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Choice {
     quick: bool,
     without_rocksdb: bool,
-    /// Rows and engines to keep; empty for all.
+    /// Rows and engines to run; all if empty.
     rows: Option<String>,
     engines: Option<String>,
-    /// Of the steady updates, instead of ten minutes.
+    /// Seconds of the steady updates, instead of ten minutes.
     seconds: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Choice {
         Ok(choice)
     }
 
-    /// As it was given, for the record.
+    /// The command as it was given, for the record.
     fn text(&self) -> String {
         let mut text = "cargo xtask bench store".to_owned();
         for (name, value) in [("rows", &self.rows), ("engines", &self.engines), ("seconds", &self.seconds)] {
@@ -60,7 +60,7 @@ impl Choice {
 pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     let choice = Choice::parse(arguments)?;
     let program = build(!choice.without_rocksdb && has_libclang())?;
-    // Beside the build, not in /tmp, which may be memory: durable commits are to be measured on a disk.
+    // Next to the build, not in /tmp, which may be in memory: durable commits must be measured on a disk.
     let folder = tools::root().join("bench/peers/target/data");
     let mut command = Command::new(program);
     command.arg("--folder").arg(folder);
@@ -76,14 +76,14 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     if choice.quick || rows.is_empty() { Ok(()) } else { record(&choice.text(), &rows) }
 }
 
-/// Builds the program; without RocksDB where that does not build.
+/// Builds the program; without RocksDB if that does not build.
 fn build(with_rocksdb: bool) -> Result<PathBuf, String> {
     tools::require("cc", "build-essential")?;
     let manifest = tools::root().join("bench/peers/Cargo.toml");
     let cargo = |features: &[&str]| {
         let mut command = Command::new("cargo");
         command.args(["build", "--release", "--locked", "--manifest-path"]).arg(&manifest).args(features);
-        // Its own folder: the project's build must not be thrown away for other features of the same libraries.
+        // A separate folder: other features of the same libraries would invalidate the project's build.
         tools::run_with(command.env("CARGO_TARGET_DIR", tools::root().join("bench/peers/target")))
     };
     if !with_rocksdb {
@@ -96,7 +96,7 @@ fn build(with_rocksdb: bool) -> Result<PathBuf, String> {
     Ok(tools::root().join("bench/peers/target/release/peers"))
 }
 
-/// Whether a libclang lies where its users look for it.
+/// Whether a libclang is in one of the usual folders.
 fn has_libclang() -> bool {
     let is_libclang = |name: &str| name.starts_with("libclang.so") || name.starts_with("libclang-");
     let holds_it = |folder: PathBuf| {
@@ -113,7 +113,7 @@ fn has_libclang() -> bool {
     tools::is_on_path("c++") && folders.into_iter().any(holds_it)
 }
 
-/// Runs a comparison and gathers its rows; each is printed when it comes.
+/// Runs a comparison and collects its rows; each is printed when it arrives.
 pub(super) fn rows_of(command: &mut Command) -> Result<Vec<Row>, String> {
     let mut child = command
         .current_dir(tools::root())
@@ -133,7 +133,7 @@ pub(super) fn rows_of(command: &mut Command) -> Result<Vec<Row>, String> {
     if status.success() { Ok(rows) } else { Err(format!("the comparison ended with {status}")) }
 }
 
-/// A line of the comparison's output; lines that are no rows give nothing.
+/// Parses a line of the comparison's output; other lines give nothing.
 fn parse_row(line: &str) -> Result<Option<Row>, String> {
     let Some(fields) = line.strip_prefix(ROW) else { return Ok(None) };
     let fields: Vec<String> = fields.split('\t').map(str::to_owned).collect();
@@ -164,8 +164,8 @@ mod tests {
         assert_eq!(choice.text(), "cargo xtask bench store --rows=reads,loads --engines=lmdb");
         assert!(Choice::parse(&["reads".to_owned()]).is_err());
     }
-    /// The peers have a lock file of their own, and the tests do not build them: a library that the store begins to use must be
-    /// told there too (`cargo build --offline --manifest-path bench/peers/Cargo.toml` writes it), or the comparison does not start.
+    /// The peers have a separate lock file, and the tests do not build them: a new dependency of the store must be added there
+    /// too (`cargo build --offline --manifest-path bench/peers/Cargo.toml` does it), or the comparison does not start.
     #[test]
     fn what_the_store_uses_is_in_the_peers_lock_file_too() {
         let read = |path: &str| std::fs::read_to_string(tools::root().join(path)).unwrap();

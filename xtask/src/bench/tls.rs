@@ -1,11 +1,12 @@
-//! `cargo xtask bench tls`: HTTPS of the server beside nginx, and the memory of idle TLS connections.
+//! `cargo xtask bench tls`: HTTPS of the server compared with nginx, and the memory of idle TLS connections.
 //!
-//! Both sides have one certificate (ECDSA, P-256), and wrk offers one version and one cipher, so that both do the same cryptography: it is
-//! checked by a connection of `openssl s_client`. nginx serves one file of the size of a user, its descriptor kept open, in one process that
-//! writes no log; the server looks up a random user for each request. Both run on one core that nothing else has, by turns.
+//! Both sides have the same certificate (ECDSA, P-256), and wrk offers one version and one cipher, so that both do the same
+//! cryptography; a connection of `openssl s_client` checks this. nginx serves one file of the size of a user, its descriptor kept
+//! open, in one process without a log; the server looks up a random user for each request. Both run on one exclusive core, in
+//! turns.
 //!
-//! Idle connections are opened by an example of the reactor, each with one request behind it. A row divides what the server's anonymous memory
-//! has grown by their number.
+//! An example of the reactor opens the idle connections, after one request on each. A row divides the growth of the server's
+//! anonymous memory by their number.
 
 use super::http::spread;
 use super::process::{Server, free_address};
@@ -18,28 +19,28 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Server CPU for each request, beside nginx's.
+/// Largest permitted server CPU per request, relative to nginx's.
 const CPU_MOST: f64 = 1.3;
 const CONNECTIONS: u32 = 64;
-/// Idle connections, and what one may hold.
+/// Number of idle connections, and the largest permitted memory of one.
 const IDLE: usize = 10_000;
 const IDLE_BYTES_MOST: f64 = 16.0 * 1024.0;
-/// Descriptors of a process with so many connections: the soft limit alone is set.
+/// Descriptor limit of a process with so many connections: only the soft limit is set.
 const DESCRIPTORS: &str = "--nofile=11000:";
-/// Settings of a server that has room for so many. The memory is a bound, of which it takes what it needs.
+/// Settings of a server for so many connections. The memory is a bound, of which it allocates what it needs.
 const ROOM: &str = "connections_max = 10100\nmemory = \"3GB\"\n";
-/// The users whose mean size nginx's file has.
+/// The users whose mean size is that of nginx's file.
 const SAMPLE: [u32; 5] = [17, 444, 1234, 5000, 9999];
 const MAKE: &str = "function make() return wrk.format('GET', '/users/' .. math.random(1, 10057)) end";
-/// How openssl is told to make the certificate: not one of an issuer, for rustls refuses these as a server's.
+/// Configuration of openssl for the certificate: not an issuer's, which rustls rejects as a server certificate.
 const CERTIFICATE: &str = "[req]\nprompt = no\ndistinguished_name = name\nx509_extensions = extensions\n[name]\nCN = bench\n\
     [extensions]\nbasicConstraints = critical, CA:FALSE\nsubjectAltName = IP:127.0.0.1\n";
 
-/// What is spoken: a version, and the one cipher of it that is offered.
+/// A protocol version, and the only cipher that is offered.
 struct Version {
     name: &'static str,
     cipher: &'static str,
-    /// The cipher's key in OpenSSL's configuration: those of TLS 1.3 have one of their own.
+    /// The cipher's key in OpenSSL's configuration: TLS 1.3 has a separate one.
     cipher_key: &'static str,
 }
 
@@ -49,7 +50,7 @@ const VERSIONS: [Version; 2] = [
 ];
 
 impl Version {
-    /// Writes the configuration of OpenSSL that offers this alone.
+    /// Writes an OpenSSL configuration that offers only this.
     fn config(&self, folder: &Path) -> Result<PathBuf, String> {
         let Version { name, cipher, cipher_key } = self;
         let text = format!(
@@ -60,7 +61,7 @@ impl Version {
     }
 }
 
-/// Both servers, and the files that they are of.
+/// Both servers, and their files.
 struct Pair<'s> {
     stage: &'s Stage,
     files: Files,
@@ -78,7 +79,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
     for (program, package) in [("openssl", "openssl"), ("curl", "curl"), ("prlimit", "util-linux")] {
         tools::require(program, package)?;
     }
-    // The servers have this limit from their parent.
+    // The servers inherit this limit.
     tools::run("prlimit", &["--pid", &std::process::id().to_string(), DESCRIPTORS])?;
     let (nginx, client) = (nginx::program()?, idle_client()?);
     let stage = Stage::set(effort)?;
@@ -127,7 +128,7 @@ impl Pair<'_> {
         Ok(Pair { stage, files, ours, theirs })
     }
 
-    /// Server CPU for each request, by turns.
+    /// Server CPU per request, in turns.
     fn compare(&self, version: &Version) -> Result<Row, String> {
         let (stage, folder) = (self.stage, self.stage.folder.path());
         let config = version.config(folder)?;
@@ -203,7 +204,7 @@ fn row(version: &Version, theirs: &[Outcome], ours: &[Outcome]) -> Row {
     }
 }
 
-/// Mean bytes of a user, as the server gives them.
+/// Mean size of a user in bytes, as the server sends it.
 fn mean_size(server: &Server) -> Result<usize, String> {
     let sizes = SAMPLE.iter().map(|user| {
         let url = format!("https://{}/users/{user}", server.address);
@@ -214,7 +215,7 @@ fn mean_size(server: &Server) -> Result<usize, String> {
     Ok(sizes.sum::<Result<usize, String>>()? / SAMPLE.len())
 }
 
-/// Makes sure that a server speaks this version and cipher with a client of this configuration.
+/// Checks that a server uses this version and cipher with a client of this configuration.
 fn check_version(server: &Server, config: &Path, version: &Version) -> Result<(), String> {
     let output = Command::new("openssl")
         .args(["s_client", "-brief", "-connect", &server.address.to_string()])
@@ -238,7 +239,7 @@ fn start_ours(stage: &Stage, files: &Files) -> Result<Server, String> {
     stage.serve_folder_by(&file, &stage.import(TRAIN)?)
 }
 
-/// nginx with all that makes it cheap for this work.
+/// nginx with the cheapest settings for this work.
 fn start_nginx(stage: &Stage, program: &Path, files: &Files, body_bytes: usize) -> Result<Server, String> {
     let (address, folder) = (free_address()?, stage.folder.path());
     let users = folder.join("www/users");

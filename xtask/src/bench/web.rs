@@ -1,8 +1,9 @@
-//! `cargo xtask bench web`: applications on the facade. The bank's pages beside the floor and beside axum; its login beside a durable
-//! POST of the travels service; a reply of three parts as a list and joined; a static file beside nginx.
+//! `cargo xtask bench web`: applications on the façade. The bank's pages compared with the floor and with axum; its login
+//! compared with a durable POST of the travels service; a reply of three parts as a list and joined; a static file compared with
+//! nginx.
 //!
-//! Every server has one core, the load the other one; both sides of a row run by turns. The floor answers with as many bytes of body as
-//! the page has.
+//! Every server has one core, the load the other one; both sides of a row run in turns. The floor answers with a body of the same
+//! size as the page.
 
 use super::process::{Server, exchange, free_address};
 use super::results::{Row, record};
@@ -13,14 +14,14 @@ use crate::{nginx, tools};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// CPU of a page, beside the floor's and beside axum's.
+/// Largest permitted CPU of a page, relative to the floor's and to axum's.
 const FLOOR_CPU_MOST: f64 = 1.3;
 const AXUM_CPU_MOST: f64 = 0.8;
-/// Rate of logins, beside durable POSTs.
+/// Smallest permitted rate of logins, relative to durable POSTs.
 const LOGIN_RATE_LEAST: f64 = 1.0;
-/// CPU of a list of parts, beside the joined one's.
+/// Largest permitted CPU of a list of parts, relative to the joined one's.
 const PARTS_CPU_MOST: f64 = 1.02;
-/// CPU of a file, beside nginx's.
+/// Largest permitted CPU of a file, relative to nginx's.
 const FILE_CPU_MOST: f64 = 1.0;
 const CONNECTIONS: u32 = 64;
 /// Users of the bank, as many as the contest's.
@@ -29,14 +30,14 @@ const USERS: &str = "200000";
 const FILE: &str = "/stylesheets/bootstrap.min.css";
 const FILE_BYTES: usize = 110_000;
 
-/// What is compared of two sides.
+/// The compared figure of two sides.
 #[derive(Clone, Copy)]
 enum Figure {
     Cpu,
     Rate,
 }
 
-/// One side of a row: a server and what it is asked for.
+/// One side of a row: a server and its load.
 struct Side<'s> {
     server: &'s Server,
     load: Load,
@@ -71,7 +72,7 @@ fn programs() -> Result<(PathBuf, PathBuf, PathBuf), String> {
     Ok((release.join("bank"), release.join("examples/parts"), axum))
 }
 
-/// Generates the bank's users and attempts and imports them; gives the file of users.
+/// Generates the bank's users and attempts and imports them; returns the file of users.
 fn bank_data(bank: &Path, folder: &Path, data: &Path) -> Result<PathBuf, String> {
     let source = folder.join("bank-source");
     tools::run_with(Command::new(bank).args(["generate", "--users", USERS, "--seed", "1"]).arg(&source))?;
@@ -82,7 +83,7 @@ fn bank_data(bank: &Path, folder: &Path, data: &Path) -> Result<PathBuf, String>
     Ok(users)
 }
 
-/// A folder of assets: the style sheet has its size, whatever it says.
+/// A folder of assets: only the size of the style sheet matters, not its content.
 fn assets(folder: &Path) -> Result<PathBuf, String> {
     let assets = folder.join("assets");
     let file = assets.join(&FILE[1..]);
@@ -105,13 +106,13 @@ fn serve_bank(stage: &Stage, bank: &Path, data: &Path, assets: &Path) -> Result<
     Server::start(&stage.cores.server, bank, &arguments, address)
 }
 
-/// What makes GET requests of one path, with these header fields in Lua's form.
+/// A load of GET requests for one path, with these header fields in Lua's form.
 fn get(path: &str, fields: &str) -> Load {
     let make = format!("function make() return wrk.format('GET', '{path}', {{{fields}}}) end");
     Load { connections: CONNECTIONS, pipeline: 1, make, fresh: false }
 }
 
-/// The two pages, each beside the floor and beside axum.
+/// The two pages, each compared with the floor and with axum.
 fn pages(stage: &Stage, bank: &Server, axum: &Server, users: &Path) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for (name, path) in [("index page", "/"), ("my page, session checked", "/mypage")] {
@@ -135,7 +136,7 @@ fn pages(stage: &Stage, bank: &Server, axum: &Server, users: &Path) -> Result<Ve
     Ok(rows)
 }
 
-/// Bytes of the page at a path.
+/// Size of the page at a path, in bytes.
 fn body_bytes(server: &Server, path: &str, cookie: &str) -> Result<usize, String> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: bank\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
     let reply = String::from_utf8_lossy(&exchange(server.address, request.as_bytes())?).into_owned();
@@ -145,7 +146,7 @@ fn body_bytes(server: &Server, path: &str, cookie: &str) -> Result<usize, String
     }
 }
 
-/// Logs the first user in who can, and gives the cookie.
+/// Logs in the first user for whom it succeeds, and returns the cookie.
 fn session(server: &Server, users: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(users).map_err(|error| format!("{}: {error}", users.display()))?;
     for line in text.lines().take(100) {
@@ -171,7 +172,7 @@ fn session(server: &Server, users: &Path) -> Result<String, String> {
     Err("none of a hundred users could log in".to_owned())
 }
 
-/// Logins of random users, one durable write each, beside durable POSTs of the travels service.
+/// Logins of random users, one durable write each, compared with durable POSTs of the travels service.
 fn login(stage: &Stage, bank: &Server, users: &Path) -> Result<Row, String> {
     let travels = stage.serve(TRAIN)?;
     let make = format!(
@@ -209,7 +210,7 @@ fn file_row(stage: &Stage, bank: &Server, program: &Path, assets: &Path) -> Resu
     compare(stage, &work, &theirs, &ours, (Figure::Cpu, FILE_CPU_MOST))
 }
 
-/// Both sides by turns.
+/// Both sides in turns.
 fn compare(
     stage: &Stage,
     work: &str,

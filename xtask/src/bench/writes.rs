@@ -1,4 +1,4 @@
-//! `cargo xtask bench writes`: durable POSTs against redis-server's SET with `appendfsync always`, in one run.
+//! `cargo xtask bench writes`: durable POSTs compared with redis-server's SET with `appendfsync always`, in one run.
 
 use super::process::{Server, free_address};
 use super::results::{Row, record};
@@ -9,7 +9,7 @@ use crate::tools;
 use std::path::Path;
 use std::process::Command;
 
-/// SETs of one redis-benchmark run, for each second asked for.
+/// SETs of one redis-benchmark run, for each requested second.
 const SETS_PER_SECOND: u32 = 60_000;
 
 const CHANGE: &str = r#"
@@ -17,7 +17,7 @@ wrk.headers["Content-Type"] = "application/json"
 function make()
   return wrk.format('POST', '/visits/' .. math.random(1, 100570), nil, '{"mark":' .. math.random(0, 5) .. '}')
 end"#;
-/// Ids are never used twice: each thread of each run has two million of its own.
+/// Ids are never reused: each thread of each run has two million of its own.
 const CREATE: &str = r#"
 wrk.headers["Content-Type"] = "application/json"
 function make()
@@ -27,7 +27,8 @@ function make()
     math.random(1, 7628) .. ',"visited_at":' .. math.random(946684800, 1420070400) .. ',"mark":' .. math.random(0, 5) .. '}')
 end"#;
 
-/// The loads: name, what makes a request, requests in flight on each connection, and the least multiple of redis-server's rate.
+/// The loads: name, code that makes a request, requests in flight on each connection, and the smallest permitted multiple of
+/// redis-server's rate.
 const SHAPES: [(&str, &str, u32, f64); 4] = [
     ("durable POST /visits/ID, 64 connections", CHANGE, 1, 1.0),
     ("durable POST /visits/new, 64 connections", CREATE, 1, 1.0),

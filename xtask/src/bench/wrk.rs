@@ -1,4 +1,4 @@
-//! Closed-loop load with wrk: full speed from a number of connections, requests from a pool made before.
+//! Closed-loop load with wrk: full speed on a number of connections, with requests from a prepared pool.
 
 use super::process::Server;
 use super::{Cores, Effort};
@@ -10,9 +10,9 @@ use std::process::Command;
 pub(super) struct Load {
     pub(super) connections: u32,
     pub(super) pipeline: u32,
-    /// Lua: a function `make()` that gives one request through `wrk.format`.
+    /// Lua: a function `make()` that returns one request made with `wrk.format`.
     pub(super) make: String,
-    /// Whether each request is made anew when it is sent (ids that must not repeat) instead of taken from a pool.
+    /// Whether each request is made when it is sent (for ids that must not repeat) instead of taken from a pool.
     pub(super) fresh: bool,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Outcome {
     pub(super) failures: u64,
 }
 
-/// Requests in each thread's pool, as the acceptance run has them.
+/// Requests in each thread's pool.
 const POOL: u32 = 20_000;
 
 fn script(load: &Load, seed: u64, threads: usize) -> String {
@@ -56,7 +56,7 @@ function init(args) math.randomseed(seed) if fill then fill() end end
     )
 }
 
-/// Runs the load against a server and reads what it cost. Each thread of each seed makes requests of its own.
+/// Runs the load against a server and measures its cost. Each thread of each seed makes its own requests.
 pub(super) fn run(
     server: &Server,
     load: &Load,
@@ -68,15 +68,15 @@ pub(super) fn run(
     run_over(&Carrier::Plain, server, load, cores, effort, folder, seed)
 }
 
-/// What carries the requests.
+/// The transport of the requests.
 #[derive(Clone, Debug)]
 pub(super) enum Carrier {
     Plain,
-    /// TLS as this configuration of OpenSSL has it: its versions and ciphers.
+    /// TLS with this configuration of OpenSSL: its versions and ciphers.
     Tls(PathBuf),
 }
 
-/// The same over TLS, or in the clear.
+/// The same over TLS or in plain text.
 pub(super) fn run_over(
     carrier: &Carrier,
     server: &Server,
