@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the leaderboard through all that README.md shows, and ends with an error at the first wrong answer.
+"""Tests everything that README.md shows, and ends with an error at the first wrong answer.
 
     check.py SAPSAN [MATCHES]    # the program; makes and removes a folder of its own. 10,000 matches, or fewer
     check.py generate            # 200,000 scores as JSON on standard output, for `sapsan import`
@@ -12,7 +12,7 @@ PLAYERS, MATCHES, SEATS = 10_000, 10_000, 20
 
 
 def generate(matches=MATCHES):
-    """Two seasons, of which the first is closed, 20 scores for each match, and the bests that come of them."""
+    """Two seasons, of which the first is closed, 20 scores for each match, and the resulting bests."""
     rnd = random.Random(1)
     players = [{"id": p, "name": f"player {p}", "country": rnd.choice(["DE", "FI", "FR", "JP", "SE"])} for p in range(1, PLAYERS + 1)]
     matches = [{"id": m, "season": 1 if m <= matches // 2 else 2} for m in range(1, matches + 1)]
@@ -28,7 +28,7 @@ def generate(matches=MATCHES):
 
 
 class Server:
-    """One server; `ask` sends a request over a connection of its own."""
+    """One server; `ask` sends a request over a new connection."""
 
     all = []
 
@@ -70,7 +70,7 @@ class Server:
 
 
 def follow(url, begun=None, found=None):
-    """Prints each best that nobody of its season has had. Goes on where it was when the server is back; ends where that is too old."""
+    """Prints each new record of a season. Resumes from its position after a restart of the server; ends if that position is too old."""
     address, since, lead = urllib.parse.urlsplit(url).netloc, "", None
     while True:
         try:
@@ -119,7 +119,7 @@ def check(sapsan, folder, matches):
     told = lambda what: print(f"{time.monotonic() - begun:5.1f} s  {what}", flush=True)
     begun = time.monotonic()
 
-    # The file, with two tokens of its own: `game` of the game servers, `desk` of those who open and close seasons.
+    # The file, with two tokens added: `game` for the game servers, `desk` for the administrators of seasons.
     config, tokens = folder / "leaderboard.toml", {}
     text = (HERE / "leaderboard.toml").read_text()
     for name, scope in ("game", "write"), ("desk", "manage"):
@@ -129,7 +129,7 @@ def check(sapsan, folder, matches):
     config.write_text(text)
     game, desk = tokens["game"], tokens["desk"]
 
-    # What is imported, and what it must come to.
+    # The imported data, and its expected results.
     data = generate(matches)
     seasons = SEATS * matches // 2  # scores of each season
     (folder / "generated.json").write_text(json.dumps(data))
@@ -159,7 +159,7 @@ def check(sapsan, folder, matches):
     server.expect(404, "GET", "/seasons/2/players/999999"), server.expect(404, "GET", "/seasons/2/players/999999/around")
     told("tops, ranks, neighbours and countries are right")
 
-    # Submissions: who may, what is refused, what a best is.
+    # Submissions: permissions, rejections, bests.
     ready, found = threading.Event(), []
     threading.Thread(target=follow, args=(server.url, ready, found), daemon=True).start()
     assert ready.wait(10)
@@ -187,7 +187,7 @@ def check(sapsan, folder, matches):
     assert found == [(player, top)], found
     told("submissions and the feed are right")
 
-    # A pipeline of 1,000 scores while a second one sends the same: each is taken once. A backup is made meanwhile.
+    # Two concurrent pipelines send the same 1,000 scores: each score is accepted once. A backup is made meanwhile.
     match = server.expect(201, "POST", "/matches", {"season": 2}, game)["id"]
     bodies = [score(match, p, 10 * p) for p in range(1, 1001)]
     twice = [[], []]
@@ -203,7 +203,7 @@ def check(sapsan, folder, matches):
     ranks(2)
     told("pipelines are right")
 
-    # The backup is one moment: its bests are those of its scores.
+    # The backup is consistent: its bests match its scores.
     run("restore", "backups/monday", "restored")
     restored = Server(sapsan, config, folder / "restored")
     wrong = restored.sql("""SELECT COUNT(*) AS n FROM bests b JOIN (SELECT season, player, MAX(score) AS most FROM scores GROUP BY season, player) m
@@ -234,7 +234,7 @@ def check(sapsan, folder, matches):
     assert "country=?" in plan and server.sql(query) == before, plan
     told("the new index is in use: " + plan)
 
-    # The nightly clean-up: the scores of an old season go, its bests stay.
+    # The nightly clean-up: the scores of an old season are deleted, its bests stay.
     assert server.sql("DELETE FROM scores WHERE season = :season", season=1) == {"changed": seasons}
     assert server.sql("SELECT season, COUNT(*) AS n FROM scores GROUP BY season") == [{"season": 2, "n": seasons + 1_003}]
     ranks(1)

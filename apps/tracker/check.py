@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Runs through the tracker against a running server; fails where an answer is wrong.
+"""Tests a running tracker; fails if an answer is wrong.
 
     check.py [--port 8080] [--page-port 8001] [--chromium PATH]
 
-It makes users, projects and issues with new names, so it can run again on the same data. With Chromium it uses page.html too.
+It creates users, projects and issues with new names, so it can run again on the same data. With Chromium it tests page.html too.
 """
 import argparse, functools, hashlib, http.server, json, pathlib, secrets, shutil, subprocess, tempfile, threading, time
 import urllib.error, urllib.parse, urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 args = argparse.ArgumentParser()
-args.add_argument("--port", type=int, default=8080, help="that of the server")
-args.add_argument("--page-port", type=int, default=8001, help="an origin that `cors` of tracker.toml names")
+args.add_argument("--port", type=int, default=8080, help="port of the server")
+args.add_argument("--page-port", type=int, default=8001, help="port of an origin that `cors` in tracker.toml names")
 args.add_argument("--chromium", default=shutil.which("chromium"))
 args = args.parse_args()
 API = f"http://127.0.0.1:{args.port}"
@@ -98,7 +98,7 @@ for session in (None, "f" * 64):
     ]:
         call(method, path, body, session, 401)
 
-# Two people edit one issue: the second gets 412, reads again, and nothing is lost.
+# Two users edit one issue: the second gets 412 and reads again, so that no change is lost.
 call("PATCH", ONE, {"state": "doing"}, ann, 428)
 changed, _ = call("PATCH", ONE, {"state": "doing", "body": "by ann"}, ann, If_Match='"1"')
 check((changed["state"], changed["version"]) == ("doing", 2), f"a change: {changed}")
@@ -126,7 +126,7 @@ with ThreadPoolExecutor(8) as pool:
 issue = call("GET", ONE, session=ann)
 check((sorted(issue["labels"]), issue["version"]) == (sorted(f"l{n}" for n in range(16)), 20), f"16 labels of 8 clients at once: {issue}")
 
-# The list: filters, pages, a search by title. A page goes on where the last one ended, whatever is new meanwhile.
+# The list: filters, pages, a search by title. A page continues where the last one ended, whatever is new meanwhile.
 for n in range(24):
     made = call("POST", ISSUES, {"title": f"Task {n} 100%", "labels": ["even"] if n % 2 == 0 else []}, ann, 201)
     if n % 3 == 0:
@@ -175,7 +175,7 @@ for method, expect in (("OPTIONS", 204), ("GET", 401)):
     _, reply = call(method, ONE, expect=expect, Origin="http://evil.example", **(ask if method == "OPTIONS" else {}))
     check(reply["Access-Control-Allow-Origin"] is None, "no other origin may")
 
-# Sessions end: by their time, and by signing out.
+# Sessions end by expiry and by signing out.
 time.sleep(max(0, began + 3.2 - time.time()))
 call("GET", "/projects", session=short, expect=401)
 spare = sign_in(ANN)

@@ -4,13 +4,13 @@
     ammo.py make http://127.0.0.1:8080 users.tsv DIR [--customers 1000] [--seed 1]
     ammo.py score DIR run.json
 
-`make` logs customers in, for the load tester keeps no cookies: each request for /mypage brings the cookie of a login that was made
-before. A visit is: the login page with its four assets, a login, the customer's page with its four assets. One visit in ten is a
-guesser's: the login page and a wrong password, from an address of its own. So the bank must trust the load tester as a proxy
+`make` logs customers in, because the load tester keeps no cookies: each request for /mypage sends the cookie of an earlier login.
+A visit is: the login page with its four assets, a login, the customer's page with its four assets. One visit in ten is a guess: the
+login page and a wrong password, from a unique address. Therefore the bank must trust the load tester as a proxy
 (`--trusted-proxy 127.0.0.1`).
 
-`score` takes the output of `sapsan loadtest --json`: 100 points for each right page, 2 for each right asset. The load tester counts no
-right replies by kind, so the points of all ammo are shared out evenly.
+`score` takes the output of `sapsan loadtest --json`: 100 points for each right page, 2 for each right asset. The load tester does not
+count right replies by kind, so each counts the average points of the ammo.
 """
 import argparse, http.client, json, pathlib, random, urllib.parse
 
@@ -41,7 +41,7 @@ def address(number):
 
 
 def log_in(connection, login, password, client):
-    """The cookie of a login, or nothing where the bank refuses it."""
+    """The cookie of a login, or nothing if the bank rejects it."""
     headers = {"Content-Type": FORM, "X-Forwarded-For": client}
     connection.request("POST", "/login", form(login, password), headers)
     reply = connection.getresponse()

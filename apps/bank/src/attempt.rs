@@ -1,11 +1,11 @@
-//! An attempt to log in, the rules that refuse one, and what became of it.
+//! A login attempt, the rules that reject one, and its verdict.
 
-/// After how many failures since the last success somebody is refused.
+/// Numbers of failures since the last success after which attempts are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Failures from an address until it is banned; at least 1.
+    /// Failures from an address after which it is banned; at least 1.
     pub ban_after: u32,
-    /// Failures of a user until the account is locked; at least 1.
+    /// Failures of a user after which the account is locked; at least 1.
     pub lock_after: u32,
 }
 
@@ -19,7 +19,7 @@ pub struct Failed {
 }
 
 impl Rules {
-    /// What becomes of an attempt behind so many failures.
+    /// The verdict on an attempt after these failures.
     pub fn verdict(self, failed: Failed, is_right: bool) -> Verdict {
         match is_right {
             _ if failed.of_address >= u64::from(self.ban_after) => Verdict::Banned,
@@ -36,7 +36,7 @@ impl Default for Rules {
     }
 }
 
-/// What is known of an attempt before it is decided.
+/// The facts about an attempt before its verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// Unix time in seconds.
@@ -47,25 +47,25 @@ pub struct Attempt {
     pub login: String,
     /// The client's address as text.
     pub address: String,
-    /// Whether the login exists and the password is its own.
+    /// Whether the login exists and the password is correct.
     pub is_right: bool,
 }
 
-/// What became of an attempt. The checks are made in this order; the first that refuses decides.
+/// The verdict on an attempt. The checks are made in this order; the first that rejects decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Too many attempts from the address have failed.
     Banned,
     /// Too many attempts of the user have failed.
     Locked,
-    /// There is no such login, or the password is not its own.
+    /// The login does not exist, or the password is wrong.
     Wrong,
     /// The user is logged in.
     Success,
 }
 
 impl Verdict {
-    /// The word for it in a ledger.
+    /// Its word in a ledger.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Banned => "banned",
@@ -82,7 +82,7 @@ impl Verdict {
             .find(|verdict| verdict.word() == word)
     }
 
-    /// What the login page says; nothing of a success.
+    /// The notice on the login page; none after a success.
     pub fn notice(self) -> Option<&'static str> {
         match self {
             Verdict::Banned => Some("You're banned."),
@@ -102,12 +102,12 @@ pub struct Login {
     pub address: String,
 }
 
-/// What a ledger decided, and recorded.
+/// A ledger's recorded decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What became of the attempt.
+    /// The verdict on the attempt.
     pub verdict: Verdict,
-    /// The successful login of the user before this one, where there is one.
+    /// The previous successful login of the user, if there was one.
     pub previous: Option<Login>,
 }
 

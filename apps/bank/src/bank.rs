@@ -1,4 +1,4 @@
-//! The bank: its database, its ledger and its rules in one.
+//! The bank: database, ledger and rules together.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -10,22 +10,22 @@ use crate::clock;
 use crate::ledger::{Embedded, Ledger, Redis};
 use crate::user::{User, recorded_login};
 
-/// What the database keeps.
+/// The configuration of the database.
 const CONFIG: &str = include_str!("../bank.toml");
 
-/// See the module's text.
+/// See the module.
 pub struct Bank {
     embedded: Embedded,
-    /// The ledger, where it is in Redis.
+    /// The ledger in Redis, if one is used.
     redis: Option<Redis>,
     rules: Rules,
 }
 
 impl Bank {
-    /// Opens a data folder, and Redis where that is to be the ledger.
+    /// Opens a data folder, and Redis if it is used for the ledger.
     ///
     /// # Errors
-    /// What cannot be opened, in words.
+    /// Something cannot be opened; the text says what.
     pub fn open(folder: &Path, redis: Option<&str>, rules: Rules) -> Result<Bank, String> {
         let embedded = Embedded::new(open_database(folder)?);
         let redis = redis.map(open_redis).transpose()?;
@@ -37,12 +37,12 @@ impl Bank {
         self.embedded.database()
     }
 
-    /// The ledger in Redis, if it is there.
+    /// The ledger in Redis, if one is used.
     pub fn redis(&self) -> Option<&Redis> {
         self.redis.as_ref()
     }
 
-    /// The ledger, wherever it is.
+    /// The ledger in use.
     pub fn ledger(&self) -> &dyn Ledger {
         match &self.redis {
             Some(redis) => redis,
@@ -50,13 +50,13 @@ impl Bank {
         }
     }
 
-    /// After how many failures somebody is refused.
+    /// The rules for rejecting attempts.
     pub fn rules(&self) -> Rules {
         self.rules
     }
 }
 
-/// An attempt that is made now: `user` is the login's, if it exists.
+/// An attempt at the current time; `user` is the login's user, if it exists.
 pub fn attempt_of(login: &str, password: &str, user: Option<&User>, client: IpAddr) -> Attempt {
     Attempt {
         at: clock::now(),
@@ -70,7 +70,7 @@ pub fn attempt_of(login: &str, password: &str, user: Option<&User>, client: IpAd
 /// Opens or creates the bank's database in a folder.
 ///
 /// # Errors
-/// The folder is in use, damaged, or another program's.
+/// The folder is in use, damaged, or belongs to another program.
 pub fn open_database(folder: &Path) -> Result<Database, String> {
     Database::open(folder, CONFIG).map_err(|error| format!("{}: {error}", folder.display()))
 }

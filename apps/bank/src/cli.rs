@@ -1,4 +1,4 @@
-//! The command line: each command with its arguments, and what it does.
+//! The command line: commands, their arguments, and their execution.
 
 use std::fmt::Display;
 use std::io::{BufWriter, Write};
@@ -108,13 +108,13 @@ pub struct ExportSql {
     pub redis: Option<String>,
 }
 
-/// What a command ends with: an error in words.
+/// Result of a command: an error is a text.
 pub type Outcome = Result<(), String>;
 
 /// Runs a command.
 ///
 /// # Errors
-/// What failed, on what.
+/// The text says what failed, and on what.
 pub fn run(cli: Cli) -> Outcome {
     match cli.command {
         Command::Serve(arguments) => serve(&arguments),
@@ -135,7 +135,7 @@ fn serve(arguments: &Serve) -> Outcome {
         threads: arguments.threads.map(usize::from),
     };
     let app = web::app(bank, &settings)?;
-    // Before it listens: whoever reads the address may send the signal.
+    // Before it listens: a reader of the address may send the signal at once.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("signals: {error}"))?;
     let running = app.start(&arguments.http.to_string()).map_err(|error| error.to_string())?;
     line(format_args!("the bank listens on http://{}", running.address()))?;
@@ -161,7 +161,7 @@ fn load(arguments: &Import) -> Outcome {
     }
 }
 
-/// Imports a file, and says how much came in and how long it took.
+/// Runs an import, and prints the number of imported items and the time.
 fn timed<E: Display>(what: &str, import: impl FnOnce() -> Result<u64, E>) -> Outcome {
     let began = Instant::now();
     let count = import().map_err(|error| error.to_string())?;
@@ -193,7 +193,7 @@ fn write_sql(arguments: &ExportSql) -> Outcome {
     out.flush().map_err(|error| format!("standard output: {error}"))
 }
 
-/// The database of a folder that is there: an export makes none.
+/// Opens the database of an existing folder: an export creates none.
 fn existing(folder: &Path) -> Result<sapsan::Database, String> {
     if !folder.is_dir() {
         return Err(format!("{}: there is no such folder", folder.display()));
@@ -201,7 +201,7 @@ fn existing(folder: &Path) -> Result<sapsan::Database, String> {
     open_database(folder)
 }
 
-/// Writes a line to standard output. Nobody may read it.
+/// Writes a line to standard output.
 fn line(text: impl Display) -> Outcome {
     std::io::stdout().write_all(format!("{text}\n").as_bytes()).map_err(|error| format!("standard output: {error}"))
 }

@@ -1,4 +1,4 @@
-//! Local time as pages and files write it, `YYYY-MM-DD HH:MM:SS`, and Unix time as it is stored.
+//! Local time as in pages and files, `YYYY-MM-DD HH:MM:SS`, and Unix time as it is stored.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -6,12 +6,12 @@ use jiff::tz::TimeZone;
 
 const FORMAT: &str = "%Y-%m-%d %H:%M:%S";
 
-/// Now, in Unix seconds.
+/// The current time in Unix seconds.
 pub fn now() -> i64 {
     Timestamp::now().as_second()
 }
 
-/// Unix seconds as local time. A moment outside of the calendar is its number.
+/// Unix seconds as local time; the number itself if the moment is outside the calendar.
 pub fn local(seconds: i64) -> String {
     match Timestamp::from_second(seconds) {
         Ok(moment) => moment.to_zoned(TimeZone::system()).strftime(FORMAT).to_string(),
@@ -19,8 +19,8 @@ pub fn local(seconds: i64) -> String {
     }
 }
 
-/// Local time as Unix seconds; `None` where the text is no time. Of an hour that the clock shows twice it is the first, and a time that the
-/// clock jumps over is as much later.
+/// Local time as Unix seconds. `None`: the text is not a time. In an hour that occurs twice the first one is meant; a time that
+/// the clock skips is moved later by the skipped duration.
 pub fn seconds(local: &str) -> Option<i64> {
     let civil = DateTime::strptime(FORMAT, local).ok()?;
     Some(civil.to_zoned(TimeZone::system()).ok()?.timestamp().as_second())

@@ -1,7 +1,7 @@
-//! The counters as SQL, for tools that read a relational database: two tables, filled by INSERT statements.
+//! Exports the counters as SQL for tools that read a relational database: two tables, filled by INSERT statements.
 //!
-//! Plain enough for SQLite, PostgreSQL and MySQL. Texts are SQL's own (`'` is written twice); where MySQL takes a backslash for an escape,
-//! set `NO_BACKSLASH_ESCAPES` first.
+//! The SQL is valid in SQLite, PostgreSQL and MySQL. Texts are standard SQL (`'` is doubled); if MySQL treats backslashes as
+//! escapes, set `NO_BACKSLASH_ESCAPES` first.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use crate::clock;
 use crate::ledger::{Counter, Ledger, LedgerError};
 
-/// Rows of one INSERT.
+/// Largest number of rows in one INSERT.
 const ROWS_MAX: usize = 500;
 
 const TABLES: &str = "\
@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS login_failures (
 CREATE TABLE IF NOT EXISTS ip_failures (ip VARCHAR(45) NOT NULL PRIMARY KEY, failed INTEGER NOT NULL);
 ";
 
-/// Why an export stopped.
+/// Why an export failed.
 #[derive(Debug)]
 pub enum ExportError {
     /// The ledger cannot be read.
@@ -38,10 +38,10 @@ impl std::fmt::Display for ExportError {
 
 impl std::error::Error for ExportError {}
 
-/// Writes the counters of a ledger; gives how many.
+/// Writes the counters of a ledger; returns their number.
 ///
 /// # Errors
-/// See [`ExportError`]; the text is not complete then.
+/// See [`ExportError`]; the text is then incomplete.
 pub fn write(ledger: &dyn Ledger, out: &mut dyn Write) -> Result<u64, ExportError> {
     let mut inserts = Inserts { out, table: "", rows: 0, text: String::new(), count: 0, failure: None };
     inserts.out.write_all(TABLES.as_bytes()).map_err(ExportError::Write)?;
@@ -60,7 +60,7 @@ pub fn write(ledger: &dyn Ledger, out: &mut dyn Write) -> Result<u64, ExportErro
     Ok(inserts.count)
 }
 
-/// Rows of one table, gathered into statements.
+/// Rows of one table, collected into statements.
 struct Inserts<'o> {
     out: &'o mut dyn Write,
     table: &'static str,
@@ -116,7 +116,7 @@ impl Inserts<'_> {
     }
 }
 
-/// A text in SQL.
+/// A text literal of SQL.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

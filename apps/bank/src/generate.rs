@@ -1,7 +1,7 @@
-//! Made-up files: customers and a log in which some are locked from the start, the same for the same seed.
+//! Generates files: customers, and a log after which some are locked. The same seed gives the same files.
 //!
-//! At the contest's scale, 200,000 users, there are 30,000 attempts, a hundred locked users and ten banned addresses. Other sizes have
-//! the same shares.
+//! At the contest's scale of 200,000 users, there are 30,000 attempts, a hundred locked users and ten banned addresses. Other
+//! sizes have the same proportions.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,32 +15,32 @@ use crate::attempt::Rules;
 use crate::clock;
 use crate::user::hash;
 
-/// Users for each locked one.
+/// Number of users per locked user.
 const USERS_PER_LOCKED: u32 = 2_000;
-/// Users for each banned address.
+/// Number of users per banned address.
 const USERS_PER_BANNED: u32 = 20_000;
-/// Users for each three attempts.
+/// Number of users per three attempts.
 const USERS_PER_ATTEMPTS: u32 = 20;
-/// The log's first moment, in Unix seconds: 2014-09-27 00:00:00 UTC.
+/// Time of the first attempt in the log, in Unix seconds: 2014-09-27 00:00:00 UTC.
 const FIRST_AT: i64 = 1_411_776_000;
 const SALT_CHARACTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 const SALT_LENGTH: usize = 6;
 const PASSWORD_LENGTH: usize = 8;
 
-/// What was written.
+/// Numbers of generated items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generated {
     /// Lines of `users.tsv`.
     pub users: u32,
     /// Lines of `log.tsv`.
     pub attempts: u64,
-    /// Users who are locked behind the last attempt.
+    /// Users who are locked after the last attempt.
     pub locked: u32,
-    /// Addresses that are banned then.
+    /// Addresses that are banned after the last attempt.
     pub banned: u32,
 }
 
-/// Writes `users.tsv` and `log.tsv` into a folder, which is made where there is none.
+/// Writes `users.tsv` and `log.tsv` into a folder, which is created if it is missing.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -71,7 +71,7 @@ fn word(random: &mut ChaCha8Rng, length: usize) -> String {
     (0..length).map(|_| char::from(SALT_CHARACTERS[random.random_range(0..SALT_CHARACTERS.len())])).collect()
 }
 
-/// Ordinary attempts first, then those that lock and ban: so nobody else is locked by chance.
+/// Ordinary attempts come first, then those that lock and ban, so that no other user is locked by chance.
 fn write_log(
     log: &mut Log<impl Write>,
     users: u32,
@@ -81,7 +81,7 @@ fn write_log(
     let rules = Rules::default();
     let refused = u64::from(locked * rules.lock_after + banned * rules.ban_after);
     let ordinary = (u64::from(users) * 3 / u64::from(USERS_PER_ATTEMPTS)).saturating_sub(refused);
-    // The users that are to be locked have no part in it: the first ones.
+    // The first users, which are to be locked, are excluded.
     for _ in 0..if users > locked { ordinary / 2 } else { 0 } {
         let (id, address) = (random.random_range(locked + 1..=users), ordinary_address(random));
         log.attempt(Some(id), &login(id), address, random.random_bool(0.1))?;
@@ -89,7 +89,7 @@ fn write_log(
     }
     for id in 1..=locked {
         for _ in 0..rules.lock_after {
-            // An address of its own for each attempt.
+            // A separate address for each attempt.
             log.attempt(Some(id), &login(id), Ipv4Addr::from_bits(0x0a00_0000 + log.attempts as u32), false)?;
         }
     }
@@ -102,7 +102,7 @@ fn write_log(
     Ok(())
 }
 
-/// One of 65,536 addresses that are reserved for documents and tests.
+/// One of 65,536 addresses that are reserved for benchmarks.
 fn ordinary_address(random: &mut ChaCha8Rng) -> Ipv4Addr {
     Ipv4Addr::from_bits(0xc613_0000 + random.random_range(0..1 << 16))
 }

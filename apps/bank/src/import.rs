@@ -1,7 +1,7 @@
-//! Import: customers and the log of attempts into a data folder, the log into Redis where that is the ledger.
+//! Imports customers and the log of attempts into a data folder, or the log into Redis if the ledger is there.
 //!
-//! Lines become documents while they are read; the database sorts them outside of memory and builds its trees bottom-up. Each file is
-//! imported whole or not at all into collections that are empty.
+//! Lines are converted to documents while they are read; the database sorts them with external sorting and builds its trees
+//! bottom-up. Each file is imported completely or not at all, into empty collections.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,21 +17,21 @@ use crate::attempt::Attempt;
 use crate::ledger::{Recorded, Redis, RedisError};
 use crate::table::{Lines, LogLine, TableError, UserLine};
 
-/// Logins, and addresses, whose attempts are counted while a log is read.
+/// Largest number of logins and addresses whose attempts are counted while a log is read.
 const COUNTED_MAX: usize = 10_000_000;
-/// Bytes of documents that are made before the database takes them.
+/// Size of a chunk of documents for the database, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Why an import stopped.
+/// Why an import failed.
 #[derive(Debug)]
 pub enum BankImportError {
-    /// A file cannot be read, or one of its lines is wrong.
+    /// A file cannot be read, or one of its lines is invalid.
     Table(TableError),
-    /// The database refuses the file.
+    /// The database rejects the file.
     Database(ImportError),
-    /// Redis does not take the log.
+    /// Redis rejects the log.
     Redis(RedisError),
-    /// The ledger has attempts: a log would come behind what happened after it.
+    /// The ledger has attempts already: the log would be recorded after later attempts.
     NotEmpty(&'static str),
     /// The data cannot be read.
     Read(DatabaseError),
@@ -71,7 +71,7 @@ impl From<DatabaseError> for BankImportError {
     }
 }
 
-/// Imports `users.tsv`; gives how many users.
+/// Imports `users.tsv`; returns the number of users.
 ///
 /// # Errors
 /// See [`BankImportError`]; nothing is imported then, unless there were users before.
@@ -82,7 +82,7 @@ pub fn users(database: &Database, file: &Path) -> Result<u64, BankImportError> {
     })
 }
 
-/// Imports `log.tsv` into the embedded ledger; gives how many attempts.
+/// Imports `log.tsv` into the embedded ledger; returns the number of attempts.
 ///
 /// # Errors
 /// See [`BankImportError`]; nothing is imported then.
@@ -110,10 +110,10 @@ pub fn log(database: &Database, file: &Path) -> Result<u64, BankImportError> {
     })
 }
 
-/// Imports `log.tsv` into Redis; gives how many attempts.
+/// Imports `log.tsv` into Redis; returns the number of attempts.
 ///
 /// # Errors
-/// See [`BankImportError`]; the attempts before the wrong line are recorded.
+/// See [`BankImportError`]; the attempts before the invalid line are recorded.
 pub fn log_to_redis(redis: &Redis, file: &Path) -> Result<u64, BankImportError> {
     if !redis.is_empty()? {
         return Err(BankImportError::NotEmpty("Redis"));
@@ -136,12 +136,12 @@ fn has_attempts(database: &Database) -> Result<bool, DatabaseError> {
     Ok(first.is_some())
 }
 
-/// How often each name has been met.
+/// Number of occurrences of each name.
 #[derive(Default)]
 struct Counts(HashMap<String, u64>);
 
 impl Counts {
-    /// Counts a name once more; gives how often it was met.
+    /// Counts a name once more; returns its number of occurrences.
     fn next(&mut self, name: &str) -> Result<u64, String> {
         if let Some(count) = self.0.get_mut(name) {
             *count += 1;
@@ -155,7 +155,7 @@ impl Counts {
     }
 }
 
-/// Makes a document of the next line; `None` behind the last one.
+/// The document of the next line. `None` after the last one.
 type NextDocument = Result<Option<serde_json::Value>, TableError>;
 
 fn import(
@@ -169,19 +169,19 @@ fn import(
     let input = Input::Stream { name: documents.lines.mistake("").file, read: Box::new(documents) };
     let options = Options { collection: Some(collection.to_owned()), ..Options::default() };
     let imported = database.docs().import(vec![input], &options, &|_| {});
-    // The database says only that the stream failed.
+    // The database's error says only that the stream failed.
     if let Some(mistake) = mistake.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(BankImportError::Table(mistake));
     }
     imported.map(|report| report.documents).map_err(BankImportError::Database)
 }
 
-/// Lines as documents, one JSON text on each line.
+/// Lines as documents, one JSON text per line.
 struct Documents<N> {
     lines: Lines,
     next: N,
     chunk: Vec<u8>,
-    /// Bytes of the chunk that were read.
+    /// Bytes of the chunk that have been read.
     taken: usize,
     mistake: Arc<Mutex<Option<TableError>>>,
 }

@@ -1,17 +1,18 @@
-//! The bank: a login page under attack. Users who guess passwords are locked out, addresses that guess are banned.
+//! The bank: a login page under attack. Users whose passwords are guessed are locked, and addresses that guess are
+//! banned.
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`bank`](mod@bank) | customers, ledger and rules in one |
-//! | [`attempt`] | what an attempt is, the rules, and what became of it |
-//! | [`ledger`] | who attempted what: in the embedded database, or in Redis |
+//! | [`bank`](mod@bank) | customers, ledger and rules together |
+//! | [`attempt`] | login attempts, rules and verdicts |
+//! | [`ledger`] | the record of attempts: in the embedded database, or in Redis |
 //! | [`user`] | the bank's customers and their passwords |
 //! | [`web`], [`page`] | the pages and their handlers |
 //! | [`table`] | the files that an import reads, `users.tsv` and `log.tsv` |
 //! | [`import`] | files into a data folder, and into Redis |
-//! | [`generate`] | made-up files of any size |
+//! | [`generate`] | generated files of any size |
 //! | [`export`] | the counters as SQL |
-//! | [`clock`] | local time as the pages and files write it |
+//! | [`clock`] | local time as in the pages and files |
 //! | [`cli`] | the command line |
 
 pub mod attempt;

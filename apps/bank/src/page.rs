@@ -12,19 +12,19 @@ pub struct Index<'p> {
     pub notice: Option<&'p str>,
 }
 
-/// The page of a customer who is logged in.
+/// The page of a logged-in customer.
 #[derive(Template)]
 #[template(path = "mypage.html")]
 pub struct MyPage<'p> {
     /// The customer's login.
     pub login: &'p str,
-    /// When the login before this one was: local time.
+    /// Local time of the previous login.
     pub last_at: &'p str,
-    /// Where it came from.
+    /// Address of the previous login.
     pub last_address: &'p str,
 }
 
-/// The login page without a notice, which nearly everybody gets: rendered once.
+/// The login page without a notice, which nearly all clients receive: rendered once.
 pub static PLAIN_INDEX: LazyLock<String> =
     LazyLock::new(|| Index { notice: None }.render().expect("a template of plain text"));
 

@@ -1,4 +1,4 @@
-//! The files of an import: lines of fields that are separated by tabs.
+//! The files of an import: lines of tab-separated fields.
 //!
 //! | file | fields of a line |
 //! |---|---|
@@ -14,9 +14,9 @@ use std::path::Path;
 use crate::clock;
 use crate::user::{LOGIN_BYTES_MAX, User, recorded_login};
 
-/// Bytes of a line, without its end.
+/// Longest line in bytes, without its end.
 pub const LINE_BYTES_MAX: usize = 4096;
-/// Digits of SHA-256.
+/// Number of digits of a SHA-256.
 const HASH_DIGITS: usize = 64;
 
 /// A line that cannot be imported, or a file that cannot be read.
@@ -26,7 +26,7 @@ pub struct TableError {
     pub file: String,
     /// The line, from 1; 0 for the whole file.
     pub line: u64,
-    /// What is wrong, and what is allowed.
+    /// The problem, and what is allowed.
     pub why: String,
 }
 
@@ -85,20 +85,20 @@ impl Lines {
         Ok(Lines::new(file, opened))
     }
 
-    /// The lines of anything that can be read; `file` is its name for messages.
+    /// The lines of a reader; `file` is its name for messages.
     pub fn new(file: impl Into<String>, read: impl Read + Send + 'static) -> Lines {
         Lines { file: file.into(), reader: Box::new(BufReader::new(read)), line: 0, text: Vec::new() }
     }
 
-    /// A mistake of the line that was read last.
+    /// An error in the line read last.
     pub fn mistake(&self, why: impl Into<String>) -> TableError {
         TableError { file: self.file.clone(), line: self.line, why: why.into() }
     }
 
-    /// Reads the next line and takes it apart with `parse`; `None` behind the last one.
+    /// Reads the next line and parses its fields with `parse`. `None` after the last one.
     ///
     /// # Errors
-    /// The file cannot be read, a line is too long or no UTF-8, or `parse` refuses its fields.
+    /// The file cannot be read, a line is too long or not UTF-8, or `parse` rejects its fields.
     pub fn next_with<T>(&mut self, parse: impl FnOnce(&[&str]) -> Result<T, String>) -> Result<Option<T>, TableError> {
         self.line += 1;
         if !self.read_line()? {
@@ -124,10 +124,10 @@ impl Lines {
 }
 
 impl UserLine {
-    /// A line's fields.
+    /// Parses the fields of a line.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The text names the problem.
     pub fn parse(fields: &[&str]) -> Result<UserLine, String> {
         let [id, login, _, salt, hash] = fields else { return Err(wrong_count(fields, 5)) };
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
@@ -143,10 +143,10 @@ impl UserLine {
 }
 
 impl LogLine {
-    /// A line's fields.
+    /// Parses the fields of a line.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The text names the problem.
     pub fn parse(fields: &[&str]) -> Result<LogLine, String> {
         let [at, user, login, address, succeeded] = fields else { return Err(wrong_count(fields, 5)) };
         let at = clock::seconds(at).ok_or_else(|| format!("{at:?} is no time such as 2014-09-27 10:00:00"))?;

@@ -4,7 +4,7 @@ use sapsan::DatabaseError;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-/// Bytes of a login; a longer one is no user's.
+/// Longest login in bytes.
 pub const LOGIN_BYTES_MAX: usize = 255;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -14,14 +14,14 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 pub struct User {
     /// The number in `users.tsv`.
     pub id: u32,
-    /// Text that goes into the hash, behind the password.
+    /// Text that is hashed after the password.
     pub salt: String,
     /// SHA-256 in lower-case hexadecimal digits.
     pub hash: String,
 }
 
-/// SHA-256 of `PASSWORD:SALT`, in lower-case hexadecimal digits. The contest's choice: unfit for a new system, for a machine tries
-/// billions of these in a second.
+/// SHA-256 of `PASSWORD:SALT`, in lower-case hexadecimal digits. The contest requires it; it is unfit for a new system, because a
+/// machine computes billions of these in a second.
 pub fn hash(password: &str, salt: &str) -> String {
     let digest = Sha256::new().chain_update(password).chain_update(":").chain_update(salt).finalize();
     let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
@@ -29,7 +29,7 @@ pub fn hash(password: &str, salt: &str) -> String {
 }
 
 impl User {
-    /// Whether a password is this user's. Takes the same time for each wrong one.
+    /// Whether a password is correct. Takes the same time for every wrong one.
     pub fn is_right(&self, password: &str) -> bool {
         let (own, given) = (self.hash.as_bytes(), hash(password, &self.salt));
         let differing = own.iter().zip(given.as_bytes()).fold(0, |bits, (own, given)| bits | (own ^ given));
@@ -37,8 +37,8 @@ impl User {
     }
 }
 
-/// The login as it is recorded: a longer one is cut between two characters, and NUL, which a document cannot hold, is replaced. What is
-/// changed is no user's login.
+/// The login as it is recorded: a longer one is cut at a character boundary, and NUL, which a document cannot hold, is replaced.
+/// A login that is changed by this belongs to no user.
 pub fn recorded_login(login: &str) -> String {
     let mut end = login.len().min(LOGIN_BYTES_MAX);
     while !login.is_char_boundary(end) {
@@ -47,10 +47,10 @@ pub fn recorded_login(login: &str) -> String {
     login[..end].replace('\0', "\u{fffd}")
 }
 
-/// The user of a login, which `get` looks up by its key.
+/// The user of a login; `get` looks it up by its key.
 ///
 /// # Errors
-/// Those of `get`.
+/// The errors of `get`.
 pub fn find(
     login: &str,
     get: impl FnOnce(&str) -> Result<Option<User>, DatabaseError>,

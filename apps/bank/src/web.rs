@@ -1,4 +1,4 @@
-//! The web application: routes, handlers, what stands around them.
+//! The web application: its configuration, routes and handlers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use crate::ledger::{LedgerError, embedded};
 use crate::page::{Index, MyPage, PLAIN_INDEX};
 use crate::user::{User, find};
 
-/// The kind of the flash message that is the login page's notice.
+/// The kind of the flash message that is shown as the login page's notice.
 const NOTICE: &str = "notice";
-/// The session's value under which a customer is logged in.
+/// The session value that holds the logged-in customer.
 const CUSTOMER: &str = "customer";
 const MUST_LOG_IN: &str = "You must be logged in";
-/// The file of the keys that sign sessions, in the data folder.
+/// The file in the data folder with the keys that sign sessions.
 const KEYS_FILE: &str = "session.keys";
-/// The executor of reports, which read everybody who is refused.
+/// The executor of reports, which read all locked users and banned addresses.
 const REPORTS: &str = "reports";
 const REPORT_THREADS: Threads = Threads { count: 1, queue_max: 16 };
-/// Bytes of a form: a login and a password.
+/// Largest form body in bytes: a login and a password.
 const BODY_BYTES_MAX: usize = 16 << 10;
 
-/// How the application is served.
+/// Settings of the web application.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The data folder, which has the keys of sessions.
+    /// The data folder, which holds the keys of sessions.
     pub data: PathBuf,
-    /// The folder with `stylesheets` and `images`; without one the files that are part of the program.
+    /// The folder with `stylesheets` and `images`; without one the files built into the program are used.
     pub assets: Option<PathBuf>,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<String>,
-    /// Event loops; as many as cores if not given.
+    /// Number of event loops; by default one for each core.
     pub threads: Option<usize>,
 }
 
@@ -67,7 +67,7 @@ pub fn app(bank: Bank, settings: &Settings) -> Result<App, String> {
     Ok(app.files("/stylesheets/{*path}", stylesheets).files("/images/{*path}", images))
 }
 
-/// Style sheets and pictures: those of a folder, or those that are part of the program.
+/// Style sheets and pictures: those of a folder, or those built into the program.
 fn assets(folder: Option<&Path>) -> Result<(Files, Files), String> {
     let Some(folder) = folder else {
         let stylesheets = embed!("public/stylesheets", "bootstrap.min.css", "bootflat.min.css", "isucon-bank.css");
@@ -87,7 +87,7 @@ struct Credentials {
     password: String,
 }
 
-/// What a session knows of the customer who is logged in.
+/// The session data of the logged-in customer.
 #[derive(Deserialize, Serialize)]
 struct Customer {
     login: String,
@@ -133,7 +133,7 @@ fn log_in(
     })
 }
 
-/// What a client is told of a ledger that fails.
+/// The reply if a ledger fails.
 fn failed(error: LedgerError) -> Error {
     match error {
         LedgerError::Busy => Error::busy("too many attempts wait"),
@@ -141,7 +141,7 @@ fn failed(error: LedgerError) -> Error {
     }
 }
 
-/// Notes in the session what became of an attempt, and sends the client on.
+/// Stores the verdict in the session, and redirects the client.
 fn answer(
     decision: Result<Decision, LedgerError>,
     attempt: &Attempt,
@@ -161,13 +161,13 @@ fn answer(
     }
 }
 
-/// Leaves a notice for the login page, in the place of one that was not seen yet.
+/// Sets the login page's notice, replacing one that was not shown yet.
 fn notice(session: &mut SessionData, text: &str) -> Result<(), SessionError> {
     session.take_flashes();
     session.flash(NOTICE, text)
 }
 
-/// Logs a customer in: a session of its own, with the login before this one, or this one where it is the first.
+/// Logs a customer in: a new session with the previous login, or with this one if it is the first.
 fn begin(session: &mut SessionData, attempt: &Attempt, previous: Option<Login>) -> Result<(), SessionError> {
     let Attempt { at, login, address, .. } = attempt;
     let last = previous.unwrap_or_else(|| Login { at: *at, address: address.clone() });

@@ -18,7 +18,7 @@ if verdict == 'success' then
   previous = redis.call('HGET', KEYS[3], login)
   redis.call('HSET', KEYS[3], login, at .. ' ' .. address)
 end
--- A counter of 0 is kept: the export has a row for everybody who ever attempted something.
+-- A counter of 0 is kept: the export has a row for every user and address that has ever made an attempt.
 if verdict == 'success' then
   redis.call('ZADD', KEYS[1], 0, address)
   redis.call('ZADD', KEYS[2], 0, login)

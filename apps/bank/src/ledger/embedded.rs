@@ -1,10 +1,10 @@
-//! The ledger in the embedded database: attempts are documents, and who failed how often are live views of them.
+//! The ledger in the embedded database: attempts are documents, and failures are counted by live views.
 //!
-//! A view cannot say "since the last success", for that depends on the order of documents. But a success has its number among
-//! all attempts of its user, and all that came after the last success has failed: so failures since then are the number of
-//! attempts less the greatest number of a success, and these are COUNT and MAX. The number is read from the view in the transaction
-//! that writes the success; where another attempt of the same user or address is committed in between, the store runs the transaction
-//! again.
+//! A view cannot compute "since the last success", because that depends on the order of documents. But a success stores its
+//! number among all attempts of its user, and all attempts after the last success have failed. So the failures since then are the
+//! number of attempts minus the largest number of a success, which are COUNT and MAX. The number is read from the view in the
+//! transaction that writes the success. If another attempt of the same user or address is committed in between, the store runs
+//! the transaction again.
 
 use sapsan::{Database, DatabaseError, Transaction};
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use crate::attempt::{Attempt, Decision, Failed, Login, Report, Rules, Verdict};
 const SUCCESS: &str = "SELECT at, address FROM attempts WHERE login = :login AND of_user = :number";
 const BANNED: &str = "SELECT address AS name FROM address_failures WHERE failed >= :least";
 const LOCKED: &str = "SELECT login AS name FROM login_failures WHERE failed >= :least";
-/// Counters come in pages, so that no result is larger than a query may make.
+/// Counters are read in pages, so that no result exceeds the limit of a query.
 const OF_USERS: &str = "
     SELECT l.login AS name, l.attempts - ifnull(l.until_success, 0) AS failed, s.at, s.address
     FROM logins AS l LEFT JOIN attempts AS s ON s.login = l.login AND s.of_user = l.until_success
@@ -25,7 +25,7 @@ const OF_ADDRESSES: &str = "
     SELECT address AS name, attempts - ifnull(until_success, 0) AS failed
     FROM addresses WHERE address > :after ORDER BY address LIMIT 1000";
 
-/// See the module's text.
+/// See the module.
 pub struct Embedded(Database);
 
 /// A row of the views `logins` and `addresses`.
@@ -56,10 +56,10 @@ struct Record<'a> {
     of_address: Option<u64>,
 }
 
-/// Decides an attempt by the rules and records it, inside of a transaction.
+/// Decides an attempt by the rules and records it, inside a transaction.
 ///
 /// # Errors
-/// The database cannot be read, or takes no write.
+/// The database cannot be read or rejects the write.
 pub fn attempt(tx: &mut Transaction<'_>, attempt: &Attempt, rules: Rules) -> Result<Decision, DatabaseError> {
     let Attempt { at, user, login, address, is_right } = attempt;
     let of_address: Attempts = tx.view_row("addresses", (address,))?.unwrap_or_default();
@@ -92,7 +92,7 @@ impl Embedded {
         &self.0
     }
 
-    /// Visits the rows of a query in pages, each behind the last name of the one before.
+    /// Visits the rows of a query in pages; each page begins after the last name of the previous one.
     fn pages(&self, sql: &str, visit: &mut dyn FnMut(Failures) -> Result<(), LedgerError>) -> Result<(), LedgerError> {
         let mut after = String::new();
         loop {

@@ -1,11 +1,11 @@
-//! A ledger records every attempt to log in and knows who has failed too often.
+//! A ledger records every login attempt and counts failures.
 //!
-//! Deciding an attempt and recording it is one transaction: of attempts that arrive at once each sees those before it. There are two
-//! ledgers, which behave alike: [`Embedded`] in the data folder, where an attempt is on disk before it is answered, and [`Redis`],
-//! which keeps what Redis keeps.
+//! An attempt is decided and recorded in one transaction: among simultaneous attempts, each sees those before it. There are two
+//! ledgers with the same behaviour: [`Embedded`] in the data folder, where an attempt is durable before it is answered, and
+//! [`Redis`], whose durability is that of the Redis server.
 //!
-//! A handler must not wait, and each ledger has a way of its own for that: [`embedded::attempt`] is the inside of a transaction,
-//! [`Redis::attempt`] takes a function that is told the decision.
+//! A handler must not block, and each ledger has its own interface for that: [`embedded::attempt`] runs inside a transaction,
+//! [`Redis::attempt`] takes a function that receives the decision.
 
 pub mod embedded;
 mod redis;
@@ -17,7 +17,7 @@ use std::fmt;
 
 use crate::attempt::{Attempt, Decision, Login, Report, Rules};
 
-/// Takes the counters of a ledger one by one.
+/// Receives the counters of a ledger one by one.
 pub type Visit<'v> = dyn FnMut(Counter) -> Result<(), LedgerError> + 'v;
 
 /// Failures since the last success.
@@ -41,12 +41,12 @@ pub enum Counter {
     },
 }
 
-/// Why a ledger has no answer.
+/// Why a ledger cannot answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerError {
-    /// Too many attempts wait: try again. Nothing was recorded.
+    /// Too many attempts are waiting: try again. Nothing was recorded.
     Busy,
-    /// It failed; whether the attempt was recorded is not known. What failed, and why.
+    /// The ledger failed; whether the attempt was recorded is unknown. The text says what failed, and why.
     Failed(String),
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for LedgerError {
 
 impl std::error::Error for LedgerError {}
 
-/// What both ledgers do for threads that may wait.
+/// Operations of both ledgers for threads that may block.
 pub trait Ledger: Send + Sync {
     /// Decides an attempt by the rules and records it.
     ///
@@ -75,7 +75,7 @@ pub trait Ledger: Send + Sync {
     /// The ledger cannot be read.
     fn report(&self, rules: Rules) -> Result<Report, LedgerError>;
 
-    /// Visits the counters of all users and addresses that ever attempted something.
+    /// Visits the counters of all users and addresses that have ever made an attempt.
     ///
     /// # Errors
     /// The ledger cannot be read, or `visit` fails.

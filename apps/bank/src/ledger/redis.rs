@@ -7,8 +7,8 @@
 //! | `bank:last` | hash | `UNIX-SECONDS ADDRESS` of the last success, by login |
 //! | `bank:attempts` | stream | each attempt |
 //!
-//! A script decides and records an attempt, and Redis runs a script alone, so attempts do not mix. One thread has the connection: it
-//! sends all attempts that wait as one pipeline. An attempt is as durable as Redis is set to make it.
+//! A script decides and records an attempt. Redis runs a script atomically, so attempts do not interleave. One thread owns the
+//! connection and sends all waiting attempts as one pipeline. The durability of an attempt is that of the Redis server.
 
 use std::fmt;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
@@ -26,20 +26,20 @@ const LAST: &str = "bank:last";
 const ATTEMPTS: &str = "bank:attempts";
 const SCRIPT: &str = include_str!("attempt.lua");
 
-/// Attempts that wait for the connection; more are refused.
+/// Largest number of attempts that wait for the connection; more are rejected.
 const WAITING_MAX: usize = 4096;
-/// Attempts of one pipeline.
+/// Largest number of attempts in one pipeline.
 const PIPELINE_MAX: usize = 256;
-/// Attempts of one pipeline of an import, which nobody waits for.
+/// Largest number of attempts in one pipeline of an import.
 const IMPORT_PIPELINE_MAX: usize = 2000;
 
-/// Told once what became of an attempt. Runs on the ledger's thread, and must not block.
+/// Receives the decision on an attempt, once. Runs on the ledger's thread, and must not block.
 pub type Done = Box<dyn FnOnce(Result<Decision, LedgerError>) + Send>;
 
 /// Why the ledger cannot be opened or filled.
 #[derive(Debug)]
 pub enum RedisError {
-    /// The server is not reached, or refuses a command.
+    /// The server is unreachable, or rejects a command.
     Redis(Error),
     /// No thread can be started.
     Thread(std::io::Error),
@@ -62,12 +62,12 @@ impl From<Error> for RedisError {
     }
 }
 
-/// See the module's text.
+/// See the module.
 pub struct Redis {
     queue: SyncSender<Job>,
-    /// A connection of its own for reports and exports, which may take long.
+    /// A separate connection for reports and exports, which may take long.
     reader: Mutex<Client>,
-    /// Ends when nobody has the queue any more.
+    /// Ends when the queue has no sender any more.
     _thread: JoinHandle<()>,
 }
 
@@ -77,7 +77,7 @@ struct Job {
     done: Done,
 }
 
-/// An attempt of a log, whose outcome is known.
+/// An attempt of a log, with a known outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// The attempt.
@@ -87,10 +87,10 @@ pub struct Recorded {
 }
 
 impl Redis {
-    /// Connects to an address such as `redis://127.0.0.1:6379`; a bare `HOST:PORT` does, too.
+    /// Connects to an address such as `redis://127.0.0.1:6379`; `HOST:PORT` is accepted, too.
     ///
     /// # Errors
-    /// The address is wrong, the server is not reached, or it refuses the script.
+    /// The address is wrong, the server is unreachable, or it rejects the script.
     pub fn open(address: &str) -> Result<Redis, RedisError> {
         let address = if address.contains("://") { address.to_owned() } else { format!("redis://{address}") };
         let settings = Settings::of(&address).map_err(Error::from)?;
@@ -104,7 +104,8 @@ impl Redis {
         Ok(Redis { queue, reader: Mutex::new(reader), _thread: thread })
     }
 
-    /// Decides an attempt by the rules and records it; `done` is told what became of it, perhaps before this returns. Does not wait.
+    /// Decides an attempt by the rules and records it; `done` receives the decision, possibly before this returns. Does not
+    /// block.
     pub fn attempt(&self, attempt: Attempt, rules: Rules, done: Done) {
         match self.queue.try_send(Job { attempt, rules, done }) {
             Ok(()) => {}
@@ -123,10 +124,10 @@ impl Redis {
         Ok(self.reader().command::<u64>(("EXISTS", ADDRESSES))? == 0)
     }
 
-    /// Records attempts of a log, in their order; gives how many.
+    /// Records attempts of a log, in order; returns their number.
     ///
     /// # Errors
-    /// Redis does not answer; the attempts before may be recorded.
+    /// Redis does not answer; earlier attempts may be recorded.
     pub fn record_all<E: From<RedisError>>(
         &self,
         attempts: &mut dyn Iterator<Item = Result<Recorded, E>>,
@@ -149,10 +150,10 @@ impl Redis {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Members of a sorted set with at least so many failures, with their failures, as they are at one moment.
+    /// Visits the members of a sorted set with at least this many failures, as a consistent snapshot.
     fn members(&self, key: &str, least: u32, visit: &mut Members<'_>) -> Result<(), LedgerError> {
         let mut reader = self.reader();
-        // In one command: pages by rank would leave members out whose neighbours gain failures meanwhile.
+        // A single command: pages by rank would skip members whose neighbours gain failures meanwhile.
         let all: Vec<String> = reader.command(("ZRANGE", key, least, "+inf", "BYSCORE", "WITHSCORES"))?;
         for pair in all.chunks_exact(2) {
             let failed = pair[1].parse().map_err(|_| unexpected("a counter", &pair[1]))?;
@@ -172,13 +173,13 @@ impl Redis {
     }
 }
 
-/// Takes a member and its failures; may send further commands.
+/// Receives a member and its failures; may send further commands.
 type Members<'v> = dyn FnMut(&mut Client, &str, u64) -> Result<(), LedgerError> + 'v;
 
 impl Ledger for Redis {
     fn attempt_now(&self, attempt: Attempt, rules: Rules) -> Result<Decision, LedgerError> {
         let (tell, told) = mpsc::sync_channel(1);
-        // Nobody reads the decision of a caller that has gone.
+        // The caller may have gone.
         self.attempt(attempt, rules, Box::new(move |decision| drop(tell.send(decision))));
         told.recv().unwrap_or_else(|_| Err(LedgerError::Failed("the thread of Redis dropped the attempt".to_owned())))
     }
@@ -206,12 +207,12 @@ impl From<Error> for LedgerError {
     }
 }
 
-/// Makes the script known; gives the name by which it is called.
+/// Loads the script; returns the name by which it is called.
 fn load(client: &mut Client) -> Result<String, Error> {
     client.command(("SCRIPT", "LOAD", SCRIPT))
 }
 
-/// Serves the queue until nobody has it any more.
+/// Serves the queue until it has no sender any more.
 fn work(client: &mut Client, mut digest: String, waiting: &Receiver<Job>) {
     let (mut pipeline, mut jobs) = (Pipeline::new(), Vec::new());
     while let Ok(first) = waiting.recv() {
@@ -221,7 +222,7 @@ fn work(client: &mut Client, mut digest: String, waiting: &Receiver<Job>) {
     }
 }
 
-/// Runs all jobs as one pipeline. Those for which Redis does not know the script, for it has been restarted, are run once more.
+/// Runs all jobs as one pipeline. If Redis was restarted and no longer knows the script, the affected jobs are run once more.
 fn run(client: &mut Client, digest: &mut String, pipeline: &mut Pipeline, jobs: &mut Vec<Job>) {
     let forgotten = run_once(client, digest, pipeline, std::mem::take(jobs));
     if forgotten.is_empty() {
@@ -237,7 +238,7 @@ fn run(client: &mut Client, digest: &mut String, pipeline: &mut Pipeline, jobs: 
     }
 }
 
-/// Gives the jobs back for which Redis does not know the script.
+/// Returns the jobs for which Redis does not know the script.
 fn run_once(client: &mut Client, digest: &str, pipeline: &mut Pipeline, jobs: Vec<Job>) -> Vec<Job> {
     pipeline.clear();
     for job in &jobs {
@@ -286,7 +287,7 @@ fn decision(value: &Value) -> Result<Decision, LedgerError> {
     verdict.map(|verdict| Decision { verdict, previous }).ok_or_else(|| unexpected("a decision", value))
 }
 
-/// A login of its text in Redis: `UNIX-SECONDS ADDRESS`.
+/// Parses a login from its text in Redis: `UNIX-SECONDS ADDRESS`.
 fn login_of(text: &str) -> Result<Login, LedgerError> {
     let parts = text.split_once(' ').and_then(|(at, address)| Some((at.parse().ok()?, address.to_owned())));
     parts.map(|(at, address)| Login { at, address }).ok_or_else(|| unexpected("a last success", text))
@@ -296,7 +297,7 @@ fn unexpected(what: &str, value: impl fmt::Debug) -> LedgerError {
     LedgerError::Failed(format!("Redis has {what} that the bank did not write: {value:?}"))
 }
 
-/// The commands that record an attempt whose outcome is known.
+/// The commands that record an attempt with a known outcome.
 fn add_recorded(pipeline: &mut Pipeline, recorded: &Recorded) {
     let Recorded { attempt, succeeded } = recorded;
     let (address, login) = (attempt.address.as_str(), attempt.login.as_str());
@@ -316,7 +317,7 @@ fn add_recorded(pipeline: &mut Pipeline, recorded: &Recorded) {
     }
 }
 
-/// Sends a pipeline and forgets it.
+/// Sends a pipeline and ignores its replies, except errors.
 fn send(client: &mut Client, pipeline: &mut Pipeline) -> Result<(), RedisError> {
     let results = client.pipeline::<()>(pipeline)?;
     pipeline.clear();

@@ -1,6 +1,6 @@
-//! The pages in a real browser: Chromium without a window, told what to do over a pipe (the DevTools protocol).
+//! The pages in a real browser: headless Chromium, controlled over a pipe (the DevTools protocol).
 //!
-//! `cargo xtask browser` installs it; without it the test is skipped and says so.
+//! `cargo xtask browser` installs it; without it the test is skipped with a message.
 
 use crate::server::Server;
 use serde_json::{Value as Json, json};
@@ -10,14 +10,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A page is never waited for so long where all is well.
+/// A page that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join("chromium")).find(|program| program.is_file());
     if found.is_none() {
-        // Not by `println!`, which libtest keeps to itself where a test passes: `cargo xtask test` counts this line.
+        // Not `println!`, which libtest captures in a passing test: `cargo xtask test` counts this line.
         let line = "\nSKIPPED: chromium is not there (cargo xtask browser installs it)\n";
         std::io::stdout().write_all(line.as_bytes()).unwrap();
     }
@@ -84,15 +84,15 @@ impl Browser {
         }
     }
 
-    /// The value of an expression of the page; null where it has none.
+    /// The value of an expression in the page; null if it has none.
     fn value(&mut self, expression: &str) -> Json {
         let params = json!({ "expression": expression, "returnByValue": true });
-        // While the page changes there is nobody to ask.
+        // While the page changes, the evaluation fails.
         let Ok(mut outcome) = self.try_call("Runtime.evaluate", params) else { return Json::Null };
         outcome["result"]["value"].take()
     }
 
-    /// Does something that leads to another page, and waits until that is there.
+    /// Evaluates an expression that leads to another page, and waits until that page is loaded.
     fn go(&mut self, expression: &str) {
         self.value(&format!("window.isOld = true; {expression}; 1"));
         let began = Instant::now();
@@ -110,20 +110,20 @@ impl Browser {
         self.value("location.pathname").as_str().unwrap().to_owned()
     }
 
-    /// The text of the element that has this id.
+    /// The text of the element with this id.
     fn text(&mut self, id: &str) -> Option<String> {
         let text = self.value(&format!("document.getElementById('{id}')?.innerText"));
         text.as_str().map(|text| text.trim().to_owned())
     }
 
-    /// Fills the form of the login page in, and sends it.
+    /// Fills in the login form and submits it.
     fn log_in(&mut self, login: &str, password: &str) {
         let fill = |name: &str, value: &str| format!("document.querySelector('input[name={name}]').value = '{value}';");
         let (login, password) = (fill("login", login), fill("password", password));
         self.go(&format!("{login} {password} document.querySelector('[type=submit]').click()"));
     }
 
-    /// Has a proxy forward its requests from another address.
+    /// Makes the requests appear forwarded from another address.
     fn move_to(&mut self, address: &str) {
         self.call("Network.setExtraHTTPHeaders", json!({ "headers": { "X-Forwarded-For": address } }));
     }

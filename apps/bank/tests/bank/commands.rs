@@ -1,4 +1,5 @@
-//! The commands: generated files come in whole, wrong ones are refused with their line, counters go out as SQL.
+//! The commands: generated files are imported completely, invalid ones are rejected with their line, counters
+//! are exported as SQL.
 
 use std::path::Path;
 use std::process::{Command, Output};

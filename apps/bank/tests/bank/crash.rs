@@ -1,4 +1,5 @@
-//! `kill -9` while attempts are on their way: none that was answered is missing, and the report fits what is there.
+//! `kill -9` while attempts are in flight: no answered attempt is missing, and the report matches the stored
+//! attempts.
 
 use crate::server::Server;
 use bank::attempt::Report;
@@ -12,10 +13,10 @@ const CLIENTS: usize = 4;
 const ANSWERED_MIN: usize = 60;
 const ROUNDS: usize = 3;
 
-/// Failures by address, of those that were answered; each client has addresses of its own.
+/// Answered failures by address; each client has its own addresses.
 type Answered = BTreeMap<String, u64>;
 
-/// Guesses from changing addresses until the server is gone.
+/// Makes guesses from changing addresses until the server is gone.
 fn guess(server: &Server, client: usize, round: usize, count: &AtomicUsize) -> Answered {
     let mut answered = Answered::new();
     for number in 0.. {
@@ -33,7 +34,7 @@ fn guess(server: &Server, client: usize, round: usize, count: &AtomicUsize) -> A
     answered
 }
 
-/// What the data folder holds: failures by address, and the report.
+/// The content of the data folder: failures by address, and the report.
 fn stored(server: &Server) -> (Answered, Report) {
     let ledger = Embedded::new(open_database(&server.data()).unwrap());
     let mut stored = Answered::new();
@@ -74,7 +75,7 @@ fn no_answered_attempt_is_missing_after_a_kill() {
         let (stored, report) = stored(&server);
         for (address, failed) in &answered {
             let found = stored.get(address).copied().unwrap_or_default();
-            // One more may be on the disk whose answer was lost.
+            // One more may be stored whose answer was lost.
             assert!(found == *failed || found == failed + 1, "{address}: {failed} answered, {found} stored");
         }
         let banned: Vec<String> =

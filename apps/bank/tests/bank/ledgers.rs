@@ -1,4 +1,4 @@
-//! Both ledgers: what they decide, alone and with many attempts at once, beside the model.
+//! Both ledgers: their decisions, sequential and concurrent, compared with the model.
 
 use crate::model::Model;
 use crate::redis_server::RedisServer;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const RULES: Rules = Rules { ban_after: 10, lock_after: 3 };
 
-/// A ledger, and what it lies in.
+/// A ledger and its storage.
 struct Place {
     ledger: Box<dyn Ledger>,
     _folder: Option<TempDir>,
@@ -24,7 +24,7 @@ fn embedded() -> Place {
     Place { ledger: Box::new(Embedded::new(database)), _folder: Some(folder), _server: None }
 }
 
-/// None where there is no redis-server, which says so.
+/// None, after printing a line, if there is no redis-server.
 fn redis() -> Option<Place> {
     let server = RedisServer::start(&[])?;
     let ledger = Redis::open(&server.address()).unwrap();
@@ -35,7 +35,7 @@ fn attempt(user: Option<u32>, login: &str, address: &str, is_right: bool) -> Att
     Attempt { at: 1_700_000_000, user, login: login.to_owned(), address: address.to_owned(), is_right }
 }
 
-/// Attempts of a few users from a few addresses, so that locks and bans come about and end; some logins do not exist.
+/// Attempts of a few users from a few addresses, so that locks and bans begin and end; some logins do not exist.
 fn walk(place: &Place, seed: u64, steps: i64) {
     let (mut random, mut model) = (ChaCha8Rng::seed_from_u64(seed), Model::default());
     for at in 0..steps {
@@ -54,8 +54,8 @@ fn walk(place: &Place, seed: u64, steps: i64) {
     assert_eq!(place.ledger.report(RULES).unwrap(), model.report(RULES), "seed {seed}");
 }
 
-/// Of wrong guesses that come at once as many are answered as before a lock, whatever their order; then of guesses at other users as
-/// many as before a ban.
+/// Of concurrent wrong guesses at one user, exactly as many are answered as wrong as a lock permits, in any order; then the same
+/// for guesses at other users and a ban.
 fn storm(place: &Place) {
     let storm = |of: &(dyn Fn(usize) -> Attempt + Sync)| -> Vec<Verdict> {
         std::thread::scope(|scope| {
@@ -76,7 +76,7 @@ fn storm(place: &Place) {
     assert_eq!(place.ledger.report(RULES).unwrap(), refused);
 }
 
-/// The checks in their order, and what the counters are then.
+/// The order of the checks, and the counters after them.
 fn order(place: &Place) {
     let decide = |attempt: Attempt| place.ledger.attempt_now(attempt, RULES).unwrap();
     for number in 0..9 {
@@ -85,7 +85,7 @@ fn order(place: &Place) {
     for _ in 0..3 {
         assert_eq!(decide(attempt(Some(1), "ann", "10.0.0.1", false)).verdict, Verdict::Wrong);
     }
-    // Locked though the password is right, and that attempt is the tenth failure of its address.
+    // Locked although the password is correct; that attempt is the tenth failure of its address.
     assert_eq!(decide(attempt(Some(1), "ann", "10.0.0.9", true)).verdict, Verdict::Locked);
     assert_eq!(decide(attempt(Some(1), "ann", "10.0.0.9", true)).verdict, Verdict::Banned);
     assert_eq!(decide(attempt(Some(2), "bob", "10.0.0.9", true)).verdict, Verdict::Banned);
@@ -154,7 +154,7 @@ fn a_redis_that_was_restarted_is_told_the_script_again() {
     assert_eq!(guess().unwrap().verdict, Verdict::Wrong);
     server.kill();
     server.run();
-    // The first attempt may find the old connection closed.
+    // The first attempt may find that the old connection is closed.
     let decided = (0..5).find_map(|_| guess().ok());
     assert_eq!(decided.map(|decision| decision.verdict), Some(Verdict::Wrong));
 }

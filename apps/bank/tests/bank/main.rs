@@ -1,5 +1,5 @@
-//! The bank through its public door: both ledgers beside a slow model, the commands, the pages through real sockets, kill -9, and a
-//! browser.
+//! The bank through its public interface: both ledgers compared with a slow model, the commands, the pages through real sockets,
+//! kill -9, and a browser.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod browser;

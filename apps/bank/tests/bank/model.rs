@@ -1,4 +1,5 @@
-//! What a ledger must answer, by the plainest program: it keeps all attempts and looks through them from the end.
+//! The expected answers of a ledger, computed by the simplest program: it keeps all attempts and searches them
+//! from the end.
 
 use bank::attempt::{Attempt, Decision, Login, Report, Rules, Verdict};
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 const RULES: Rules = Rules { ban_after: 10, lock_after: 3 };
 
-/// Runs a check with the embedded ledger, and with the one in Redis where there is a redis-server.
+/// Runs a check with the embedded ledger, and with the ledger in Redis if there is a redis-server.
 fn with_both(check: impl Fn(&Server)) {
     check(&Server::embedded());
     if let Some(server) = Server::redis() {
@@ -27,7 +27,7 @@ fn check_report(server: &Server, banned: &[&str], locked: &[&str]) {
     assert_eq!(report, Report { banned_ips: names(banned), locked_users: names(locked) });
 }
 
-/// Where a reply sends the client to.
+/// Checks the target of a redirect.
 #[track_caller]
 fn check_sent_to(reply: &crate::visitor::Reply, place: &str) {
     assert_eq!((reply.status, reply.header("Location")), (302, Some(place)));
@@ -72,7 +72,7 @@ fn a_customer_sees_the_login_before_this_one_and_first_the_login_itself() {
         );
         check_sent_to(&second.log_in("user1", "password1"), "/mypage");
         assert_eq!(second.get("/mypage").element("last-logined-ip").as_deref(), Some("2001:db8::1"));
-        // An earlier session shows what it showed.
+        // An earlier session still shows the same.
         assert_eq!(first.get("/mypage").element("last-logined-ip").as_deref(), Some("192.0.2.1"));
     });
 }
@@ -220,7 +220,7 @@ fn assets_come_byte_for_byte_from_the_program_or_from_a_folder() {
     }
 }
 
-/// Logins from many addresses, beside the model.
+/// Logins from many addresses, compared with the model.
 #[test]
 fn a_random_walk_of_logins_is_answered_as_the_model_says() {
     with_both(|server| {

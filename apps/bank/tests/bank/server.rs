@@ -1,4 +1,4 @@
-//! `bank serve` as a process, with a few customers; ended with the value.
+//! `bank serve` as a process, with a few customers; it ends when the value is dropped.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ impl Server {
         Server::start(None, &["--trusted-proxy", "127.0.0.1"])
     }
 
-    /// With the ledger in Redis; none where there is no redis-server, which says so.
+    /// With the ledger in Redis. None, after printing a line, if there is no redis-server.
     pub(crate) fn redis() -> Option<Server> {
         let redis = RedisServer::start(&[])?;
         Some(Server::start(Some(redis), &["--trusted-proxy", "127.0.0.1"]))
@@ -52,7 +52,7 @@ impl Server {
         server
     }
 
-    /// Starts it, at a free port.
+    /// Starts it on a free port.
     pub(crate) fn run(&mut self) {
         let mut child = command()
             .args(["serve", "--http", "127.0.0.1:0", "--data"])
@@ -68,7 +68,7 @@ impl Server {
         self.address = address.parse().unwrap();
     }
 
-    /// Kills it as `kill -9` does.
+    /// Kills it like `kill -9`.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();

@@ -1,12 +1,12 @@
-//! A client of the pages through a real socket: one request for each connection, a jar for its cookies, and an address of its own, which
-//! it claims as a proxy would.
+//! A client of the pages through a real socket: one request per connection, a cookie jar, and an address of its own, which it
+//! claims as a proxy would.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// No reply is waited for so long where all is well.
+/// A reply that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone)]
@@ -31,7 +31,7 @@ impl Reply {
         self.fields().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// The body, which is text.
+    /// The body, which must be text.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("a body of text")
     }
@@ -41,7 +41,8 @@ impl Reply {
         fields.map(|(name, value)| (name, value.trim()))
     }
 
-    /// The text of the element that has this id; the element holds no others. Of the references of HTML it knows the apostrophe's.
+    /// The text of the element with this id; the element must have no children. Of HTML's character references only the
+    /// apostrophe's is decoded.
     pub(crate) fn element(&self, id: &str) -> Option<String> {
         let (_, behind) = self.text().split_once(format!("id=\"{id}\"").as_str())?;
         let (_, text) = behind.split_once('>')?;
@@ -54,7 +55,7 @@ impl Visitor {
         Visitor { server, address: None, fields: String::new(), cookies: BTreeMap::new() }
     }
 
-    /// A visitor whose requests a proxy forwards from this address.
+    /// A visitor whose requests are forwarded by a proxy from this address.
     pub(crate) fn from(server: SocketAddr, address: &str) -> Visitor {
         Visitor { address: Some(address.to_owned()), ..Visitor::new(server) }
     }
@@ -72,7 +73,7 @@ impl Visitor {
         self.post("/login", &format!("login={login}&password={password}"))
     }
 
-    /// Logs in without success, and gives the notice of the page that it is sent to.
+    /// Logs in without success, and returns the notice of the page that follows.
     #[track_caller]
     pub(crate) fn refused(&mut self, login: &str, password: &str) -> String {
         let reply = self.log_in(login, password);
@@ -80,7 +81,7 @@ impl Visitor {
         self.get("/").element("notice-message").expect("a notice")
     }
 
-    /// One request. An error where the server is gone before it has replied.
+    /// Sends one request. An error if the server is gone before it has replied.
     pub(crate) fn ask(&mut self, method: &str, path: &str, form: &str) -> std::io::Result<Reply> {
         let mut stream = TcpStream::connect(self.server)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -119,7 +120,7 @@ impl Visitor {
     }
 }
 
-/// Takes a whole reply apart; none where its body is not complete.
+/// Parses a complete reply. None: its body is incomplete.
 fn reply(bytes: &[u8]) -> Option<Reply> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
