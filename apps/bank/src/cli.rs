@@ -15,7 +15,7 @@ use crate::bank::{Bank, open_database, open_redis};
 use crate::ledger::{Embedded, Ledger};
 use crate::{export, generate, import, web};
 
-/// A login page under attack: users who guess passwords are locked, addresses that guess are banned.
+/// A login page under attack: users whose passwords are guessed are locked, addresses that guess are banned.
 #[derive(Debug, Parser)]
 #[command(name = "bank", version, subcommand_required = true, arg_required_else_help = true)]
 pub struct Cli {
@@ -31,7 +31,7 @@ pub enum Command {
     Serve(Serve),
     /// Load customers and the log of attempts into a data folder
     Import(Import),
-    /// Write made-up customers and a log: users.tsv and log.tsv
+    /// Generate customers and a log: users.tsv and log.tsv
     Generate(Generate),
     /// Write the counters of failures as SQL to standard output
     ExportSql(ExportSql),
@@ -40,16 +40,16 @@ pub enum Command {
 /// Arguments of `bank serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// The data folder; made where there is none
+    /// The data folder; created if it is missing
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// Where to listen
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub http: SocketAddr,
-    /// A folder with `stylesheets` and `images` in the place of the built-in ones
+    /// A folder with `stylesheets` and `images` to use instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     pub assets: Option<PathBuf>,
-    /// A proxy whose X-Forwarded-For is believed: an address, or a network such as 10.0.0.0/8
+    /// A proxy whose X-Forwarded-For is trusted: an address, or a network such as 10.0.0.0/8
     #[arg(long = "trusted-proxy", value_name = "ADDR")]
     pub trusted_proxies: Vec<String>,
     /// Keep the ledger in Redis: redis://HOST:PORT, or HOST:PORT
@@ -61,7 +61,7 @@ pub struct Serve {
     /// Failures of a user until the account is locked
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub lock_after: u32,
-    /// Event loops: as many as cores, unless said
+    /// Event loops (default: one for each core)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
 }
@@ -69,16 +69,16 @@ pub struct Serve {
 /// Arguments of `bank import`.
 #[derive(Debug, Args)]
 pub struct Import {
-    /// The data folder; made where there is none
+    /// The data folder; created if it is missing
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// Customers: id, login, password, salt and hash, separated by tabs
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// Attempts in their order: time, user id or nothing, login, address, 1 or 0
+    /// Attempts in order: time, user id or nothing, login, address, 1 or 0, separated by tabs
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Load the log into Redis, where it is to be the ledger
+    /// Load the log into Redis instead of the data folder
     #[arg(long, value_name = "ADDR")]
     pub redis: Option<String>,
 }
@@ -100,10 +100,10 @@ pub struct Generate {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct ExportSql {
-    /// The data folder, which nobody else may have open
+    /// The data folder, which no other process may have open
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Redis, where the ledger is there
+    /// Redis, if the ledger is there
     #[arg(long, value_name = "ADDR")]
     pub redis: Option<String>,
 }
@@ -186,7 +186,7 @@ fn write_sql(arguments: &ExportSql) -> Outcome {
     let ledger: Box<dyn Ledger> = match (&arguments.data, &arguments.redis) {
         (Some(folder), _) => Box::new(Embedded::new(existing(folder)?)),
         (None, Some(address)) => Box::new(open_redis(address)?),
-        (None, None) => return Err("say --data or --redis".to_owned()),
+        (None, None) => return Err("give --data or --redis".to_owned()),
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
     export::write(&*ledger, &mut out).map_err(|error| error.to_string())?;

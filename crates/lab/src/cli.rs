@@ -39,7 +39,7 @@ impl Lab {
 enum Action {
     /// Show the numbered experiments
     List(Cores),
-    /// Measure what a task costs in each model beside its own work
+    /// Measure the overhead of a task in each model
     Overhead(OverheadArguments),
     /// Serve the same requests over HTTP by one model, to be loaded from outside: GET /ID, or any path for the next id
     Serve(Serve),
@@ -51,7 +51,7 @@ struct Work {
     /// Multiply waits by this: 0.1 makes them ten times shorter
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     scale: f64,
-    /// Do the computing so many times: the classic experiment's author had a debug build, whose requests cost about 30 times as much
+    /// Repeat the computing this many times: the classic experiment was measured with a debug build, whose requests cost about 30 times as much
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     work: u32,
     /// A mix of your own, in TOML, instead of the classic requests
@@ -64,7 +64,7 @@ struct Work {
 
 #[derive(Debug, Args)]
 struct Cores {
-    /// P, for which the models are made: as many as the process may use
+    /// P, the number of cores for which the models are sized (default: all that the process may use)
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: Option<u16>,
 }
@@ -78,10 +78,10 @@ impl Cores {
 
 #[derive(Debug, Args)]
 struct Series {
-    /// Only these numbers, by commas; `sapsan lab list` shows them
+    /// Only these numbers, separated by commas; `sapsan lab list` shows them
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     only: Vec<u32>,
-    /// These models instead of the numbered ones, by commas: pool:8, io-aware:64/2, event-loop, …
+    /// These models instead of the numbered ones, separated by commas: pool:8, io-aware:64/2, event-loop, …
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "only")]
     model: Vec<String>,
     /// Requests of each run, ids from 0
@@ -104,7 +104,7 @@ struct Series {
 
 #[derive(Debug, Args)]
 struct OverheadArguments {
-    /// Models, by commas
+    /// Models, separated by commas
     #[arg(
         long,
         value_name = "NAME,…",
@@ -127,7 +127,7 @@ struct OverheadArguments {
 
 #[derive(Debug, Args)]
 struct Serve {
-    /// What runs the requests: inline, pool:8, io-aware:64/2, event-loop, hybrid, …
+    /// The model that runs the requests: inline, pool:8, io-aware:64/2, event-loop, hybrid, …
     #[arg(long, value_name = "NAME")]
     model: String,
     /// Where to listen

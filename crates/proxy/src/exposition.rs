@@ -73,16 +73,21 @@ pub fn exposition(pools: &[(Option<String>, Vec<Arc<LoopCounters>>)]) -> String 
         (
             "sapsan_proxy_stalled_clients_total",
             "counter",
-            "Clients cut because they took nothing.",
+            "Clients disconnected because they did not read.",
             sum(|of| of.stalled.get()),
         ),
         (
             "sapsan_proxy_own_connections",
             "gauge",
-            "Node connections of one client.",
+            "Node connections reserved for one client.",
             sum(|of| of.own_connections.get()),
         ),
-        ("sapsan_proxy_kept_bytes", "gauge", "Bytes of replies that wait for others.", sum(|of| of.kept_bytes.get())),
+        (
+            "sapsan_proxy_kept_bytes",
+            "gauge",
+            "Bytes of replies that wait for earlier replies.",
+            sum(|of| of.kept_bytes.get()),
+        ),
     ] {
         Family::begin(&mut text, name, kind, help).line("", "", value);
     }
@@ -104,7 +109,8 @@ fn requests(text: &mut String, by: &str, all: &[Labelled<'_>]) {
         |one: &Labelled<'_>, of: fn(&Requests) -> u64| one.counted.iter().map(|requests| of(requests)).sum::<u64>();
     let mut family = Family::begin(text, total, "counter", "Requests that nodes answered.");
     all.iter().for_each(|one| family.line("", &one.label, sum(one, |of| of.answered.get())));
-    let mut family = Family::begin(text, errors, "counter", "Of these, with an error, or lost.");
+    let mut family =
+        Family::begin(text, errors, "counter", "Requests that nodes answered with an error or did not answer.");
     all.iter().for_each(|one| family.line("", &one.label, sum(one, |of| of.errors.get())));
     let mut family = Family::begin(text, seconds, "histogram", "Time from a request to the end of its reply.");
     for one in all {
@@ -148,10 +154,10 @@ fn node_states(text: &mut String, all: &[(String, &LoopCounters)]) {
     let families: [(&'static str, &str, &str, Of); 5] = [
         ("sapsan_proxy_node_in_flight", "gauge", "Requests that a node has not answered.", |of| of.in_flight.get()),
         ("sapsan_proxy_node_connects_total", "counter", "Connections made.", |of| of.connected.get()),
-        ("sapsan_proxy_node_failures_total", "counter", "Connections that broke or were not made.", |of| {
+        ("sapsan_proxy_node_failures_total", "counter", "Connections that broke or could not be made.", |of| {
             of.failed.get()
         }),
-        ("sapsan_proxy_node_ejections_total", "counter", "Times that a node was left out.", |of| of.ejections.get()),
+        ("sapsan_proxy_node_ejections_total", "counter", "Ejections of a node.", |of| of.ejections.get()),
         ("sapsan_proxy_node_down", "gauge", "Threads whose last attempt to reach the node failed.", |of| {
             of.is_down.get()
         }),

@@ -17,19 +17,19 @@ pub struct AmmoArguments {
     /// Requests from a file, or - for standard input: phantom, URLs, NDJSON, HAR, access log
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body"])]
     pub ammo: Option<PathBuf>,
-    /// The format of the ammo, instead of the one found by its content: phantom, urls, ndjson, har, access-log
+    /// The format of the ammo, instead of the one detected from its content: phantom, urls, ndjson, har, access-log
     #[arg(long, value_name = "FORMAT", requires = "ammo")]
     pub ammo_format: Option<Format>,
-    /// How often the ammo is read: as often as the run needs
+    /// How often the ammo is read (default: as often as the run needs)
     #[arg(long, value_name = "N", requires = "ammo")]
     pub loops: Option<NonZeroU64>,
     /// A random order, the same for the same seed: uniform among 65,536 requests or 32 MB
     #[arg(long, value_name = "SEED", requires = "ammo")]
     pub shuffle: Option<u64>,
-    /// Leave broken records out and count them
+    /// Skip broken records and count them
     #[arg(long, requires = "ammo")]
     pub skip_broken: bool,
-    /// What each request's answer must be, in the order of the ammo: lines METHOD, PATH, STATUS, BODY with tabs, or NDJSON
+    /// The expected answers, in the order of the ammo: lines METHOD, PATH, STATUS, BODY with tabs, or NDJSON
     #[arg(long, value_name = "FILE", requires = "ammo")]
     pub answers: Option<PathBuf>,
 }
@@ -74,8 +74,9 @@ pub(super) fn notices(counts: &Counts, comparison: Option<&Comparison>) -> Vec<S
         notices.push(format!("{broken} broken records of the ammo were left out"));
     }
     if left_out > 0 {
-        notices
-            .push(format!("{left_out} requests of the HAR were left out, for they are for other hosts than the first"));
+        notices.push(format!(
+            "{left_out} requests of the HAR were left out, because they are for other hosts than the first"
+        ));
     }
     let differences = comparison.map(Comparison::differences);
     notices.extend(differences.filter(|found| found.count + found.uncompared > 0).map(|found| found.to_string()));

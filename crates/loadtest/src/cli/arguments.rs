@@ -21,14 +21,14 @@ pub struct Arguments {
     /// When requests are sent: line(FROM,TO,DURATION), const(RATE,DURATION), step(FROM,TO,STEP,DURATION), chained with spaces
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["rate", "duration"])]
     pub profile: Option<String>,
-    /// Requests a second, evenly: short for --profile 'const(RATE,DURATION)'
+    /// Requests per second at a constant rate: short for --profile 'const(RATE,DURATION)'
     #[arg(long, value_name = "RATE")]
     pub rate: Option<f64>,
-    /// How long, such as 500ms, 30s, 3m: 10s
+    /// Length of the load, such as 500ms, 30s, 3m (default: 10s)
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub duration: Option<Duration>,
-    /// Connections. Without a profile or rate each sends its next request when a reply has come: 64. With one they are the most
-    /// that are used: 1000, and the first 16 for each thread are made before the start
+    /// Connections. Without a profile or rate each sends its next request after a reply (default: 64). With one, at most this many,
+    /// all made before the start (default: 1000, of which 16 for each thread are made before the start)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub connections: Option<u32>,
     /// Requests in flight on one connection
@@ -37,13 +37,13 @@ pub struct Arguments {
     /// A new connection for each request
     #[arg(long, conflicts_with = "pipeline")]
     pub new_connections: bool,
-    /// Event loops: as many as there are cores
+    /// Event loops (default: one for each core)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
-    /// A request without a reply after this is lost; one whose reply comes later than this after its planned moment is late
+    /// A request without a reply for this long is lost; a reply later than this after the planned moment is late
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = timeout)]
     pub timeout: Duration,
-    /// The method: GET, or POST where there is a body
+    /// The method (default: GET, or POST with a body)
     #[arg(long, value_name = "METHOD")]
     pub method: Option<String>,
     /// A header field; may be given several times
@@ -55,16 +55,16 @@ pub struct Arguments {
     /// Requests from a file instead.
     #[command(flatten)]
     pub ammo: AmmoArguments,
-    /// The certificates that the server is trusted by, in PEM, instead of the system's
+    /// Trusted certificates for the server, in PEM, instead of the system's
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
-    /// Seed of the placeholders in the ammo: 1
+    /// Seed of the placeholders in the ammo (default: 1)
     #[arg(long, value_name = "N", requires = "ammo")]
     pub seed: Option<u64>,
     /// What is shown and kept of the run.
     #[command(flatten)]
     pub results: ResultArguments,
-    /// Permit a target that is neither of this machine nor of a private network
+    /// Permit a target that is neither this machine nor in a private network
     #[arg(long)]
     pub i_may_load_this_host: bool,
 }
@@ -72,7 +72,7 @@ pub struct Arguments {
 /// Commands of the load tester beside a load on a URL.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LoadtestCommand {
-    /// Run the phases of HighLoad Cup 2017 on a travels service, and print its rating beside the published ones
+    /// Run the phases of HighLoad Cup 2017 on a travels service, and print its rating together with the published ones
     Cup(CupArguments),
 }
 

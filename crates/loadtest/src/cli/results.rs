@@ -31,10 +31,10 @@ pub struct ResultArguments {
     /// Keep the run, for --compare of a later one
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Show a run that --record has kept beside this one
+    /// Compare with a run that --record has kept
     #[arg(long, value_name = "FILE", conflicts_with = "vs")]
     pub compare: Option<PathBuf>,
-    /// A second server, which is put under the same load in turns with the first
+    /// A second server, put under the same load in turns with the first
     #[arg(long, value_name = "URL", conflicts_with = "metrics")]
     pub vs: Option<String>,
     /// Turns of the second server; the first one has one more
@@ -46,7 +46,7 @@ pub struct ResultArguments {
     /// A header field for the metrics; may be given several times
     #[arg(long, value_name = "NAME: VALUE", requires = "metrics")]
     pub metrics_header: Vec<String>,
-    /// End with status 1 where this holds: p99>5ms, errors>0.1%, rps<1000, rating>100, invalid; may be given several times
+    /// End with status 1 if this holds: p99>5ms, errors>0.1%, rps<1000, rating>100, invalid; may be given several times
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<FailIf>,
 }

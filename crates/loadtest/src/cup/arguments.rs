@@ -4,7 +4,7 @@ use super::contest::Contest;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Run the contest's phases on a service and print its rating beside the published ones
+/// Run the contest's phases on a service and print its rating together with the published ones
 #[derive(Clone, Debug, Args)]
 pub struct CupArguments {
     /// The travels service's config file
@@ -15,13 +15,13 @@ pub struct CupArguments {
     /// Which run: 2017 (7 minutes), final (11 minutes), tenth (2017 in a tenth of its time)
     #[arg(long, value_name = "NAME", default_value = "2017")]
     pub profile: Contest,
-    /// Ammo and answers in the contest's names (phase_N_….ammo, phase_N_….answ); repeated where they are short, generated where they are missing
+    /// Ammo and answers under the contest's names (phase_N_….ammo, phase_N_….answ); short files are repeated, missing ones generated
     #[arg(long, value_name = "DIR")]
     pub ammo_dir: Option<PathBuf>,
     /// Fixes a value of the file's params: NAME=VALUE; without it, now is taken from options.txt beside the data
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,
-    /// Event loops of the server: as many as its file says
+    /// Event loops of the server (default: as in its file)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub server_threads: Option<u16>,
     /// Event loops of the load generator

@@ -337,7 +337,7 @@ impl Shard {
         self.counters.clients.subtract(1);
         if matches!(reason, Closed::Stalled | Closed::Hoarded) {
             self.counters.stalled.add(1);
-            tracing::info!(?reason, "a client was cut");
+            tracing::info!(?reason, "a client was disconnected");
         }
         self.released.append(&mut client.holds);
         self.orphan_links(&mut client);

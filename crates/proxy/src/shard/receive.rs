@@ -69,7 +69,7 @@ impl Protocol for LinkProtocol {
         if let Some((client, since_ns)) = link.held {
             let held = Duration::from_nanos(now_ns.saturating_sub(since_ns));
             if let Some(client) = shard.clients.get_mut(client).filter(|_| held > shard.config.limits.stall_max) {
-                tracing::info!("a client that held up a node was cut");
+                tracing::info!("a client that blocked a node connection was disconnected");
                 shard.counters.stalled.add(1);
                 io.abort_other(client);
             }

@@ -114,7 +114,7 @@ impl fmt::Display for NotSent {
             NotSent::Tls(error) => error.fmt(formatter),
             NotSent::Handshake(error) => write!(formatter, "the server refused the session: {error}"),
             NotSent::PoolExhausted => formatter.write_str("no client of the pool became free in time"),
-            NotSent::Congested => formatter.write_str("too much waits for the server already"),
+            NotSent::Congested => formatter.write_str("too many commands in flight, or too many unsent bytes"),
             NotSent::QueueFull => formatter.write_str("no connection, and the queue is full"),
             NotSent::TooLarge { bytes } => write!(formatter, "{bytes} bytes are too many for one request"),
         }
