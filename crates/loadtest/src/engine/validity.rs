@@ -6,8 +6,8 @@
 //!   or a tenth of the median latency if that is more. The error is part of each latency, so it must be small compared with what
 //!   is measured; and an ordinary kernel may delay a woken thread by a millisecond, whichever tool runs on it. Each report shows
 //!   the error beside the latencies.
-//! - At most one second in twenty has a loop whose thread was saturated. A saturated thread cannot follow the plan, so the plan
-//!   was not measured.
+//! - At most one second in twenty, summed over the threads of all loops, was saturated. A saturated thread cannot follow the
+//!   plan, so the plan was not measured.
 //!
 //! In the closed model there is no plan.
 

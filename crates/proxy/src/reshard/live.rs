@@ -2,9 +2,9 @@
 //!
 //! The source publishes the key of each change (keyspace notifications). First all keys are copied, then repeatedly the keys that
 //! have changed since. **Guarantee:** when [`Reshard::follow`] ends, the nodes have every change that the source had executed
-//! when `stop` was set. To know this, a message is published on the same connection after the last of these changes; once it
-//! arrives, all of them have been received. Changes of different keys reach the nodes in any order, so a read from the nodes
-//! before the end may see one change without an earlier change of another key.
+//! when `stop` was set. To know this, it publishes a message that the same subscription receives after these changes; once the
+//! message arrives, all of them have been received. Changes of different keys reach the nodes in any order, so a read from the
+//! nodes before the end may see one change without an earlier change of another key.
 //!
 //! The source publishes nothing for FLUSHDB, FLUSHALL and SWAPDB: they are not followed. If messages are lost, because the source
 //! closed the connection or too many keys changed ([`CHANGED_KEYS_MAX`]), all keys are copied again, and keys that the source
@@ -33,7 +33,7 @@ const WANTED: &str = "EA";
 /// How far the nodes lag behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Following {
-    /// The initial copy is under way.
+    /// All keys are being copied: at the beginning, or after messages were lost.
     Copying(Progress),
     /// This many changed keys wait to be copied.
     Behind(u64),

@@ -1,5 +1,5 @@
-// ioredis: every kind of traffic that applications have, against the port of the first argument. Prints `done` at the end.
-// Lines `cut` ask the test to end all connections; it answers with a line.
+// ioredis: all kinds of application traffic, sent to the port in the first argument. Prints `done` at the end.
+// A printed line `cut` asks the test to close all connections; the test answers with a line.
 'use strict';
 const assert = require('node:assert');
 const readline = require('node:readline');
@@ -98,7 +98,7 @@ async function reconnect(r) {
 
 async function main() {
   const r = open({ connectionName: 'test' });
-  r.on('error', () => {}); // The cut connection's; failed commands have their own.
+  r.on('error', () => {}); // The error of the closed connection; failed commands report their own.
   for (const part of [strings, hashesAndLists, pipelines, transactions, messages, blocking, large, errors, reconnect]) {
     await part(r);
   }

@@ -1,5 +1,5 @@
-// go-redis: every kind of traffic that applications have, against the port of the first argument. Prints `done` at the end.
-// Lines `cut` ask the test to end all connections; it answers with a line.
+// go-redis: all kinds of application traffic, sent to the port in the first argument. Prints `done` at the end.
+// A printed line `cut` asks the test to close all connections; the test answers with a line.
 package main
 
 import (
