@@ -1,7 +1,7 @@
 //! Aggregates, with and without groups: their states, and their results.
 //!
 //! SUM, AVG and TOTAL are exact and rounded once ([`RunningSum`]), as in a view: SQLite's last digit may differ. If an integer
-//! SUM leaves 64 bits only in between, SQLite returns an error, and this version the sum.
+//! SUM exceeds 64 bits only in between, SQLite returns an error; this version returns the sum.
 
 use hashbrown::{HashMap, HashSet};
 

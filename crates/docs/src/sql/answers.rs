@@ -71,7 +71,7 @@ impl Answers {
         if self.is_over {
             return;
         }
-        // A recursive use of the same query has changed the key meanwhile.
+        // A recursive use of the same query may have changed the key meanwhile.
         self.make_key(outer);
         let (bytes, room) = (size(&self.key, answer), memory / ANSWERS.1 * ANSWERS.0);
         if bytes > room / 2 {

@@ -1,17 +1,17 @@
 //! Limits of an execution, its counts, and the meter that measures both.
 //!
-//! **Work.** All that takes time ticks one [`Meter`]: rows, evaluation steps, bytes that functions read, compare or write,
+//! **Work.** One [`Meter`] counts the work of each thread: rows, evaluation steps, bytes that functions read, compare or write,
 //! parts of patterns, rows of inner queries, comparisons of a sort. After each [`QUESTION_UNITS`], some ten microseconds of
-//! work, the meter calls [`Budget::deadline`]; if the time is over, the execution ends with
-//! [`QueryError::Deadline`](super::QueryError::Deadline). So a deadline of a millisecond is kept, whatever the expression, even
+//! work, the meter calls [`Budget::deadline`]. If the time is over, the execution ends with
+//! [`QueryError::Deadline`](super::QueryError::Deadline). So a deadline of a millisecond is kept for any expression, even
 //! within one row. Only one pass over one text or stored value cannot be interrupted: about a millisecond for each MiB.
 //!
 //! **Memory.** Values that expressions compute for a row are allocated in arenas ([`super::workspace`]). The meter counts their
-//! chunks before they are allocated, over all queries of an execution, up to [`Budget::memory_bytes_max`]; more is the error
+//! chunks before they are allocated, over all queries of an execution. More than [`Budget::memory_bytes_max`] is the error
 //! [`COMPUTED`](super::COMPUTED). Each helper thread has the same limit for its current row, so a row meets the same limit on
 //! every thread. A row that is kept or returned is counted field by field before it is copied ([`RowRoom`]), and so is a lookup
-//! key. Data kept of all rows (groups, sorts, inner queries) is counted apart; an inner query has what the enclosing queries
-//! leave of that memory.
+//! key. Data that queries gather from many rows (groups, sorts, kept rows of inner queries) is counted separately. An inner
+//! query may use the part of that memory that its enclosing queries leave free.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,24 +20,24 @@ use super::error::Fault;
 use super::spill::SpillSpace;
 use super::value::{Field, Value};
 
-/// Most of its thread's stack that a statement uses while it is prepared and run. Measured for the deepest statement of each
-/// kind (`tests/sql_stack.rs`) with the optimisation of tests: the maximum, 1040 KiB (1048 in a release build), is that of
+/// Most bytes of its thread's stack that a statement uses while it is prepared and run. The deepest statement of each kind was
+/// measured (`tests/sql_stack.rs`) with the optimisation of tests. The maximum, 1040 KiB (1048 in a release build), is that of
 /// queries nested 23 deep in FROM. Other nesting is parsed in regions (`nesting.rs`).
 pub const STACK_BYTES_MAX: usize = 1056 << 10;
 
 /// Limits of an execution.
 #[derive(Clone, Copy)]
 pub struct Budget<'b> {
-    /// Index entries and documents that may be scanned, those of inner queries included; one more is an error. Threads that
-    /// scan parts of a range count 64 rows at a time, so each may have scanned that many more before the error. Rows scanned
-    /// ahead of a LIMIT in vain do not count.
+    /// Index entries and documents that may be scanned, including those of inner queries; one more is an error. Threads that
+    /// scan parts of a range report 64 rows at a time, so each may scan that many more before the error. Rows that parallel
+    /// threads scan beyond a LIMIT do not count.
     pub rows_max: u64,
     /// Bytes of the result.
     pub output_bytes_max: usize,
     /// Bytes kept for sorting, grouping and DISTINCT. The same limit, but at least [`COMPUTED_BYTES_LEAST`], holds for the
     /// values that expressions compute for a row.
     pub memory_bytes_max: usize,
-    /// Where sorts, groups and DISTINCT spill beyond that; without it, exceeding the memory is an error.
+    /// Where sorts, groups and DISTINCT spill if they exceed this memory. Without it, exceeding the memory is an error.
     pub spill: Option<&'b Arc<SpillSpace>>,
     /// Returns whether the time is over. Called after every ten microseconds or so of work, also within a row, on the threads
     /// that do the work. Once true, it should stay true.
@@ -133,7 +133,7 @@ impl<'b> Meter<'b> {
         }
     }
 
-    /// A meter without limits, for values that are bounded otherwise, as those of a kept row are.
+    /// A meter without limits, for values whose size is bounded elsewhere, such as the values of a kept row.
     pub(crate) fn unbounded() -> Meter<'static> {
         Meter {
             left: Cell::new(u64::MAX),
@@ -206,7 +206,7 @@ impl<'b> Meter<'b> {
         self.held.set(self.held.get().saturating_sub(bytes));
     }
 
-    /// Bytes that the queries of this thread hold of all rows.
+    /// Bytes that the queries of this thread have gathered from many rows.
     pub(crate) fn gathered(&self) -> usize {
         self.gathered.get()
     }
@@ -246,14 +246,14 @@ impl<'b> Meter<'b> {
         self.row_max
     }
 
-    /// Room for assembling one row: the memory for kept rows, and never less than a row may compute.
+    /// Room for assembling one row: the memory limit of the budget, at least [`COMPUTED_BYTES_LEAST`].
     pub(crate) fn row_room(&self) -> RowRoom<'_> {
         RowRoom { left: self.row_max, fault: Fault::Row(self.row_max), is_written: false, meter: self }
     }
 }
 
-/// Room for assembling a row: exceeding it is an error before the field is copied, for a row can hold hundreds of copies of one
-/// computed text.
+/// Room for assembling a row. Exceeding it is an error before the field is copied, because a row can hold hundreds of copies of
+/// one computed text.
 pub(crate) struct RowRoom<'m> {
     left: usize,
     /// The error of exceeding the room.
@@ -264,7 +264,7 @@ pub(crate) struct RowRoom<'m> {
 }
 
 impl<'m> RowRoom<'m> {
-    /// Room in a result that already has so many bytes. `is_kept`: the rows are for the query itself, not for a client.
+    /// Room in a result that already has `bytes` bytes. `is_kept`: the rows are for the query itself, not for a client.
     pub(crate) fn of_result(budget: &Budget<'_>, (bytes, is_kept): (usize, bool), meter: &'m Meter<'m>) -> RowRoom<'m> {
         let limit = budget.output_bytes_max;
         // A slightly larger result is rejected when the row is complete.

@@ -1,7 +1,8 @@
 //! Candidates for a table's access path, and the order of rows that each gives.
 //!
-//! Without counts a candidate is scored by its kind: a key before a unique field, an index by the number of its bound fields, a
-//! hash, a range of keys, a scan. With counts, the costs of all candidates are compared (`estimate.rs`, `join_order.rs`).
+//! Without counts a candidate is scored by its kind, best first: a key, a unique field, an index (more bound fields are
+//! better), a hash, a range of keys, a scan. With counts, the costs of all candidates are compared (`estimate.rs`,
+//! `join_order.rs`).
 
 use super::access::{Access, Candidate, Limit, Weight};
 use super::condition::{Condition, TableSet};
@@ -242,7 +243,7 @@ impl Planner<'_> {
         if let Some(direction) = order_of(&level.access) {
             return Some(direction);
         }
-        // A whole scan may as well use an index, if only the first rows are wanted.
+        // If only the first rows are wanted, the scan of an index in that order replaces a full scan.
         let whole = level.access.is_whole();
         let few = self.plan.limit.is_some() || self.plan.first_only;
         if !whole || !few || self.catalog.counts.are_kept() {

@@ -137,8 +137,8 @@ impl Query {
     }
 }
 
-/// Expressions that one inference visits at most. Nested queries in FROM that use each column twice double the work at each
-/// level: beyond the limit a type is any SQL value, which is never wrong.
+/// Most expressions that one inference visits. Nested queries in FROM that use each column twice double the work at each level.
+/// Beyond the limit, the types are those of any SQL value, which is never wrong.
 const STEPS_MAX: u32 = 100_000;
 
 /// The context of a type inference.

@@ -32,12 +32,12 @@ impl Compared {
         }
     }
 
-    /// All its uses but the neutral ones are beside integers.
+    /// Whether it is used, and all uses except the neutral ones are beside integers.
     pub fn is_integer(&self) -> bool {
         self.integers > 0 && self.integers + self.neutral == self.uses
     }
 
-    /// All its uses but the neutral ones are beside numbers.
+    /// Whether it is used, and all uses except the neutral ones are beside numbers.
     pub fn is_number(&self) -> bool {
         self.integers + self.numbers > 0 && self.integers + self.numbers + self.neutral == self.uses
     }

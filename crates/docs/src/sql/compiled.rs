@@ -1,7 +1,7 @@
 //! A compiled plan of a common shape: rows are found by one range and then by keys, and each field has a slot.
 //!
-//! The interpreter finds a field by walking the frames to its level and examining its place there, for each row and each use.
-//! All that is decided here, once per plan, if the plan has
+//! For each row and each use of a field, the interpreter walks the frames to the field's level and looks up its source there. A
+//! compiled plan has all this decided once. That is possible if the plan has
 //!
 //! - one outermost range of an index or of documents, or one key, and inside it only lookups by key (inner joins),
 //! - predicates that compare a field with a field or a constant, or test it for NULL,
@@ -41,7 +41,7 @@ pub(crate) enum Form {
 pub(crate) struct Term {
     pub(crate) number: usize,
     pub(crate) form: Form,
-    /// It is an integer key, given by the value that found it; that may be a real, because 5.0 finds 5.
+    /// It is an integer key, taken from the value that was looked up. That value may be a real, because 5.0 finds 5.
     pub(crate) whole: bool,
 }
 

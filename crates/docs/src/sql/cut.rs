@@ -56,8 +56,8 @@ pub(super) struct Common<'j> {
 }
 
 impl<'j> Common<'j> {
-    /// The shared part of an execution. `None`: an inner query fails. Whether its rows are ever requested is known only when
-    /// the rows are scanned.
+    /// The shared part of an execution; `None` if an inner query fails. Then one thread scans the rows, because only the scan
+    /// shows whether the rows of that query are ever requested.
     pub(super) fn of(plan: &'j Plan, fixed: &'j Fixed<'j>) -> Option<Common<'j>> {
         let relations = match fixed.relations {
             None => None,
@@ -93,7 +93,7 @@ impl<'j> Common<'j> {
     }
 }
 
-/// The rows of all inner queries, computed before.
+/// The rows of all inner queries, computed before the scan.
 struct Ready<'j>(Vec<&'j Relation>);
 
 impl Relations for Ready<'_> {

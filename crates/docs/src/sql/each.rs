@@ -1,6 +1,6 @@
 //! `json_each(JSON[, PATH])`: the elements of an array, the fields of an object, or a single value, as rows.
 //!
-//! The columns are SQLite's, except `id` and `parent`, which number the places in SQLite's own format.
+//! The columns are SQLite's, except `id` and `parent`, which are positions in SQLite's internal encoding.
 
 use super::budget::ROW_UNITS;
 use super::error::{Fault, OF_JSON_EACH, QueryError};

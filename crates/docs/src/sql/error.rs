@@ -1,5 +1,5 @@
-//! Errors of a query: the text is wrong ([`SqlError`], at prepare time, with a position), or an execution failed
-//! ([`QueryError`]).
+//! Errors of a query. [`SqlError`]: the text is wrong, found when it is prepared, with a position. [`QueryError`]: an execution
+//! failed.
 
 use super::pattern::{COMPARED_PER_BYTE_MAX, PATTERN_BYTES_MAX};
 use std::fmt;
@@ -72,7 +72,7 @@ pub enum QueryError {
     Unwanted,
     /// Stored bytes violate their layout.
     Damaged(&'static str),
-    /// The number of given parameters is not the query's.
+    /// The number of given values differs from the number of the query's parameters.
     Parameters {
         /** The number of the query's parameters. */
         expected: usize,
@@ -145,7 +145,7 @@ impl From<std::io::Error> for QueryError {
     }
 }
 
-/// A value that is computed when it is read, the sum of a view, does not fit 64 bits.
+/// A value that is computed on reading, such as the sum of a view, does not fit 64 bits.
 #[derive(Debug)]
 pub(crate) struct IntegerOverflow;
 
@@ -204,7 +204,7 @@ pub(crate) enum Fault {
     TextTooLong,
     /// A pattern of LIKE or GLOB exceeds its limit.
     PatternTooLong,
-    /// Matching a pattern takes too many comparisons, because it nearly matches too often.
+    /// Matching a pattern takes too many comparisons, because there are too many partial matches.
     PatternTooCostly,
     /// Text that should be JSON is not.
     Json,
@@ -222,7 +222,7 @@ pub(crate) enum Fault {
     Result(usize),
     /// The caller's deadline passed.
     Deadline,
-    /// An inner query failed. Its runner knows the error.
+    /// An inner query failed. The code that ran it holds the error.
     Inner,
 }
 

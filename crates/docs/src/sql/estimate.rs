@@ -72,9 +72,9 @@ struct ToldRange {
     entries: f64,
 }
 
-/// What needs a table's documents beside an index's entries.
+/// The expressions that need a table's documents, because the index's entries lack a field.
 struct Coverage {
-    /// Places of the predicates that need the document, as long as the access path does not fulfil them.
+    /// Positions of the predicates that need the document, unless the access path fulfils them.
     conditions: Vec<usize>,
     /// Any other expression needs it.
     elsewhere: bool,
@@ -190,7 +190,7 @@ impl Planner<'_> {
         own.fold(self.table_rows(table), |rows, condition| rows * self.share(condition)).max(1.0)
     }
 
-    /// The cost of reading these by their best access path.
+    /// The cost of reading these rows by their best access path.
     fn reading(&self, table: usize) -> f64 {
         *self.known.reading[table].get_or_init(|| {
             let mut ways = self.ways(table, 0, true);

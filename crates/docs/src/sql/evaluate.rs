@@ -184,8 +184,8 @@ impl Expr {
         self.decides(scope, true)
     }
 
-    /// Whether it is known to be true, or to be false (`wanted`). Terms after the deciding one are not evaluated, as in
-    /// SQLite's WHERE. The value of AND and OR, in contrast, needs all terms, so an error in any of them is the whole's.
+    /// Whether the expression certainly has the truth value `wanted`. Terms after the deciding one are not evaluated, as in
+    /// SQLite's WHERE. In contrast, the value of AND and OR needs all terms, so an error in any term is an error of the whole.
     fn decides<'a>(&'a self, scope: &Scope<'a>, wanted: bool) -> Result<bool, Fault> {
         let (list, all) = match self {
             Expr::Not(inner) => return inner.decides(scope, !wanted),

@@ -24,7 +24,7 @@ use super::workers::Workers;
 use super::workspace;
 use crate::engine::View;
 
-/// Number of queries whose field caches one [`Scratch`] keeps apart.
+/// Most queries for which one [`Scratch`] keeps separate field caches.
 const CACHE_SLOTS: usize = 64;
 
 /// The context of an execution.

@@ -110,9 +110,9 @@ pub(crate) enum Affinity {
 }
 
 impl Affinity {
-    /// The conversion of a comparison, from the affinities of its sides and whether they are computed values: to a number
-    /// beside a CAST to one; to text if a CAST to text meets a computed value. A field alone causes no conversion and is not
-    /// converted to text.
+    /// The conversion in a comparison, from the affinity of each side and whether it is a computed value. A CAST to a number on
+    /// one side converts the other side to a number. A CAST to text converts the other side to text if that is a computed
+    /// value. A field causes no conversion and is not converted to text.
     pub(crate) fn between(a: (Affinity, bool), b: (Affinity, bool)) -> Affinity {
         use Affinity::{Numeric, Real};
         match (a, b) {

@@ -1,8 +1,8 @@
 //! MIN or MAX as the only aggregate: the first or last entry of an index gives it, if the rows come in the order of the field.
 //!
 //! The query is planned as if it wanted the first row in that order. If an access path gives the order, the first row that
-//! passes decides, and the scan ends ([`Plan::first_only`]); otherwise the aggregate scans all rows. This holds only for fields
-//! whose equal values are written alike: integers and texts by the schema.
+//! passes the predicates is the result, and the scan ends ([`Plan::first_only`]). Otherwise the aggregate scans all rows. This
+//! holds only for fields whose equal values are written alike: the key, and fields that are integers or texts by the schema.
 //!
 //! NULL sorts before all values and is ignored by MIN, so its range begins after NULL.
 

@@ -1,10 +1,10 @@
 //! PRINTF and FORMAT: SQLite's own conversions, with width, precision and flags. Unsupported conversions (`%j`, `%J`, and `%!f`
 //! and the like) are rejected when the query is prepared if the format is a literal, otherwise when it is executed.
 //!
-//! - `%!f` shows up to twenty digits of a real. Those after the seventeenth are artefacts of SQLite's arithmetic, and could be
-//!   equalled only by repeating its roundings.
-//! - A precision counts bytes, as in SQLite, and characters with `!`. If it would end within a character, that one is left out:
-//!   a text is always UTF-8.
+//! - `%!f` is unsupported. SQLite shows up to twenty digits of a real there; those after the seventeenth are artefacts of its
+//!   arithmetic, and only the same roundings would give the same digits.
+//! - A precision counts bytes, as in SQLite, and characters with `!`. A character that would be split is left out, because a
+//!   text is always UTF-8.
 //! - An unknown conversion ends the output.
 
 use super::error::{Fault, TEXT_BYTES_MAX};

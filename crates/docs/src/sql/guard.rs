@@ -1,4 +1,4 @@
-//! A query that must return a row before an operation is done, in the same state or transaction.
+//! A query that must return a row, otherwise an operation is not done. Both run in the same state or transaction.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Guard {
     /// The columns of its first row in a state; `None` if it returns no row.
     pub fn row(&self, now: &Moment<'_>) -> Result<Option<Vec<OwnedValue>>, QueryError> {
         let row = self.first(now.view(), now.database().moment_ms(self.now_ms))?;
-        // The row is valid only if the indexes and views that it was read from are kept up to date.
+        // The row is valid only if the indexes and views from which it was read are up to date.
         now.check_indexes().map_err(QueryError::Store)?;
         Ok(row)
     }

@@ -53,7 +53,7 @@ struct Whole<'a> {
     used: Used,
 }
 
-/// What the budget has been charged: rows of all queries, and memory of the inner ones.
+/// Use of the budget so far: rows of all queries, and memory of the inner ones.
 #[derive(Default)]
 struct Used {
     tally: Tally,
@@ -177,7 +177,7 @@ impl InnerQueries<'_> {
         let around = meter.gathered();
         let mut rows = Combined::new(meter);
         let compared = plan.combine.iter().rposition(|combine| *combine != Combine::Append);
-        // Rows that are compared stay in memory too.
+        // Rows that UNION, EXCEPT or INTERSECT compares stay in memory too.
         let spills = spills && compared.is_none();
         let members = plan.members.iter().zip(&plan.combine).enumerate();
         let result = members.into_iter().try_for_each(|(place, (member, combine))| {
@@ -238,7 +238,7 @@ impl InnerQueries<'_> {
             }
             other => other,
         })?;
-        // The remaining rows, fewer than [`TICK_ROWS`].
+        // The meter has not counted the last rows, fewer than [`TICK_ROWS`].
         Ok(self.whole.meter.tick(outcome.rows_read % TICK_ROWS * ROW_UNITS)?)
     }
 }

@@ -1,9 +1,9 @@
 //! Join order: which table comes first, which next, and through which access path each, at the least cost by the counts.
 //!
-//! Orders grow by one table at a time, all of one length together. Of the partial orders with the same tables and the same
-//! properties for the remaining ones ([`Begun::kind`]) only the cheapest is kept, and of these the cheapest few
-//! ([`STEPS_MAX`]). Usual joins have so few table sets that none is dropped; for larger joins the time is bounded, and the
-//! order is good but not always the best. A plan depends only on the query's text and the counts.
+//! Orders grow by one table at a time, all of one length together. Of the partial orders with the same tables, and with the
+//! same properties that matter for the remaining tables ([`Begun::kind`]), only the cheapest is kept. Of these, the cheapest
+//! few ([`STEPS_MAX`]) are kept. Usual joins have so few table sets that none is dropped. For larger joins the time is bounded,
+//! and the order is good but not always the best. A plan depends only on the query's text and the counts.
 //!
 //! If all rows are wanted, a partial order that costs more than a known complete order is dropped. The first complete order is
 //! found greedily, by adding the cheapest table each time.
@@ -22,7 +22,7 @@ use super::planner::Planner;
 /// Approximate limit of the extensions of partial orders tried for one query: about a millisecond. It determines how many
 /// orders of each length are kept; up to ten tables, all sets are.
 const STEPS_MAX: usize = 40_000;
-/// At least so many are kept.
+/// At least so many orders of each length are kept.
 const BEGUN_LEAST: usize = 8;
 /// Limit of the neighbour sets for which access paths are costed, about a microsecond each. Beyond it one order of each length
 /// is kept.
@@ -30,8 +30,9 @@ const WEIGHED_MAX: usize = 1_000;
 /// In joins of more tables than this, a table that no predicate joins with the placed ones waits until no others are left:
 /// cross products of small tables look cheap until they are joined with a large one.
 const MULTIPLIED_MAX: usize = 8;
-/// Divisor of the estimated matches where a plan reads the first table until a LIMIT of rows equals a value. The estimate holds for an
-/// average value. If the requested value is rare or absent, such a plan reads the whole table, while an index finds its few rows.
+/// Divisor of the estimated rows of a plan that reads the first table until LIMIT rows with a given value are found. The
+/// estimate holds for an average value. If the given value is rare or absent, such a plan reads the whole table, while an index
+/// finds its few rows.
 const FEWER_EQUAL: f64 = 8.0;
 
 /// One table's place in the join order.
@@ -61,7 +62,7 @@ struct Begun {
     ordered: (bool, bool),
     /// The share of the first table's entries that have equal values in the leading terms of the requested order; 1: no order.
     together: f64,
-    /// The first table's entries are filtered for rows with a value.
+    /// The first table's entries are filtered by an equality that its access path does not fulfil.
     searched: bool,
 }
 
@@ -138,14 +139,14 @@ impl Planner<'_> {
         steps
     }
 
-    /// Whether a table's scanned rows are compared with a value, beside the predicates that its access path fulfils.
+    /// Whether a table's scanned rows are filtered by an equality that its access path does not fulfil.
     fn searches(&self, table: usize, fulfilled: &[usize]) -> bool {
         let conditions = self.conditions_of(table).iter().enumerate();
         let mut open = conditions.filter(|(place, condition)| condition.is_of(table) && !fulfilled.contains(place));
         open.any(|(_, condition)| matches!(condition.expr, Expr::Compare(Comparison::Equal, ..)))
     }
 
-    /// The cost of a complete order, with its sort, and without what is not read if the first rows suffice.
+    /// The cost of a complete order, including its sort. If the first rows suffice, only the work for these counts.
     fn whole_cost(&self, begun: &Begun, wanted: f64) -> f64 {
         let first_only = self.plan.first_only;
         let gathers = self.plan.grouped && !first_only || self.plan.distinct;
@@ -159,7 +160,7 @@ impl Planner<'_> {
         } else {
             estimate::sorting(begun.rows, wanted)
         };
-        // If rows are sorted by its leading terms, they are read until the wanted ones are complete.
+        // If rows come sorted by the leading ORDER BY terms, they are read until the wanted rows are complete.
         let share = match ordered {
             true => first_share(begun, wanted),
             false if gathers => 1.0,

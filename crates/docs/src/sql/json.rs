@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 1000;
 /// Most bytes of an escape in a string, which may denote one byte.
 const ESCAPE_BYTES_MAX: usize = 6;
 
-/// The index `[#]`, the place after the last element, where there is nothing.
+/// The index `[#]`: the position after the last element, which has no value.
 pub(crate) const BEHIND_LAST: i64 = i64::MAX;
 
 /// One step of a path.

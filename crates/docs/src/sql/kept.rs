@@ -9,9 +9,9 @@ use super::error::QueryError;
 use super::runs::Runs;
 use super::sort::SortBuffer;
 
-/// Part of the memory for rows that wait to be written, and for rows that are being sorted.
+/// Divisor of the execution's memory: the share for rows that wait to be written, and for rows that are being sorted.
 const WAITING_PARTS: usize = 2;
-/// Part of the memory for the marks of a sorted run.
+/// Divisor of the execution's memory: the share for the marks of a sorted run.
 const MARKS_PARTS: usize = 8;
 /// Bytes of entries between two marks, if there is memory for so many marks.
 const MARK_BYTES: u64 = 16 << 10;

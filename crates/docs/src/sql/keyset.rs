@@ -1,9 +1,9 @@
 //! Keyset pagination: a total order of a query's rows, and the predicate that a row comes after a position in it.
 //!
-//! Rows are identified by the keys of collections and the GROUP BY values of views; rows of a query with GROUP BY by its
-//! values, with DISTINCT by all columns. [`complete`] appends these to ORDER BY. If nothing identifies the rows, or if two
-//! executions may compute different ORDER BY values for the same rows, the query is rejected with its position: for example, a
-//! group of 5 and 5.0 shows the value that was found first.
+//! The rows of collections are identified by their keys, those of views by their GROUP BY values, those of a query with GROUP
+//! BY by its values, those of DISTINCT by all columns. [`complete`] appends these to ORDER BY. The query is rejected with its
+//! position if nothing identifies the rows, or if two executions may compute different ORDER BY values for the same rows. For
+//! example, a group of 5 and 5.0 shows the value that was found first.
 //!
 //! A position is a value for each term of that order. The predicate ([`behind`]) takes them as parameters after those of the
 //! text, so that one prepared query serves all pages:
@@ -12,8 +12,8 @@
 //!  ORDER BY a, b      a > :1 OR (a = :1 AND b > :2)      and for the planner: a >= :1
 //! ```
 //!
-//! NULL sorts before all other values. If a term may be NULL, so may its parameter, and plans are specialised for that. With
-//! GROUP BY, the predicate filters the input rows if all terms are GROUP BY values; otherwise it filters the groups.
+//! NULL sorts before all other values. If a term may be NULL, its parameter may be NULL too, and plans are specialised for
+//! that. With GROUP BY, the predicate filters the input rows if all terms are GROUP BY values; otherwise it filters the groups.
 
 use sqlparser::ast::{self, Spanned};
 use sqlparser::tokenizer::Location;
@@ -26,7 +26,7 @@ use super::parse;
 use super::resolve::{Column, Logical, Origin};
 use crate::catalog::{Catalog, FieldKind};
 
-/// Most terms of an order of pages, with those that complete it: predicates nest as deep.
+/// Most terms of the completed order of pages. It bounds the nesting of the predicates.
 pub(super) const TERMS_MAX: usize = 64;
 
 /// Completes ORDER BY, in the direction of its last term, so that an index in the requested order gives the rest too.
@@ -130,7 +130,7 @@ fn place_of_limit(query: &ast::Query) -> Option<Location> {
     limit.or(offset).map(|expr| expr.span().start)
 }
 
-/// A GROUP BY value, or whether it is NULL (from NULLS FIRST or LAST).
+/// Whether an expression is a GROUP BY value, or the test of one for NULL (from NULLS FIRST or LAST).
 fn is_key(expr: &Expr) -> bool {
     match expr {
         Expr::GroupKey(_) => true,

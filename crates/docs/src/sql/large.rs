@@ -2,11 +2,11 @@
 //!
 //! Each document is written as soon as the source finds it, based on the snapshot that the source reads. The store reports the
 //! keys that other transactions write meanwhile. For each such document, the statement's changes are undone, and the statement
-//! runs again for it alone, on a newer snapshot. So the statement takes effect after all writes of its collection that precede
-//! its commit, as if it had waited for them. Other collections it reads as of its beginning.
+//! runs again for that document on a newer snapshot. So the statement takes effect after all writes of its collection that
+//! precede its commit, as if it had waited for them. It reads other collections as of its beginning.
 //!
-//! Conflicts that cannot be resolved for one document end the attempt: two documents got the same key, or others have changed
-//! documents on which references depend. Then the statement starts again.
+//! Some conflicts cannot be resolved for one document: two documents got the same key, or other transactions have changed
+//! documents on which references depend. They end the attempt, and the statement starts again.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ use crate::views::operand;
 
 /// Memory for the statement's deltas to groups of views.
 const FOLDS_BYTES_MAX: usize = 8 << 20;
-/// Memory for the statement's changes to documents that others have written.
+/// Memory for the statement's changes to documents that other transactions have written.
 const KNOWN_BYTES_MAX: usize = 8 << 20;
 /// Estimate of a map entry's bytes beside its key and value.
 const ENTRY_BYTES: usize = 64;
@@ -176,7 +176,7 @@ impl Change for Draft<'_> {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), store::Error> {
-        // A document's puts concern only its own entries, which none of its checks looks up by a scan.
+        // A document's puts concern only its own entries. None of the document's checks scans for these.
         self.base.scan(tree, range, direction, &mut |key, value| match self.puts.get(&(tree, key.to_vec())) {
             None => visit(key, value),
             Some(None) => ControlFlow::Continue(()),
@@ -197,7 +197,7 @@ impl Change for Draft<'_> {
     }
 }
 
-/// The statement's changes to a document that others have written since.
+/// The statement's changes to a document that another transaction has written since.
 struct Known {
     puts: Vec<Put>,
     folds: Vec<Operand>,
@@ -233,7 +233,7 @@ pub(crate) struct LargeRun<'r> {
 }
 
 impl<'r> LargeRun<'r> {
-    /// Reads as of `began`, and later writes through `later`.
+    /// Reads the state `began`, and later writes through `later`.
     pub(crate) fn new(
         (statement, parameters): (&'r Modification, &'r [Value<'r>]),
         (collection, catalog): (&'r Collection, &Catalog),
@@ -261,8 +261,8 @@ impl<'r> LargeRun<'r> {
         }
     }
 
-    /// Trees in which the store must report others' writes: of the collection, and of the collections that it references (for
-    /// DELETE: that reference it).
+    /// Trees in which the store must report the writes of other transactions: the collection's own, for DELETE those of the
+    /// collections that reference it, otherwise those of the collections that it references.
     pub(crate) fn watched(statement: &Modification, collection: &Collection) -> Vec<TreeId> {
         let mut trees = vec![collection.info.tree];
         match statement.action() {
@@ -291,7 +291,7 @@ impl<'r> LargeRun<'r> {
         self.documents
     }
 
-    /// The error with which it ended its own commit.
+    /// The error that made it abort its commit.
     pub(crate) fn take_failure(&mut self) -> Option<ModifyError> {
         self.failure.take()
     }
@@ -352,8 +352,9 @@ impl<'r> LargeRun<'r> {
         Ok(rows.rows().next().map(<[u8]>::to_vec))
     }
 
-    /// Redoes the documents that others have changed. Returns false if that takes longer than writers may wait, or needs to
-    /// check a long document: then it is repeated while writers do not wait. [`store::LargeTx::commit`] limits the repetitions.
+    /// Redoes the documents that other transactions have changed. Returns false if writers wait, and the work takes longer than
+    /// they may wait or includes the check of a long document. Then it is repeated while no writers wait.
+    /// [`store::LargeTx::commit`] limits the repetitions.
     fn set_right(&mut self, tx: &mut LargeTx, changed: &[Changed], writers_wait: bool) -> Result<bool, ModifyError> {
         let (later, budget, share) = (self.later, self.budget, writers_wait.then(|| Share::begin(ShareOf::Commits)));
         let now = later.snapshot();
@@ -381,7 +382,7 @@ impl<'r> LargeRun<'r> {
     fn is_of_no_consequence(&self, tree: TreeId, key: &[u8], now: &Snapshot<'_>) -> Result<bool, ModifyError> {
         let is_there = now.get(tree, key)?.is_some();
         Ok(match self.statement.action() {
-            // It may refer to a document that the statement deletes.
+            // A document that exists may refer to a document that the statement deletes.
             Action::Delete => !is_there,
             Action::Insert | Action::Update => {
                 is_there && self.collection.references.iter().all(|place| place.target_expires.is_none())
@@ -407,7 +408,8 @@ impl<'r> LargeRun<'r> {
             return Ok(());
         };
         for ((tree, at), put) in &before.puts {
-            // Another document uses this key now, or did before. This document alone cannot decide which of them remains.
+            // Another document of the statement has this key now, or had it before. This document alone cannot decide which of
+            // them keeps it.
             if tx.get(*tree, at) != Some(put.as_deref()) {
                 return Err(WriteError::Busy.into());
             }
@@ -421,7 +423,7 @@ impl<'r> LargeRun<'r> {
         let (mut puts, mut folds, documents) = (BTreeMap::new(), Vec::new(), self.documents);
         if let Some(row) = row {
             folds = match self.put(&row, (&mut *tx, now), Some(&mut puts)) {
-                // Nothing of it is written yet. Until then the transaction has what the snapshot shows.
+                // Nothing of the document is written yet: the transaction has what the snapshot shows until the next attempt.
                 Err(error) if is_refused_in_share(&error) && puts.is_empty() => {
                     let keys = before.puts.into_iter().map(|(at, _)| at);
                     self.know(tx, key, keys, (Vec::new(), false))?;
@@ -431,12 +433,12 @@ impl<'r> LargeRun<'r> {
             };
         }
         self.set_unique(tx, key, now)?;
-        // Keys that are not put again have the snapshot's value, until they are changed again.
+        // Keys that are not put again keep the snapshot's value until the next change.
         let keys: BTreeSet<_> = before.puts.into_iter().map(|(at, _)| at).chain(puts.into_keys()).collect();
         self.know(tx, key, keys.into_iter(), (folds, self.documents > documents))
     }
 
-    /// Records what the transaction now holds of a document that others have written.
+    /// Records the transaction's current changes to a document that another transaction has written.
     fn know(
         &mut self,
         tx: &LargeTx,
@@ -471,7 +473,7 @@ impl<'r> LargeRun<'r> {
         let began = self.began;
         let Some(row) = self.found(key, began, budget)? else { return Ok(nothing) };
         let mut draft = Draft { base: began, puts: BTreeMap::new(), folds: Vec::new() };
-        // Alone it may be rejected, although other documents of the statement had made room for it.
+        // Alone, the document may be rejected although the statement as a whole had made room for it.
         let is_written = match self.one(&row, &mut draft) {
             Err(error) if is_refused_in_share(&error) => return Err(QueryError::Deadline.into()),
             made => made.map_err(|_| WriteError::Busy)?,
@@ -479,8 +481,8 @@ impl<'r> LargeRun<'r> {
         Ok(Known { puts: draft.puts.into_iter().collect(), folds: draft.folds, is_written })
     }
 
-    /// A unique value that others gave their document must not be one that the statement gives to another. If the statement had
-    /// freed the value, it is taken again.
+    /// Checks the unique values of a document that another transaction has written. If the statement gave such a value to
+    /// another document, that is a conflict. If the statement had freed the value, the document takes it again.
     fn set_unique(&self, tx: &mut LargeTx, key: &[u8], now: &Snapshot<'_>) -> Result<(), ModifyError> {
         let info = &self.collection.info;
         if self.collection.unique.is_empty() {
@@ -516,7 +518,7 @@ impl<'r> LargeRun<'r> {
     }
 }
 
-/// Whether a document was rejected for its length, or for its check, because writers wait.
+/// Whether a document was rejected only because writers wait: it is too long, or its check is.
 fn is_refused_in_share(error: &ModifyError) -> bool {
     is_in_share() && matches!(error, ModifyError::Write(WriteError::Busy))
 }

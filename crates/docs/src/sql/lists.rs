@@ -2,13 +2,13 @@
 //! equal rows.
 //!
 //! The range is cut into parts (`cut.rs`). A thread that scans a part stores its rows (`ordered.rs`). The query's own thread is
-//! the consumer: it takes the rows in the order of the parts and passes them to its sink while others scan on, and scans a part
-//! itself when no rows are ready. So the output is identical to that of one thread, to the last byte: rows before an error are
-//! delivered before it, and nothing after the last row of LIMIT matters.
+//! the consumer: it takes the rows in the order of the parts and passes them to its sink while other threads scan on. If no
+//! rows are ready, it scans a part itself. So the output is identical to that of one thread, to the last byte: rows before an
+//! error are delivered before it, and rows after the last one of LIMIT have no effect.
 //!
-//! - With LIMIT the first part is read by the consumer alone: it is mostly enough. Only few later parts are read ahead.
-//! - With DISTINCT a part drops rows that it has seen itself, as far as there is memory for that; the consumer decides about
-//!   the rest.
+//! - With LIMIT the consumer reads the first part alone, because that is usually enough. Then only a few parts are read ahead.
+//! - With DISTINCT a part drops rows that it has seen already, as far as its memory allows. The consumer drops the other
+//!   duplicates.
 //!
 //! ```text
 //! row: length (u32) | rows of the part read so far (u64) | fields (sort.rs)
@@ -41,7 +41,7 @@ const SEEN: (usize, usize) = (1, 8);
 const BATCH_BYTES: usize = 16 << 10;
 /// Parts that each thread may be ahead of the consumer if LIMIT may end the scan.
 const AHEAD_PER_THREAD: usize = 2;
-/// Faults, by number, that a row of DISTINCT has only if it is the first of its kind.
+/// Faults, by number. A row of DISTINCT reports its fault only if no equal row precedes it.
 fn faults(meter: &Meter<'_>) -> [Fault; 10] {
     [
         Fault::IntegerOverflow,
@@ -109,7 +109,7 @@ struct PartRows<'p> {
     rows: Vec<u8>,
     /// The bytes of complete rows: an error may occur within one.
     whole: usize,
-    /// Rows until these are handed on, whatever their size.
+    /// Rows after which a batch is handed over, whatever its size.
     wanted: usize,
     takes_infinite: bool,
     /// The part no longer belongs to this thread.
@@ -208,7 +208,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             let _stops = Stops { ordered: &list.ordered, is_helper: false };
             self.give_parts(list, keep.is_some(), || taken.spawn(scope, cuts.parts() - 1, move || list.help()))
         });
-        // Rows that were read ahead in vain must not exceed the limit.
+        // The count includes rows that were read ahead, but must not exceed the limit.
         let left = self.budget.rows_max.saturating_sub(before);
         self.outcome.rows_read = (self.outcome.rows_read + list.shared.rows()).min(left);
         flow.map(|()| true)
@@ -307,7 +307,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
 }
 
 impl<S: RowSink + ?Sized> Giver<'_, '_, S> {
-    /// Delivers the rows that are ready. False: that was the end.
+    /// Delivers the rows that are ready. Returns false at the end.
     fn turn(&mut self, list: &List<'_>) -> bool {
         if self.end.is_none() {
             self.end = self.give_all(list).err();

@@ -1,4 +1,4 @@
-//! INSERT, UPDATE and DELETE, run in one transaction through the checks of any write (`crate::write`).
+//! INSERT, UPDATE and DELETE, run in one transaction with the checks of every write (`crate::write`).
 //!
 //! First all documents and new values are read and kept. Then they are written one by one, and RETURNING runs after each
 //! (before it for DELETE). The first rejected write ends the transaction, so nothing of the statement remains. Assigning NULL
@@ -262,7 +262,7 @@ impl Modification {
         sources.chain(returning).chain(upsert).fold(Compared::default(), Compared::and)
     }
 
-    /// How its documents are found, in one line of ASCII, and whether a whole collection is scanned for that.
+    /// The access path to its documents in one line of ASCII, and whether it scans a whole collection.
     pub fn plan_line(&self, parameters: &[Value<'_>]) -> (String, bool) {
         let mut lines: Vec<Arc<str>> = Vec::new();
         let mut scans = false;

@@ -297,7 +297,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.row(number, level, &frame, found)
     }
 
-    /// A candidate row of the level. Afterwards no value computed for it is used again, whether it passed or not: kept values
+    /// A candidate row of the level. Afterwards the values computed for it are dropped, whether it passed or not; kept values
     /// were copied.
     #[inline(always)]
     fn row(&mut self, number: usize, level: &Level, frame: &Frame<'_>, found: &mut bool) -> Flow {
@@ -391,8 +391,8 @@ pub(super) fn push_limit<'a>(
     let mut inclusive = limit.inclusive;
     for value in &limit.more {
         let Some(value) = bound_value(value, scope, room)? else {
-            // Whether entries equal to the values so far match depends on NULL: they stay in the range, and the predicate
-            // decides.
+            // Because of the NULL, entries equal to the values so far may match or not. They stay in the range, and the
+            // predicate decides.
             inclusive = true;
             break;
         };
@@ -407,7 +407,7 @@ pub(super) fn push_limit<'a>(
     Ok(true)
 }
 
-/// The value of a bound; `None` for NULL, which nothing matches.
+/// The value of a bound; `None` for NULL, which equals nothing.
 #[inline]
 fn bound_value<'a>(expr: &'a Expr, scope: &Scope<'a>, room: &mut RowRoom<'_>) -> Result<Option<Scalar<'a>>, Fault> {
     match expr.evaluate(scope)? {

@@ -149,7 +149,7 @@ impl Walk {
             // After an operand it belongs to IN, LIKE and the like.
             K::NOT if !self.is_behind_operand => self.prefix(place, precedence::NOT),
             K::NOT => {}
-            // Its operand may begin with another INTERVAL. A field of that name is counted too, for a moment.
+            // Its operand may begin with another INTERVAL. A field named INTERVAL counts too, until its operand ends.
             K::INTERVAL if !self.is_behind_operand => self.prefix(place, precedence::SIGN),
             K::IS => {
                 self.operator(precedence::EQUALITY);

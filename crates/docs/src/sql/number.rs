@@ -191,8 +191,8 @@ pub(crate) struct Digits {
 /// Digits of a real before any further rounding; there may be one more.
 const DIGITS: i32 = 18;
 
-/// A real's magnitude as `mantissa * 10^exponent`, with `digits` digits or one more. With 18 digits the last is rounded half
-/// up; fewer digits are cut off, because a further digit is there to round by.
+/// A real's magnitude as `mantissa * 10^exponent`, with `digits` digits or one more. With 18 digits the last one is rounded
+/// half up. Fewer digits are truncated: the caller requests one more digit than it keeps, and rounds by that.
 fn decimal(real: f64, digits: i32) -> (u64, i32) {
     let bits = real.to_bits() & !(1 << 63);
     let (fraction, biased) = (bits & ((1 << 52) - 1), (bits >> 52) as i32);

@@ -3,10 +3,11 @@
 //! Parts are claimed in their order. The consumer takes rows of the first undelivered part as they are found. Rows of later
 //! parts wait, up to a limit in bytes; beyond it their thread waits for room. Invariants:
 //!
-//! - The thread that scans the first part never waits for room while none of that part's rows wait. So there is always a row to
-//!   take, or a thread that scans for one.
-//! - A helper waits only for a limited time: if there is no room for its rows, it returns its part, except the first part, of
-//!   which rows may have been taken already. The consumer, which may be blocked by a slow client, scans a returned part later.
+//! - The thread that scans the first part never waits for room while none of that part's rows wait. So the consumer always has
+//!   a row to take, or a thread scans for one.
+//! - A helper waits for room only for a limited time ([`PATIENCE`]) and then returns its part. It keeps the first part, because
+//!   rows of that part may have been taken already. The consumer scans a returned part later; it may be blocked by a slow
+//!   client until then.
 //! - A panic of a helper ends the execution.
 
 use std::collections::VecDeque;
@@ -15,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use super::error::QueryError;
 
-/// How long a helper waits for room before it returns its part: only a client that does not read blocks the consumer for longer.
+/// How long a helper waits for room before it returns its part. Only a client that does not read blocks the consumer for
+/// longer.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How often a consumer that finds no rows checks its deadline.
 const LOOK: Duration = Duration::from_millis(20);
@@ -125,7 +127,7 @@ impl Ordered {
         Some(number)
     }
 
-    /// Claims the next part for a helper. `None`: there is none left, or none soon.
+    /// Claims the next part for a helper. `None`: there is none left, or none was available within [`PATIENCE`].
     pub(super) fn claim(&self) -> Option<usize> {
         let (mut state, since) = (self.lock(), Instant::now());
         loop {
@@ -162,8 +164,8 @@ impl Ordered {
         }
     }
 
-    /// Adds the consumer's own rows of a part, without waiting: then it must take the rows that are ready, and call
-    /// [`Self::goes_on`].
+    /// Adds rows that the consumer itself has scanned, without waiting. Then the consumer must take the rows that are ready,
+    /// and call [`Self::goes_on`].
     pub(super) fn put_own(&self, number: usize, rows: Vec<u8>) {
         self.add(&mut self.lock(), number, rows);
     }

@@ -1,13 +1,13 @@
-//! Pages of a query by keyset: the end of a page is given by values, so that the next page can begin after them while writes go
-//! on.
+//! Pages of a query by keyset. A page ends at the ORDER BY values of its last row, and the next page begins after these values.
+//! So writes between two requests do not shift the pages.
 //!
 //! A query's ORDER BY is completed to a total order (`keyset.rs`). The values of a page's last row in that order are its
 //! position ([`Paged::write`] returns it); the next page is the same query with the predicate that a row comes after that
 //! position. A row that exists all the time, and whose ORDER BY values do not change, is returned exactly once, whatever is
 //! written in between.
 //!
-//! Order values that are not among the result columns are selected after those of the text, and no sink sees them. If the first
-//! of them is in the order of an index or of the keys, the predicate is a bound of that range.
+//! ORDER BY values that are not result columns are selected after the columns of the text, and no sink sees them. If an index
+//! or the keys have the order of the first ORDER BY term, the predicate is a bound of that range.
 
 use std::sync::Arc;
 
@@ -218,7 +218,7 @@ impl RowSink for Page<'_> {
         self.rows.bytes()
     }
 
-    /// Order values may be infinite if they are not shown: a stored 1e400 does not end the pages.
+    /// Hidden ORDER BY values may be infinite: a stored 1e400 does not stop the pages.
     fn takes_infinite(&self) -> bool {
         true
     }

@@ -19,12 +19,13 @@ pub const SQL_BYTES_MAX: usize = 64 << 10;
 pub const TOKENS_MAX: usize = 4096;
 /// Levels of the parser's recursion beside the counted nesting levels: the statement, its query, its clause.
 const RECURSION_BESIDE: usize = 16;
-/// How many operands the parser may try to read for each token, and in addition. It reads some of them twice, to see which of
-/// two rules applies, and remembers most of the failed attempts: a few for each token, whatever the statement.
+/// How many operands the parser may try to read: so many for each token, and [`OPERANDS_BESIDE`] more. It reads some operands
+/// twice, to see which of two rules applies. It remembers most of the failed attempts, so a few attempts for each token suffice
+/// for any statement.
 const OPERANDS_PER_TOKEN_MAX: usize = 16;
 const OPERANDS_BESIDE: usize = 64;
 /// Most operators of a query that this dialect parses itself. sqlparser only lends the left operand, so each of them copies it.
-/// A chain of them over a long operand, as long as the token limit allowed, took half a second.
+/// Without this limit, a chain of them over a long operand would take half a second.
 const COPYING_MAX: usize = 128;
 
 /// SQLite's dialect, with the deviations of this server.
@@ -104,10 +105,10 @@ impl Dialect for SapsanDialect {
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         match self.operands_left.get().checked_sub(1) {
             Some(left) => self.operands_left.set(left),
-            // The one error at which the parser stops trying alternatives.
+            // This is the only error after which the parser tries no alternative.
             None => return Some(Err(ParserError::RecursionLimitExceeded)),
         }
-        // The parser comes here more than once where it tries two rules.
+        // Where the parser tries two rules, it calls this function once for each.
         let finished = self.finished.borrow().get(&parser.index()).cloned();
         if let Some(Finished { operand, end }) = finished {
             move_to(parser, end);

@@ -17,8 +17,7 @@ pub(super) struct Part<'p> {
     pub(super) from: Option<&'p [u8]>,
     pub(super) to: Option<&'p [u8]>,
     pub(super) shared: &'p Shared,
-    /// Called from time to time by the consumer's thread while it reads this part. It returns false if the rows are no longer
-    /// wanted.
+    /// Called regularly by the consumer's thread while it reads this part. Returns false if the rows are no longer wanted.
     pub(super) turn: Option<&'p dyn Fn() -> bool>,
 }
 
@@ -32,8 +31,8 @@ pub(super) struct Shared {
     pub(super) bytes: AtomicUsize,
     /// The first part that is no longer wanted, counted down from `usize::MAX`, so that 0 means none.
     unwanted: AtomicUsize,
-    /// Set if the execution may end before all parts are delivered: rows read in the delivered parts, plus `before`. Then only
-    /// these count for the limit, not rows read ahead in vain.
+    /// Present if the execution may end before all parts are delivered: rows read in the delivered parts, plus `before`. Then
+    /// only these rows count for the limit, not the rows read ahead.
     given: Option<AtomicU64>,
 }
 
@@ -58,8 +57,8 @@ impl<'p> Part<'p> {
         KeyRange { from: self.from.map_or(range.from, Bound::Included), to: self.to.map_or(range.to, Bound::Excluded) }
     }
 
-    /// Counts `rows` read of the `own` ones of this part. Returns the rows of all parts or, if the execution may end early, a
-    /// lower bound: the delivered parts' and its own.
+    /// Counts `rows` more rows; `own` is the total of this part. Returns the rows of all parts. If the execution may end early,
+    /// returns a lower bound instead: the rows of the delivered parts plus `own`.
     pub(super) fn add_rows(&self, rows: u64, own: u64) -> u64 {
         let all = self.shared.rows.fetch_add(rows, Ordering::Relaxed) + rows;
         self.shared.given.as_ref().map_or(all, |given| given.load(Ordering::Relaxed) + own)
@@ -97,7 +96,8 @@ impl Shared {
         self.rows.fetch_sub(rows, Ordering::Relaxed);
     }
 
-    /// Whether the row limit was exceeded at a row, `read` rows into its part. Only if the execution may end early.
+    /// Whether the row limit is exceeded at a delivered row, `read` rows into its part. False if the execution cannot end
+    /// early.
     pub(super) fn is_late(&self, read: u64, rows_max: u64) -> bool {
         self.given.as_ref().is_some_and(|given| given.load(Ordering::Relaxed) + read > rows_max)
     }

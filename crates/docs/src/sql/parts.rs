@@ -5,8 +5,8 @@
 //! with the fields of its first row; equal rows of a sort keep their order; sums are exact. If a part ends with an error, one
 //! thread repeats the whole scan and ends where it would have ended alone.
 //!
-//! Parts are taken in order, and combined as soon as all before them are, so that few wait. All parts count their rows and
-//! bytes against one budget.
+//! Parts are taken in order. Each is combined as soon as all parts before it are, so few of them wait. All parts count their
+//! rows and bytes against one budget.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,7 +51,7 @@ struct Together {
     whole: Gathered,
     waiting: BTreeMap<usize, Gathered>,
     failed: Option<(usize, QueryError)>,
-    /// Its spill files are used for the combined result.
+    /// Spill files into which the combined result is written.
     lent: Spilled,
 }
 
@@ -127,9 +127,9 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             job.work();
         });
         let together = job.together.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // Several threads hold more memory at once than one, and which limit or error comes first is known only to a thread
-        // that reads row by row: so one thread starts again, and ends where it would have ended alone. If rows cannot fail,
-        // exceeding the row limit is the first error in any case.
+        // After a failure, one thread starts again and ends where it would have ended alone. Several threads hold more memory
+        // at once than one, and only a thread that reads row by row finds the limit or error that comes first. If rows cannot
+        // fail, exceeding the row limit is the first error in any case.
         match together.failed {
             Some((_, error @ QueryError::Deadline)) => return Err(error.into()),
             Some((_, error @ QueryError::Limit { what: ROWS_READ, .. })) if !self.plan.rows_may_fail() => {

@@ -1,9 +1,9 @@
 //! LIKE and GLOB. LIKE folds ASCII letters only; GLOB folds nothing.
 //!
-//! Both match without recursion: after a mismatch, the latest `%` or `*` takes one more character, which is sufficient, because
-//! an earlier one never has to. The product of both lengths could still be hours for one row. So the bytes compared in vain are
-//! limited in proportion to the text ([`COMPARED_PER_BYTE_MAX`]), whatever the query's deadline; and every comparison ticks the
-//! query's meter.
+//! Both match without recursion. After a mismatch, the latest `%` or `*` takes one more character; an earlier one never has to.
+//! The number of comparisons may still reach the product of both lengths, which could be hours for one row. So the bytes
+//! compared in vain are limited in proportion to the text ([`COMPARED_PER_BYTE_MAX`]), whatever the query's deadline. Every
+//! comparison also ticks the query's meter.
 
 use super::budget::Meter;
 use super::error::Fault;

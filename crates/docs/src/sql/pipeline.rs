@@ -29,7 +29,8 @@ use crate::key::KeyType;
 use crate::order;
 
 const ENTRY: Fault = Fault::Damaged("an index entry");
-/// A row of at most so many fields is copied before the result's limit is checked: each is a field of a stored document.
+/// A row of at most so many fields is copied before the result's limit is checked. Each field is one of a stored document, so
+/// its size is bounded.
 const FEW_OUTPUTS: usize = 4;
 
 /// The bytes of a row's fields, by slot.
@@ -192,7 +193,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             return Ok(());
         }
         let partner = same.integer(lookup.key, &slots).and_then(|integer| u32::try_from(integer).ok());
-        // A key that is not a u32 is looked up too, but without a prefetch of its own.
+        // For a key that is no u32, key 0 is prefetched instead. The lookup itself uses the right key.
         let partner = partner.unwrap_or_default();
         self.view.fetch_place(lookup.tree, &partner.to_be_bytes());
         batch.push(key, value, partner);
@@ -223,7 +224,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if let Some(slot) = compiled.key {
             slots[slot] = key;
         }
-        // Documents that are only counted are not touched.
+        // Documents that are only counted are not parsed.
         if !compiled.fields.is_empty() {
             self.take_fields(&compiled.fields, parse_document(stored)?, &mut slots);
         }
@@ -242,7 +243,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.join_each(&same.compiled.lookups, same, arena, slots)
     }
 
-    /// Looks up the partners of these lookups, and delivers the row if all exist and pass.
+    /// Looks up the join partners, and delivers the row if all exist and pass their tests.
     #[inline(always)]
     pub(super) fn join_each<'r>(
         &mut self,
@@ -263,7 +264,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if self.plan.grouped { self.fold_slots(same, slots, arena) } else { self.give(same, slots, arena) }
     }
 
-    /// Decodes the used fields of a partner into the row; returns whether they pass.
+    /// Decodes the used fields of a join partner into the row; returns whether the tests pass.
     #[inline(always)]
     pub(super) fn join_one<'r>(
         &mut self,
@@ -279,7 +280,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if !lookup.own {
             self.count_row()?;
         }
-        // A document that only has to exist is not touched.
+        // A document that only has to exist is not parsed.
         if !lookup.fields.is_empty() {
             self.take_fields(&lookup.fields, parse_document(stored)?, slots);
         }
@@ -325,7 +326,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         }
     }
 
-    /// Adds a row that passed to the aggregates.
+    /// Adds a row to the aggregates. The row has passed all tests.
     #[inline(always)]
     fn fold_slots<'r>(&mut self, same: &Same<'e>, slots: &Slots<'r>, arena: &'r Bump) -> Flow
     where
@@ -347,7 +348,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if self.plan.first_only { Err(End::Enough) } else { Ok(()) }
     }
 
-    /// Passes a row that passed to the sink.
+    /// Delivers a row to the sink. The row has passed all tests.
     #[inline(always)]
     fn give<'r>(&mut self, same: &Same<'e>, slots: &Slots<'r>, arena: &'r Bump) -> Flow
     where

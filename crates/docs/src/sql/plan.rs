@@ -152,8 +152,8 @@ impl Plan {
         (self.ordered && !self.distinct).then_some(first.read * share)
     }
 
-    /// Whether a row can end an execution with an error: by an expression, or by a limit on what is kept of it. A stored text
-    /// longer than any computed text may be is disregarded.
+    /// Whether a row can end an execution with an error: in an expression, or by a limit on the data kept for it. Stored texts
+    /// that are longer than the limit of computed texts are not considered.
     pub(crate) fn rows_may_fail(&self) -> bool {
         let is_counted =
             |call: &AggregateCall| call.is_plain() && !matches!(call.kind, AggregateKind::Min | AggregateKind::Max);

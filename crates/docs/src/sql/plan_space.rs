@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //!
-//! - A plan counts from its insertion into a list until its memory is freed: while an execution or a thread still holds it, it
-//!   counts too.
+//! - A plan counts from its insertion into a list until its memory is freed. So it counts while an execution or a thread still
+//!   holds it, even after its eviction.
 //! - A plan that has no room even after [`EVICTIONS_MAX`] evictions is used once and not kept.
 //! - A plan made from counts that have moved meanwhile is not inserted ([`Plans::forget`]).
 //! - The lock of the space is taken before that of a list. Neither is held while a plan is made.
@@ -40,7 +40,7 @@ struct Shared {
     kept: AtomicUsize,
     made: AtomicU64,
     evicted: AtomicU64,
-    /// Kept plans, by creation or by the last time they were found in use. Lists change only under this lock.
+    /// Kept plans, in the order in which they were made or last examined. Lists change only under this lock.
     queue: Mutex<VecDeque<Place>>,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A plan is made for one set of present optional parameters. `:p IS NULL` is then known, so `(:p IS NULL OR x > :p)` is either
 //! dropped or a bound of an index range. Collections nest in the chosen order: each level finds its entries for one row of the
-//! outer levels. Inner joins are ordered by the cost of each next one; a left join is placed once the tables in its ON are.
+//! outer levels. Inner joins are ordered by cost (`join_order.rs`); a left join comes after the tables that its ON names.
 //!
 //! A predicate that an access path fulfils exactly is dropped. Every other one is evaluated at the first level that has all its
 //! fields, and before the document is fetched if the index entry covers it.
@@ -104,7 +104,7 @@ pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], pre
     planner.plan
 }
 
-/// Substitutes what is known of parameters, and folds what that decides.
+/// Replaces the tests for NULL of known parameters by their results, and simplifies the expressions around them.
 fn simplify(expr: Expr, known: &dyn Fn(usize) -> Option<bool>) -> Expr {
     match expr.map_children(&mut |child| simplify(child, known)) {
         Expr::IsNull(inner) => match is_present(&inner, known) {
@@ -147,7 +147,7 @@ fn truth(expr: &Expr) -> Option<bool> {
     }
 }
 
-/// AND (`neutral` true) or OR of terms: neutral terms are dropped, and one of the other kind decides.
+/// AND (`neutral` true) or OR of terms. Terms of the neutral truth value are dropped; a term of the opposite one is the result.
 fn connect(terms: Vec<Expr>, neutral: bool) -> Expr {
     let mut kept = Vec::new();
     for term in terms {
@@ -366,8 +366,8 @@ impl Planner<'_> {
         self.plan.levels.push(level);
     }
 
-    /// Has the rows of a table kept for a join, with a hash if they are looked up by values. Of an inner query all columns are
-    /// kept; of a collection the used fields of the documents that pass its own predicates.
+    /// Plans to keep the rows of a table for a join, with a hash if they are looked up by values. Of an inner query all columns
+    /// are kept; of a collection the used fields of the documents that pass its own predicates.
     fn add_kept(&mut self, table: usize, candidate: &mut Candidate) {
         let conditions = self.conditions_of(table);
         let hashed = candidate.fulfilled.iter().filter_map(|place| hashed_side(&conditions[*place], table));
@@ -401,7 +401,7 @@ impl Planner<'_> {
     }
 
     /// The query that reads a collection for a join: its columns in their order, then the hashed expressions. Returns the
-    /// places of these. Predicates that it takes over are added to `fulfilled`.
+    /// positions of these expressions. Predicates that the query evaluates are added to `fulfilled`.
     fn kept_collection(&self, table: usize, sides: &[Expr], fulfilled: &mut Vec<usize>) -> (Logical, Vec<usize>) {
         let source = &self.logical.tables[table];
         let columns = &self.logical.columns;
@@ -409,7 +409,7 @@ impl Planner<'_> {
         let own = |expr: &Expr| expr.clone().renumbered(&number);
         let mut logical = Logical::default();
         logical.tables.push(Table { origin: source.origin.clone(), alias: source.alias.clone(), left_on: None });
-        // It is kept for all rows of the outer query, so it must not depend on any of them.
+        // The rows are kept for all rows of the outer query, so only predicates over this table alone belong to the query.
         for (place, condition) in self.conditions_of(table).iter().enumerate().filter(|(_, c)| c.is_of(table)) {
             logical.conditions.push(own(&condition.expr));
             fulfilled.push(place);
@@ -518,7 +518,7 @@ impl Planner<'_> {
         if is_key {
             return Place::IndexKey(index.fields.len());
         }
-        // An index entry's key holds a value; how it was written is known only for integers and text.
+        // An index key has a value without its spelling, which only integers and texts determine.
         let kind = info.field(&column.name).map_or(FieldKind::Any, |field| field.kind);
         let told = !column.inside && (!column.bare || matches!(kind, FieldKind::Integer | FieldKind::Text));
         if let Some(place) = index.fields.iter().position(|field| *field == column.name).filter(|_| told) {

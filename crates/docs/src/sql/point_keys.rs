@@ -76,7 +76,7 @@ impl PointKeys {
         (start, self.fields[field] - 1)
     }
 
-    /// Advances to the next combination, at first to the first one. Returns whether there is one.
+    /// Advances to the next combination; the first call goes to the first one. Returns whether there is one.
     pub(super) fn advance(&mut self, direction: Direction) -> bool {
         let forward = direction == Direction::Forward;
         let first = |(low, high): (usize, usize)| if forward { low } else { high };

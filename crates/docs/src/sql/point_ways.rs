@@ -1,7 +1,7 @@
 //! Access paths by several values of a key, a unique field, or the first fields of an index: the candidates and their costs.
 //!
-//! Of two lists over fields of one index all combinations are looked up, so each shorter prefix of the fields is a candidate of
-//! its own: the counts decide which is best.
+//! If two fields of an index have lists, all combinations of their values are looked up. So each shorter prefix of the fields
+//! is a candidate of its own, and the counts decide which is best.
 
 use super::access::{Access, Candidate, Weight};
 use super::candidates::{Bound, limits, of_one_kind};
@@ -15,11 +15,11 @@ use crate::engine::{Direction, TreeId};
 
 const SCORE_KEYS: u32 = 10;
 const SCORE_UNIQUE: u32 = 11;
-/// Worse than an index of which as many fields have one value.
+/// Worse than an index in which the same number of fields have one value.
 const SCORE_INDEX: u32 = 42;
 /// The rows of an inner query, whose number is unknown.
 const SCORE_ROWS: u32 = 70;
-/// Most combinations of literals that are looked up when the plan is made; of more, the first ones are a sample.
+/// Most combinations of literals that are looked up when the plan is made. If there are more, the first ones are a sample.
 const COMBINATIONS_ASKED_MAX: usize = 16;
 
 /// A predicate that a column of the table equals one of several values.

@@ -32,7 +32,7 @@ pub(super) fn with_range(condition: Expr, logical: &Logical, catalog: &Catalog) 
     range
 }
 
-/// The column, the prefix of its text, and whether the pattern says no more.
+/// The column, the fixed prefix, and whether the pattern is only that prefix.
 fn beginning(text: &Expr, pattern: &Expr, of: impl Fn(&str) -> (&str, bool)) -> Option<(usize, String, bool)> {
     let (Expr::Column(column), Expr::Literal(Literal::Text(pattern))) = (text, pattern) else { return None };
     let (start, is_all) = of(std::str::from_utf8(pattern).ok()?);

@@ -1,5 +1,5 @@
-//! A prepared query: parsed and resolved once, planned on demand for each set of present optional parameters, executed many
-//! times.
+//! A prepared query. It is parsed and resolved once, planned on demand for each set of present optional parameters, and
+//! executed many times.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,7 +44,7 @@ pub struct Query {
     optional: Vec<usize>,
     /// Keyed by the bits of the present optional parameters, and [`EARLY`].
     plans: Plans,
-    /// The counts' epoch when the plans were last found to fit them.
+    /// Epoch of the counts with which the plans were last compared.
     epoch: AtomicU64,
     /// Counts of the trees that the query may read, from which the current plans were made. `None` until they are first read.
     counts: Mutex<Option<Vec<(TreeId, TreeCount)>>>,
@@ -117,7 +117,7 @@ impl Query {
                 Expr::Case(vec![(negative, most)], Box::new(least))
             }
         });
-        // Plans are made when they are first needed, so none knows another limit.
+        // A plan made earlier would keep the old limit.
         self.plans.forget();
         self
     }
@@ -153,7 +153,8 @@ impl Query {
         uses
     }
 
-    /// Passes the range that the plan without optional parameters scans first to `look`; most executions scan that range first.
+    /// Calls `look` with the range that the plan without optional parameters scans first. Most executions scan that range
+    /// first.
     #[inline]
     pub fn with_first_range<R>(&self, scratch: &mut Scratch, look: impl FnOnce(Option<FirstRange<'_>>) -> R) -> R {
         let key = self.key(0, u64::MAX);
@@ -290,7 +291,7 @@ impl Query {
         present
     }
 
-    /// The plan of a key: the one that the thread remembers, or the shared one.
+    /// The plan of a key: from the plans that the thread used last, or from the query's list.
     #[inline]
     fn near_plan(&self, key: u32, scratch: &mut Scratch) -> Held {
         scratch.near.take(self.number, key).unwrap_or_else(|| self.plan_of(key))
@@ -307,7 +308,7 @@ impl Query {
         Ok(self.plan_of(self.key(self.present(parameters)?, ready_by)))
     }
 
-    /// Drops the plans if the counts of the trees that it reads have moved far since the plans were made.
+    /// Drops the plans if the counts of the trees that the query reads have changed much since the plans were made.
     #[cold]
     fn look_at_counts(&self) {
         let (epoch, now) = (self.catalog.counts.epoch(), self.counts());
@@ -418,7 +419,7 @@ impl Query {
         (Arc::clone(line), *scans)
     }
 
-    /// The collections that this plan scans whole, without a key or an index: worth a warning.
+    /// The collections that this plan scans whole, without a key or an index. The caller may log a warning.
     pub fn scans(&self, present: &[&str]) -> Vec<&str> {
         explain::scans(&self.plan_with(present), &self.catalog)
     }

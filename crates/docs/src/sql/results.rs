@@ -1,4 +1,4 @@
-//! Processes rows that passed all predicates: to the sink, into the sort buffer, or into a group.
+//! Delivers rows that have passed all predicates: to the sink, into the sort buffer, or into a group.
 
 use super::budget::{ROW_UNITS, RowRoom};
 use super::error::{QueryError, RESULT};
@@ -107,8 +107,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         Ok(self.check_sort()?)
     }
 
-    /// Whether the wanted rows are complete before this one, whose leading sort terms are in the buffer from `start` on. The
-    /// rows come sorted by these terms, so they are complete if as many as wanted had lesser values.
+    /// Whether the wanted rows are complete before this one, whose leading sort terms are in the buffer from `start` on. Rows
+    /// come sorted by these terms, so they are complete once as many rows as wanted had smaller values.
     fn is_complete_before(&mut self, start: usize) -> bool {
         let keep = self.keep();
         let first_terms = &self.sort.bytes()[start..];

@@ -7,8 +7,8 @@
 //!   predicate is still evaluated: the range says nothing about parts that are NULL.
 //! - A list of rows is looked up by the parts that are consecutive in the index. The predicate is fulfilled if these are all
 //!   parts.
-//! - If a field's numbers may be of both kinds (5 and 5.0), the index is not in row order beyond it: the first such field is
-//!   the last that is used.
+//! - If a field's numbers may be of both kinds (5 and 5.0), the index is not in row order after this field. So the first such
+//!   field is the last one that is used.
 
 use super::access::{Access, Candidate, Limit};
 use super::candidates::{Bound, limits, of_one_kind};
@@ -19,7 +19,7 @@ use super::points::{Points, PointsOf, Sought};
 use crate::catalog::{CollectionInfo, IndexInfo};
 use crate::engine::Direction;
 
-/// As for other lists, worse than an index of which as many fields have one value.
+/// As for other lists: worse than an index in which the same number of fields have one value.
 const SCORE_TUPLES: u32 = 42;
 
 /// The two sides of a comparison.

@@ -26,7 +26,7 @@ use super::spilled::Spilled;
 use super::workers::{Helpers, Workers};
 use crate::engine::{KeyRange, View};
 
-/// Rows that are counted as work at once.
+/// Rows whose work is added to the meter in one call.
 pub(super) const TICK_ROWS: u64 = 64;
 /// Most bytes that each buffer of a scratch keeps between executions, except the sort of the outermost query.
 const KEPT_BYTES_MAX: usize = 64 << 10;
@@ -60,7 +60,7 @@ pub(super) struct LevelKeys {
     pub(super) key: Vec<u8>,
     /// The ends of the rows of `json_each`.
     pub(super) ends: Vec<usize>,
-    /// The keys of points.
+    /// The keys of point lookups.
     pub(super) points: PointKeys,
 }
 
@@ -145,7 +145,7 @@ impl Scratch {
     }
 }
 
-/// Why the loops end before their ranges. One word, so that it is returned in a register.
+/// Why the loops end before the end of their ranges. It has the size of one machine word, so that it is returned in a register.
 pub(super) enum End {
     /// As many rows as wanted were delivered.
     Enough,
@@ -176,15 +176,15 @@ impl From<store::Error> for End {
     }
 }
 
-/// The groups so far: each one's place among the states, and the fields of its key.
+/// The groups so far. `places` has each group's position among the aggregate states; `fields` has the fields of its key.
 #[derive(Default)]
 pub(super) struct Groups {
     pub(super) places: HashMap<Box<[u8]>, usize>,
     pub(super) fields: Vec<Box<[u8]>>,
-    /// The arrival numbers of the groups: the order in which they were first seen, also across spilled groups.
+    /// For each group, its number in the order in which groups were first seen. Spilled groups are counted too.
     pub(super) arrivals: Vec<u64>,
     pub(super) next_arrival: u64,
-    /// The same for values that aggregates keep.
+    /// The next such number for values that aggregates keep.
     pub(super) next_value: u64,
     pub(super) bytes: usize,
 }
@@ -283,8 +283,9 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         Ok(())
     }
 
-    /// The number of rows at which the budget is checked next: a multiple of [`TICK_ROWS`], or the first row over the limit,
-    /// with `all` rows read in all. If an inner query may still read rows, the budget is checked at every row.
+    /// The number of rows at which the budget is checked next: the next multiple of [`TICK_ROWS`], or the first row over the
+    /// limit if that comes earlier. `all` is the number of rows that all queries of the execution have read. If an inner query
+    /// may still read rows, the budget is checked at every row.
     pub(super) fn next_check(&self, all: u64) -> u64 {
         let own = self.outcome.rows_read;
         if self.fixed.relations.is_some_and(Relations::may_read) {

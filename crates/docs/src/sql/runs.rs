@@ -8,8 +8,8 @@
 //! A merge returns entries sorted by key. Entries with equal keys come in the order in which their runs were written, and
 //! within a run in their order there. So runs that are written in the order of the rows are merged as one stable sort.
 //!
-//! As many runs are merged at once as have their blocks within the memory; if there are more, adjacent ones are merged into
-//! longer ones first. An entry larger than a block counts in full.
+//! A merge takes as many runs at once as have room for their blocks in memory. If there are more, adjacent runs are first
+//! merged into longer ones. An entry larger than a block counts with its whole length.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

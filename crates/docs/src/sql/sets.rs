@@ -1,9 +1,9 @@
 //! UNION, EXCEPT and INTERSECT: the rows of several SELECTs, combined from left to right.
 //!
 //! Rows are equal as for DISTINCT: if their values compare as equal, and NULL equals NULL. Of equal rows on one side of an
-//! operator the first is kept as it was selected; of equal rows on both sides of UNION the right one: `SELECT 1 UNION SELECT
-//! 1.0` is 1.0, as in SQLite. Rows on the right of EXCEPT and INTERSECT are compared one by one and not kept; on the left only
-//! distinct rows are kept.
+//! operator, the first is kept as it was selected. Of equal rows on both sides of UNION, the right one is kept: `SELECT 1 UNION
+//! SELECT 1.0` is 1.0, as in SQLite. Rows on the right of EXCEPT and INTERSECT are compared one by one and not kept; on the
+//! left only distinct rows are kept.
 
 use hashbrown::HashMap;
 
@@ -47,7 +47,8 @@ pub(crate) struct Combined<'m> {
     /// The distinct rows by their keys.
     distinct: HashMap<Box<[u8]>, usize>,
     key_bytes: usize,
-    /// By row: whether the right SELECT has an equal one; for UNION, whether an equal but differently written one replaces it.
+    /// For each row, whether the right SELECT has an equal one; for UNION, whether an equal but differently written one
+    /// replaces it.
     met: Vec<bool>,
     key: Vec<u8>,
     arena: RowArena<'m>,

@@ -24,7 +24,7 @@ pub trait RowSink {
     fn is_wanted(&self) -> bool {
         true
     }
-    /// Whether it accepts infinite reals: for rows that the query itself processes further.
+    /// Whether the sink accepts infinite reals. A sink does if the query processes its rows further.
     #[inline(always)]
     fn takes_infinite(&self) -> bool {
         false
@@ -35,7 +35,7 @@ pub trait RowSink {
     /// A row has passed a level's predicates.
     #[inline(always)]
     fn note_row(&mut self, _level: usize) {}
-    /// So many rows of an inner query were kept.
+    /// `_rows` rows of an inner query were kept.
     #[inline(always)]
     fn note_kept(&mut self, _inner: usize, _rows: usize) {}
     /// How often a correlated query's rows were requested, and how often it ran.
@@ -130,7 +130,7 @@ impl<'o> JsonRows<'o> {
         JsonRows { shape, out, separator, start, rows: 0 }
     }
 
-    /// The unread output. The caller may take it between two rows; further rows then go into the emptied buffer.
+    /// The output so far. The caller may take it between two rows; the following rows are appended to what it leaves.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
     }
@@ -187,9 +187,9 @@ fn write_other(value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// A finite real's shortest digits. A real of few decimals, such as a result of ROUND, needs no search: an integer below 2^53
-/// divided by a power of ten is the real nearest to these decimals, and different decimals of at most 15 digits are different
-/// reals, so none shorter denotes the same.
+/// A finite real's shortest digits. A real of few decimals, such as a result of ROUND, needs no search. An integer below 2^53
+/// divided by a power of ten is the real nearest to these decimals. Different decimals of at most 15 digits are different
+/// reals, so no shorter text denotes this one.
 fn write_real(real: f64, out: &mut Vec<u8>) {
     const DECIMALS: usize = 6;
     const SCALE: f64 = 1e6;

@@ -11,7 +11,7 @@ pub(super) struct Spilled {
     /// Rows that may be new to DISTINCT, decided later.
     pub(super) late: SortBuffer,
     pub(super) late_runs: Runs,
-    /// No more rows are added to the known ones in memory.
+    /// The memory for known rows is full: no more rows are added to them.
     pub(super) is_late: bool,
     pub(super) arrivals: u64,
 }

@@ -71,7 +71,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         share(self.budget, of)
     }
 
-    /// Checks the memory of the groups: if there is too much, it is an error, or the groups spill.
+    /// Checks the memory of the groups. If they exceed it, they spill, or it is an error.
     pub(super) fn check_groups(&mut self) -> Result<(), QueryError> {
         let bytes = self.count_bytes(self.groups.bytes);
         if self.budget.spill.is_some() {
@@ -368,7 +368,7 @@ impl Joined {
             let (_, mut rest) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
             take_sized(&mut rest)?;
             let before = self.bytes;
-            // It exists twice while it is added.
+            // The states are counted twice, because they are decoded and then added.
             self.count(2 * rest.len())?;
             let states = decode_states(&plan.aggregates, rest)?;
             let mut grown = 0;
@@ -380,7 +380,7 @@ impl Joined {
         };
         if self.counted != key {
             let call = plan.aggregates.get(place).ok_or(DAMAGED)?;
-            // It exists by itself, and in the joined text.
+            // The text is kept by itself, and again in the joined text.
             self.count(if call.kind.joins_texts() { 2 * payload.len() + TEXT_OVERHEAD_BYTES } else { 0 })?;
             self.states.get_mut(place).ok_or(DAMAGED)?.add_value(call, payload)?;
             self.counted.clear();

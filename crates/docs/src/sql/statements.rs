@@ -99,7 +99,7 @@ impl Kept {
 }
 
 impl Statements {
-    /// Room for so many bytes; with 0, nothing is kept.
+    /// A cache of at most `bytes_max` bytes. With 0, nothing is kept.
     pub fn new(bytes_max: usize) -> Statements {
         let [found, prepared, evicted] = Default::default();
         Statements { bytes_max, kept: Mutex::default(), found, prepared, evicted }

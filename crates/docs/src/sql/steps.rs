@@ -30,7 +30,8 @@ use crate::views::table::WithViews;
 /// Most steps of one transaction.
 pub const STEPS_MAX: usize = 16;
 
-/// The query around an expectation; the expectation begins on a line of its own. No other parameter has the name in [`ROWS`].
+/// The query around an expectation; the expectation begins on a line of its own. A parameter with the name in [`ROWS`] is
+/// always the step's number of rows.
 const BEFORE: &str = "SELECT (\n";
 const BEHIND: &str = "\n) AS holds FROM (SELECT :rows_of_this_step AS rows)";
 const ROWS: &str = "rows_of_this_step";
@@ -130,7 +131,7 @@ pub(crate) struct Given {
     pub(crate) did: StepsDid,
 }
 
-/// What the steps did, for the reporting of expensive queries. After a failure, as far as it is known.
+/// What the steps did, for the log of expensive queries. After a failure, the counts may be incomplete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepsDid {
     /// Index entries and documents scanned, also for expectations.
@@ -196,7 +197,8 @@ impl Steps {
         if mistakes.is_empty() { Ok(steps) } else { Err(mistakes) }
     }
 
-    /// The next step, with the sources of its parameters. An error is of its expectation (true) or of its statement (false).
+    /// The next step, with the sources of its parameters. The flag of an error is true if it is in the expectation, false if it
+    /// is in the statement.
     fn step(&mut self, work: Work, expect: Option<Query>, catalog: &Catalog) -> Result<Step, (bool, SqlError)> {
         if let Work::Read(query) = &work
             && self.writes()
@@ -429,7 +431,7 @@ impl Step {
 }
 
 impl Work {
-    /// Prepares a step's statement and its expectation. An error is of the expectation (true) or of the statement (false).
+    /// Prepares a step's statement and its expectation. The flag of an error is true if it is in the expectation.
     fn prepare_both(text: &StepText<'_>, catalog: &Catalog) -> Result<(Work, Option<Query>), (bool, SqlError)> {
         let work = Work::prepare(text.sql, catalog).map_err(|error| (false, error))?;
         let Some(written) = text.expect else { return Ok((work, None)) };
@@ -491,8 +493,8 @@ impl Work {
     }
 }
 
-/// Moves an error to its place in the expectation's own text. An error in the words after the expectation means that its end is
-/// incomplete.
+/// Moves an error to its position in the expectation's own text. An error in [`BEHIND`] means that the end of the expectation
+/// is incomplete.
 fn moved_up(mut error: SqlError, expectation: &str) -> SqlError {
     if error.line > 1 {
         error.line -= 1;

@@ -1,10 +1,10 @@
 //! The running sum of SUM, AVG and TOTAL. It is exact: the result depends neither on the order of rows nor on their
 //! distribution among threads, and a view's sum equals its query's to the last bit.
 //!
-//! Integers are added in 128 bits. Most reals are added in another 128 bits, as whole multiples of 2^-80: that represents every
-//! real from 2^-28 to 2^45 exactly, in fewer steps than a second word for rounding errors (Kahan, Babuška, Neumaier), which
-//! SQLite uses and which is not exact. All other reals, and those that would overflow, are added to a sum wide enough for every
-//! real ([`ExactSum`]).
+//! Integers are added in 128 bits. Most reals are added in another 128 bits, as whole multiples of 2^-80, which represent every
+//! real from 2^-28 to 2^45 exactly. That takes fewer steps than compensated summation (Kahan, Babuška, Neumaier), which SQLite
+//! uses and which is not exact. All other reals, and those that would overflow, are added to a sum wide enough for every real
+//! ([`ExactSum`]).
 
 use crate::exact_sum::{ExactSum, ONE_BIT};
 use crate::varint;

@@ -57,8 +57,8 @@ impl<'c> Resolver<'c> {
         call(&name, arguments, at)
     }
 
-    /// A value of `json_each` is JSON, not text, if it is an object or an array, and so is the result of a JSON aggregate; also
-    /// through CASE and COALESCE, which return it unchanged. A subquery's value is text, as in SQLite.
+    /// Marks an argument as JSON, not text, if it is an object or array of `json_each` or the result of a JSON aggregate. CASE
+    /// and COALESCE return such a value unchanged, so it stays JSON. A subquery's value is text, as in SQLite.
     fn embedded(&mut self, argument: Expr, clause: Clause) -> Expr {
         let column = match argument {
             // After GROUP BY it is an ordinary value, as in SQLite.

@@ -91,7 +91,8 @@ pub(crate) struct Changing {
     pub(crate) sought: Option<Box<Logical>>,
 }
 
-/// Resolves a statement. Its parameters are those of its last query: each query has those of the previous ones in the same slots.
+/// Resolves a statement. Each of its queries has the parameters of the previous ones in the same slots, so the parameters of
+/// the last query are those of the statement.
 pub(crate) fn resolve(statement: &Statement, catalog: &Catalog) -> Resolved<Changing> {
     match statement {
         Statement::Insert(insert) => insert_into(insert, catalog),
@@ -466,7 +467,7 @@ impl<'c> Resolver<'c> {
         Ok(())
     }
 
-    /// Marks a value chosen among several so that it keeps its stored form.
+    /// Marks the result of CASE or COALESCE so that it keeps its stored form.
     fn as_stored(&mut self, expr: Expr) -> Expr {
         match expr {
             Expr::Coalesce(_) | Expr::Case(..) | Expr::CaseOf(..) => {

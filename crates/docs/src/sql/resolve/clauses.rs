@@ -310,14 +310,14 @@ impl<'c> Resolver<'c> {
                     None => self.expr(&item.expr, Clause::OrderBy)?,
                 },
             };
-            // NULL is the least value. To sort it at the other end, whether the value is NULL is an additional first term.
+            // NULL is the least value. To sort it at the other end, a test for NULL precedes the term.
             if item.options.nulls_first == Some(falling) {
                 self.logical.order.push((Expr::IsNull(Box::new(resolved.clone())), falling));
             }
             self.logical.order.push((resolved, falling));
             self.places.order.resize(self.logical.order.len(), item.span().start);
         }
-        // An aggregate here makes one group of all rows, as one among the results does.
+        // An aggregate in ORDER BY makes one group of all rows, as an aggregate among the result columns does.
         self.logical.grouped |= !self.logical.aggregates.is_empty();
         Ok(())
     }

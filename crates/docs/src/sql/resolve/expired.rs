@@ -1,5 +1,5 @@
-//! The predicate that hides expired documents ([`crate::expire`]), in terms of the query language: its constant parts are
-//! computed once per execution.
+//! The predicate that hides expired documents ([`crate::expire`]), as an expression of the query language. Its constant parts
+//! are computed once per execution.
 
 use crate::catalog::ExpireInfo;
 use crate::sql::dates::DateFunction;
@@ -14,7 +14,8 @@ pub(super) fn is_live(field: Expr, expire: &ExpireInfo) -> Expr {
     }
 }
 
-/// By the time of the last write: true if it is recent enough, or if such times have not been recorded for long enough to know.
+/// Expiry by the time of the last write. True if that time is recent enough, or if such times have not been recorded for long
+/// enough.
 fn was_written(field: Expr, after_seconds: i64, since: i64) -> Expr {
     let text = |text: &str| Expr::Literal(Literal::Text(text.as_bytes().into()));
     let arguments = vec![text("now"), text(&format!("-{after_seconds} seconds")), text("subsec")];
@@ -27,7 +28,7 @@ fn was_written(field: Expr, after_seconds: i64, since: i64) -> Expr {
     ])
 }
 
-/// By a time in a field: true if the field is NULL, or the time is in the future.
+/// Expiry by a time in a field. True if the field is NULL, or the time is in the future.
 fn has_time_left(field: Expr, after_seconds: i64) -> Expr {
     let text = |text: &str| Expr::Literal(Literal::Text(text.as_bytes().into()));
     let before = text(&format!("-{after_seconds} seconds"));

@@ -38,7 +38,7 @@ pub const TABLES_MAX: usize = 64;
 pub const PARAMETERS_MAX: usize = 64;
 /// Most result columns.
 pub const COLUMNS_MAX: usize = 256;
-/// Most queries inside a query, whatever the depth.
+/// Most queries inside a query, at any depth.
 pub const INNER_MAX: usize = 64;
 /// Deepest expression: the nesting that the text may have, and its operands. AND and OR over any number of terms count once.
 const DEPTH_MAX: usize = OPEN_MAX + 8;
@@ -145,7 +145,7 @@ pub(crate) struct Column {
     pub(crate) name: String,
     /// It is selected by itself: its stored JSON is needed.
     pub(crate) bare: bool,
-    /// A path into it is used: only its JSON will do.
+    /// A path into it is used, which needs its JSON.
     pub(crate) inside: bool,
     /// Its affinity in comparisons, and whether it counts as an expression and not as a field, as a subquery's computed column
     /// does.
@@ -166,7 +166,7 @@ pub(crate) struct Logical {
     pub(crate) crossed: TableSet,
     pub(crate) columns: Vec<Column>,
     pub(crate) parameters: Vec<String>,
-    /// All of them must be true.
+    /// Predicates that must all be true.
     pub(crate) conditions: Vec<Expr>,
     pub(crate) outputs: Vec<Output>,
     pub(crate) distinct: bool,
@@ -180,7 +180,7 @@ pub(crate) struct Logical {
     pub(crate) offset: Option<Expr>,
     /// The subqueries, by number.
     pub(crate) inner: Vec<Inner>,
-    /// Fields of enclosing queries that it uses, by number. The members of a UNION share them: each knows a prefix of the list.
+    /// Fields of enclosing queries that it uses, by number. The members of a UNION share this list; each has a prefix of it.
     pub(crate) outer: Vec<OuterField>,
 }
 
@@ -323,7 +323,8 @@ struct Resolver<'c> {
     named: Vec<&'c ast::Cte>,
     /// The tables of the enclosing queries, the outermost first.
     around: Vec<Vec<AroundTable>>,
-    /// How many of these levels a query of WITH does not see: the ones enclosing its use.
+    /// How many of these levels, beginning with the outermost, are out of scope. A query of WITH does not see the queries that
+    /// enclose its use.
     sealed: usize,
     /// Tables of a statement that its RETURNING cannot use. Without this check, an open collection would take their names for
     /// its fields.
@@ -337,7 +338,7 @@ struct Resolver<'c> {
     inner_left: usize,
     /// Whether expired documents are hidden.
     hides_expired: bool,
-    /// The first table in scope: within the parentheses of a nested join the tables before it are not.
+    /// The first table in scope. Inside a nested join in parentheses, the tables before it are out of scope.
     first_seen: usize,
     /// Fields of tables on the right of USING and NATURAL: unqualified, they mean those on the left.
     shared: Vec<(usize, String)>,

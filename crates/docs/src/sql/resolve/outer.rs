@@ -1,8 +1,8 @@
 //! Correlated subqueries: the values that an inner query takes from enclosing queries.
 //!
 //! A name that is unknown in a query is searched in the enclosing one, and so on outwards. If it is found, it becomes an outer
-//! value of the inner query ([`Expr::Outer`]), similar to a parameter; the enclosing query passes it where the inner one is
-//! used ([`Asked`]). Queries in between pass it on.
+//! value of the inner query ([`Expr::Outer`]), similar to a parameter. The enclosing query passes the value where the inner
+//! query is used ([`Asked`]). Queries between the two pass it on.
 
 use sqlparser::ast::Ident;
 use sqlparser::tokenizer::Location;
@@ -109,7 +109,7 @@ impl<'c> Resolver<'c> {
         self.around.iter().flatten().any(|table| table.alias.eq_ignore_ascii_case(alias))
     }
 
-    /// A name of an enclosing query as an outer value; `None` if none knows it.
+    /// A name of an enclosing query as an outer value; `None` if no enclosing query has it.
     pub(super) fn outer(&mut self, idents: &[Ident], steps: &[Step], at: Location) -> Resolved<Option<Expr>> {
         let Some((level, kind)) = self.kind_around(idents) else { return Ok(None) };
         if level < self.sealed {

@@ -1,8 +1,8 @@
 //! Subqueries: in FROM, IN and EXISTS, scalar ones, those of WITH, and the members of UNION, EXCEPT and INTERSECT.
 //!
 //! Each is resolved by itself, with the parameters of the whole text and the values that it takes from enclosing queries
-//! (`outer.rs`). UNION, EXCEPT and INTERSECT become a query over the rows of their members, so their ORDER BY and LIMIT are
-//! those of any query.
+//! (`outer.rs`). UNION, EXCEPT and INTERSECT become a query over the rows of their members, so ORDER BY and LIMIT work as in
+//! any query.
 
 use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier, Spanned};
 use sqlparser::tokenizer::Location;
