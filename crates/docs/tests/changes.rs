@@ -22,7 +22,8 @@ fn insert(database: &Database, collection: &str, body: &str) -> Write {
     write(database, collection, Op::Insert { body: body.as_bytes().to_vec() })
 }
 
-/// All changes after a version, one line each; transactions are renumbered, as folds into views have numbers too.
+/// Checks all changes after a version, one line each. Transactions are renumbered from 1, because folds into views take change
+/// numbers too.
 #[track_caller]
 fn check(database: &Database, since: u64, expected: &[&str]) {
     let mut changes = database.changes_since(since).expect("they are kept");

@@ -10,7 +10,7 @@ use docs::{LARGE_BYTES, Op, Precondition, Session, Submission, TakeLong, Write, 
 const THREADS: u32 = 4;
 const ROUNDS: u32 = 60;
 
-/// Each thread submits without waiting; all answers are collected.
+/// Each thread submits its writes without waiting for outcomes. Returns all outcomes.
 fn race(service: &Service, make: impl Fn(u32, u32) -> Write + Sync) -> Vec<Result<(), WriteError>> {
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {
@@ -220,7 +220,7 @@ fn body(id: u32, depth: usize) -> Vec<u8> {
     format!("{{\"id\":{id},\"tree\":{}}}", nested(depth)).into_bytes()
 }
 
-/// The taker of an event loop: whether a long write was noted, and the writes that were handed over.
+/// Takes over an event loop's long writes: records whether one was noted, and passes them to the test.
 struct Long {
     is_noted: AtomicBool,
     given: Mutex<Sender<Submission>>,

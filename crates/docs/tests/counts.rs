@@ -38,7 +38,7 @@ fn plan(query: &Query) -> String {
     query.explain(&[]).lines().next().unwrap_or_default().to_owned()
 }
 
-/// Within a third of the expected value.
+/// Checks that a count differs from the true value by a factor of 1.5 at most.
 #[track_caller]
 fn check_about(found: f64, truth: f64) {
     assert!((truth * 0.67..truth * 1.5).contains(&found), "{found} for {truth}");

@@ -1,4 +1,5 @@
-//! The differences that opening a folder with a file would apply are reported in advance, completely and exactly.
+//! Before a folder is opened with a configuration, the differences that the opening would apply are reported, completely and
+//! exactly.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use docs::config::Config;
@@ -15,7 +16,7 @@ const REFERRING: &str =
 const COUNT: &str = "[views.count]\nquery = \"SELECT COUNT(*) AS n FROM users\"\n";
 const COUNT_NAMES: &str = "[views.count]\nquery = \"SELECT COUNT(name) AS n FROM users\"\n";
 
-/// Parts of a file, and the differences reported when a folder made with one is opened without it, and vice versa.
+/// Parts of a configuration, and the differences reported when a folder made with one is opened without it, and vice versa.
 const PIECES: [(&str, &str, &str); 9] = [
     (
         "indexes = [[\"name\", \"age\"]]\n",
@@ -36,7 +37,7 @@ fn file(piece: &str) -> Config {
     config(&format!("{USERS}{piece}"))
 }
 
-/// Compares a folder with a file, then opens it with that file: returns the report, and whether the folder was changed.
+/// Compares a folder with a configuration, then opens it with that. Returns the report, and whether the folder was changed.
 fn compare(dir: &TempDir, file: &Config) -> (Differences, bool) {
     let (store, _) = Store::open(dir.path(), Options::default()).unwrap();
     let version = || store.reader().unwrap().snapshot().version();

@@ -1,5 +1,5 @@
-//! The disk fails, is full or stutters at one operation of a database's life: `faulty_lives` states the invariants. Here at
-//! some random operations; `cargo xtask campaign docs-faults` tests all.
+//! The disk fails, is full or stutters at one operation of a database's life: `faulty_lives` states the invariants. This test
+//! takes some random operations; `cargo xtask campaign docs-faults` tests all.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use crate::faulty_lives::Start;
 use crate::simulation::sweep::{FAULTS, Lives, sweep};
 use rand::RngExt;
 
-/// Duration of the short run; its limit on a busy machine until at least one fault was reached; and the range of operations for
-/// faults.
+/// Seconds of the short run. Seconds within which a busy machine must have reached at least one fault. The faults hit
+/// operations below the third number.
 const SECONDS: u64 = 4;
 const SECONDS_MAX: u64 = 120;
 const OPERATIONS: u64 = 1000;

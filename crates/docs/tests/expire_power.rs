@@ -1,5 +1,5 @@
-//! Expiry by last write through power failures at any operation of the disk, in writes, in sweeps and while the rule comes into
-//! force: an acknowledged document exists until its duration is over, and not longer.
+//! Expiry by last write through power failures at any operation of the disk: during writes, during sweeps, and while the rule
+//! comes into force. An acknowledged document exists until its duration is over, and not longer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

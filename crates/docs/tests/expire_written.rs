@@ -1,5 +1,5 @@
-//! Expiry by last write: every kind of write renews it, and a model predicts the visible documents at any moment, whatever the
-//! clock and the configuration have done.
+//! Expiry by last write: every kind of write renews it. A model predicts the visible documents at any moment, whatever changes
+//! the clock and the configuration go through.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ const ITEMS: &str =
     "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\nunique = [\"token\"]\nindexes = [[\"n\"]]\n";
 const VIEW: &str = "[views.counts]\nquery = \"SELECT n, COUNT(*) AS c FROM items GROUP BY n\"\n";
 
-/// The file with a duration, or without.
+/// The configuration with an expiry duration in seconds, or without expiry.
 fn file(after: Option<i64>) -> String {
     let rule = after.map(|after| format!("expire = {{ after_seconds = {after} }}\n"));
     format!("{ITEMS}{}{VIEW}", rule.unwrap_or_default())

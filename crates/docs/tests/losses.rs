@@ -13,7 +13,7 @@ const REFERRING: &str = "[collections.visits]\nkey = { field = \"id\", type = \"
 const COUNT: &str = "[views.count]\nquery = \"SELECT COUNT(*) AS n FROM users\"\n";
 const IDS: &str = "[views.ids]\nquery = \"SELECT id, COUNT(*) AS n FROM users GROUP BY id\"\n";
 
-/// A file that made a folder, another one, and what the folder would lose under it.
+/// The configuration that made a folder, another one, and what the folder would lose under that.
 fn changes() -> Vec<(String, String, &'static str)> {
     let users = |more: &str| format!("{USERS}{more}");
     vec![
@@ -35,7 +35,7 @@ fn config(text: &str, may_drop: bool) -> Config {
     Config { may_drop, ..Config::parse("test.toml".as_ref(), text).unwrap() }
 }
 
-/// A folder with two documents in each collection of a file.
+/// A folder with two documents in each collection of a configuration.
 fn filled(text: &str) -> Service {
     let service = Service::new(&config(text, false));
     for id in 1..=2 {

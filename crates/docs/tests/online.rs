@@ -175,7 +175,7 @@ fn a_value_that_went_to_another_document_while_a_field_becomes_unique_stays_with
         let taken = write(&database, Op::Put { key: key(0), body });
         write(&database, Op::Delete { key: key(LAST) }).expect("deleted");
         database.wait_for_indexes();
-        // Otherwise the thread was faster.
+        // If this is false, the building thread was faster.
         let is_in_time = taken.is_ok() && state() == ReadinessState::Ready;
         if is_in_time {
             check_whole(&database, u64::from(LAST));

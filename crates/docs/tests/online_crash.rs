@@ -1,6 +1,6 @@
-//! Schema changes through lives that end at any operation: after any sequence of writes, changed configurations (at an opening
-//! and while open) and killed processes, also during a build, an index equals one built from scratch, no value occurs twice in
-//! a unique field, and no document breaks a rule in force.
+//! Schema changes through lives that end at any operation of the disk (`lives`). A life has any sequence of writes, changed
+//! configurations (at an opening and while open) and killed processes, also during a build. Afterwards an index equals one
+//! built from scratch, no value occurs twice in a unique field, and no document breaks a rule in force.
 
 use std::path::Path;
 use std::sync::Arc;

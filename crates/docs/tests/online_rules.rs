@@ -199,7 +199,7 @@ fn a_time_to_expire_is_looked_at_before_anything_goes_by_it() {
     );
     let ReadinessState::Refused(why) = settled(&database).state else { panic!("it is taken") };
     assert!(why.starts_with("the stored document items/1: \"until\" is no time"), "{why}");
-    // If the thread was faster, this is stored.
+    // If the checking thread was faster, this document is stored.
     put(&database, "items", 3, "").unwrap();
     assert_eq!(database.expiring(), [], "nothing goes by a rule that is refused");
     put(&database, "items", 1, ",\"until\":\"2100-01-01\"").unwrap();

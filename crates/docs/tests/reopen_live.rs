@@ -11,7 +11,7 @@ use docs::{Database, Op, OpenError, Precondition, ReadinessState, Submission, Ta
 use serde_json::Value as Json;
 
 const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
-/// Collections that sort before and after it, so that its place changes.
+/// Collections that sort before and after `items`, so that its position in the catalog changes.
 const OTHERS: &str = "[collections.a]\nkey = { field = \"id\", type = \"u32\" }\n[collections.z]\nkey = { field = \"id\", type = \"u32\" }\n";
 const VIEW: &str = "[views.sums]\nquery = \"SELECT g, COUNT(*) AS n, SUM(x) AS s FROM items GROUP BY g\"\n";
 const KEYS: u32 = 2_000;
@@ -49,7 +49,7 @@ fn delete(database: &Database, id: u32) -> Result<(), WriteError> {
     database.write_now(&write).map(drop)
 }
 
-/// The rows as of one moment, or `None` where another database has taken over.
+/// The rows as of one moment, or `None` if another database has taken over.
 fn rows(database: &Database, sql: &str) -> Option<Vec<Json>> {
     let query = database.prepare_query(sql).unwrap();
     let session = database.session().unwrap();
@@ -235,7 +235,7 @@ fn a_write_of_an_event_loop_is_given_back_while_another_configuration_takes_over
     assert_eq!(rows(&new, "SELECT COUNT(*) AS n FROM items"), Some(vec![serde_json::json!({ "n": 2 })]));
 }
 
-/// Records the collection's name, from the database that is passed with each write.
+/// For a long write, records the name of its collection in the database that is passed with it.
 struct Taker(Mutex<std::sync::mpsc::Sender<String>>);
 
 impl TakeLong for Taker {
@@ -347,7 +347,7 @@ fn a_moment_before_an_index_was_built_is_not_asked_by_that_index() {
         let prepare = || database.prepare_query("SELECT COUNT(*) AS n FROM items WHERE x >= 0").unwrap();
         let (before, session) = (prepare(), database.session().unwrap());
         let now = session.now();
-        // Otherwise the thread was faster.
+        // If this is false, the building thread was faster.
         let is_early = database.catalog().collections[0].indexes[0].readiness.is_building();
         database.wait_for_indexes();
         for query in [before, prepare()] {

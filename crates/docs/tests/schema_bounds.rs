@@ -1,4 +1,4 @@
-//! Schemas and documents that would cost the general checker any amount of work: it stops within its limits.
+//! Schemas and documents whose checks would be unlimited work: the general checker stops within its limits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;

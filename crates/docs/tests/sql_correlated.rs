@@ -47,7 +47,7 @@ fn names_are_looked_for_from_the_inside_outwards() {
     for sql in [
         // The inner b belongs to the inner query.
         "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE b = 1 AND u.a = t.a) ORDER BY id",
-        // Two levels that depend on the one between, and past one that depends on nothing.
+        // The innermost query depends on both enclosing queries; the one between depends on the outermost, or on none.
         "SELECT id FROM t x WHERE EXISTS (SELECT 1 FROM u y WHERE y.a = x.a AND EXISTS (SELECT 1 FROM t z WHERE z.b = y.b \
          AND z.a = x.a)) ORDER BY id",
         "SELECT id, (SELECT (SELECT x.a + y.id FROM u z WHERE z.id = x.b) FROM u y WHERE y.id = 2) AS s FROM t x ORDER BY id",

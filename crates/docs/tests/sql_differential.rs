@@ -227,8 +227,8 @@ proptest! {
         stars in prop::collection::vec(-20i64..20, 2),
         value in literal(),
     ) {
-        // Excluded: digits after the seventeenth and the escapes of `#`, which are SQLite's own; `%c` of no character, which is
-        // NUL and ends a C string.
+        // Excluded are conversions that are SQLite's own: digits after the seventeenth, and the escapes of `#`. So is `%c` of
+        // no character, which is NUL and ends a C string.
         let lacks = flags.contains('!') && "feEgG".contains(conversion) || flags.contains('#') && "qQ".contains(conversion);
         prop_assume!(!(lacks || conversion == "c" && matches!(value.as_str(), "''" | "NULL")));
         let stars: String = [(&width, stars[0]), (&precision, stars[1])]

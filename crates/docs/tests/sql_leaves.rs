@@ -1,4 +1,4 @@
-//! Compiled plans over the real store read a range leaf by leaf; the results equal those of the general way, for entries in the
+//! Compiled plans over the real store read a range leaf by leaf. The results equal those of the interpreter, for entries in the
 //! tree and for entries changed since.
 
 use crate::service::Service;
@@ -79,7 +79,7 @@ const QUERIES: &[&str] = &[
     "SELECT t.id, u.a FROM t JOIN u ON u.id = t.a WHERE t.b = :b AND t.c > :c ORDER BY t.c, t.id LIMIT 50 OFFSET 3",
 ];
 
-/// Runs all queries both ways, with the same rows read; returns the number of rows.
+/// Runs all queries compiled and interpreted, with equal results and counts; returns the number of rows.
 #[track_caller]
 fn check(service: &Service) -> u64 {
     let session = service.database.session().unwrap();

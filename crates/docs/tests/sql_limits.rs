@@ -1,5 +1,5 @@
-//! The limit of rows read is exact: a query that needs one row more always fails, and one within the limit never does. It makes
-//! no difference who reads the rows (the query, its inner ones, several threads).
+//! The limit of rows read is exact: a query that needs one row more always fails, and one within the limit never does. That
+//! holds for rows read by the query itself, by its inner queries and by several threads.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;

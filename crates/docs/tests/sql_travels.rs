@@ -7,7 +7,7 @@ use docs::sql::{Budget, Query, Scratch, Value};
 use rand_like::Random;
 use serde_json::{Value as Json, json};
 
-/// A small generator, so that a failing seed can be repeated.
+/// A small random generator, so that a failing seed can be repeated.
 mod rand_like {
     pub(super) struct Random(pub(super) u64);
 

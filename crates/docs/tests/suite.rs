@@ -1,5 +1,5 @@
-//! The tests of `docs`, one subject per file, linked as one program, as linking one for each took most of the time. Tests that
-//! observe the whole process are separate programs (`Cargo.toml`).
+//! The tests of `docs`, one subject per file. They are linked as one program, because linking a program for each took most of
+//! the time. Tests that observe the whole process are separate programs (`Cargo.toml`).
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 /// The simulated disk that loses unsynced data, from the store's own tests.

@@ -33,7 +33,7 @@ query = "SELECT n, COUNT(*) AS places FROM places GROUP BY n"
 [views.all]
 query = "SELECT COUNT(*) AS n, SUM(mark) AS marks FROM items"
 "#;
-/// A view over a view's row that exists without documents.
+/// A view over the row of another view that exists even without documents.
 const OVER_ALL: &str = "[views.over]\nquery = \"SELECT n, COUNT(*) AS rows FROM all GROUP BY n\"\n";
 
 fn filled(text: &str, count: u32) -> Service {

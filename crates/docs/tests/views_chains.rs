@@ -1,4 +1,4 @@
-//! Views over views: whatever is written, and however definitions change, each equals its query over the lower view.
+//! Views over views: after any writes and changes of definitions, each equals its query over the lower view.
 
 use crate::declared_views::{self, Views, check, rows};
 use crate::service::{Service, open};

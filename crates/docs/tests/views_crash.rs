@@ -1,5 +1,5 @@
-//! Views through lives that end at any operation: after any sequence of writes, changed definitions and killed processes, also
-//! during a build, a view equals its query run from scratch.
+//! Views through lives that end at any operation of the disk (`lives`). A life has any sequence of writes, changed definitions
+//! and killed processes, also during a build. Afterwards a view equals its query run from scratch.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn states(database: &Database, query: &str) -> Vec<String> {
     states
 }
 
-/// Attempts to meet a failure on both sides of the switch.
+/// Most attempts until a failure was met before the switch and another one after it.
 const ROUNDS_MAX: u32 = 20;
 
 #[test]

@@ -15,8 +15,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value as Json, json};
 
-/// Time after which no further history begins; VIEWS_POWER_SECONDS sets another for the long run, VIEWS_POWER_SEED repeats one
-/// (as far as threads permit: the n-th operation may differ).
+/// Seconds after which no further history begins. For the long run, VIEWS_POWER_SECONDS sets another number, and
+/// VIEWS_POWER_SEED repeats one history, as far as threads permit: the n-th operation may differ.
 const SECONDS: u64 = 4;
 const LONG_SECONDS: u64 = 600;
 /// Lives of one history.
@@ -114,7 +114,7 @@ fn write(database: &Database, rng: &mut SmallRng, model: &mut Model) -> bool {
     true
 }
 
-/// Opens the folder after the failure, with power: everything acknowledged exists, and so does every view; built ones answer at
+/// Opens the folder after the failure, with power. Everything acknowledged exists, every view exists, and built views answer at
 /// once.
 #[track_caller]
 fn check(files: &Files, definitions: &Views, model: &mut Model) {

@@ -32,12 +32,12 @@ impl Compared {
         }
     }
 
-    /// Whether it is used, and all uses except the neutral ones are beside integers.
+    /// Whether it is used beside integers, and all its other uses are neutral.
     pub fn is_integer(&self) -> bool {
         self.integers > 0 && self.integers + self.neutral == self.uses
     }
 
-    /// Whether it is used, and all uses except the neutral ones are beside numbers.
+    /// Whether it is used beside integers or other numbers, and all its other uses are neutral.
     pub fn is_number(&self) -> bool {
         self.integers + self.numbers > 0 && self.integers + self.numbers + self.neutral == self.uses
     }

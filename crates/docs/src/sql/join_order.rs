@@ -146,7 +146,7 @@ impl Planner<'_> {
         open.any(|(_, condition)| matches!(condition.expr, Expr::Compare(Comparison::Equal, ..)))
     }
 
-    /// The cost of a complete order, including its sort. If the first rows suffice, only the work for these counts.
+    /// The cost of a complete order, including its sort. If the first rows suffice, only the work for them counts.
     fn whole_cost(&self, begun: &Begun, wanted: f64) -> f64 {
         let first_only = self.plan.first_only;
         let gathers = self.plan.grouped && !first_only || self.plan.distinct;

@@ -518,7 +518,7 @@ impl Planner<'_> {
         if is_key {
             return Place::IndexKey(index.fields.len());
         }
-        // An index key has a value without its spelling, which only integers and texts determine.
+        // An index key has the value, not its spelling. Only integers and texts have one spelling for each value.
         let kind = info.field(&column.name).map_or(FieldKind::Any, |field| field.kind);
         let told = !column.inside && (!column.bare || matches!(kind, FieldKind::Integer | FieldKind::Text));
         if let Some(place) = index.fields.iter().position(|field| *field == column.name).filter(|_| told) {

@@ -11,7 +11,7 @@ use crate::service::config;
 /// Names and queries.
 pub(crate) type Views = Vec<(&'static str, &'static str)>;
 
-/// A file of these collections and views.
+/// A configuration with these collections and views.
 pub(crate) fn with_views(collections: &str, views: &[(&str, &str)]) -> Config {
     let views = views.iter().map(|(name, query)| format!("[views.{name}]\nquery = \"\"\"{query}\"\"\"\n"));
     let mut config = config(&(collections.to_string() + &views.collect::<String>()));

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use store::disk::{Access, DirectoryLock, Disk, DiskFile, Map, SystemDisk};
 
-/// The kernel keeps what a killed process has written: after so many operations no further change to a file takes effect.
+/// Simulates a killed process: after so many operations no further change to a file takes effect. Earlier changes stay, because
+/// the kernel keeps what a killed process has written.
 pub struct Dying {
     disk: SystemDisk,
     left: Arc<AtomicI64>,
@@ -76,7 +77,7 @@ impl DiskFile for DyingFile {
 }
 
 impl Dying {
-    /// Over the folder, for `left` more operations.
+    /// A disk over the folder that dies after `left` more operations.
     pub fn new(folder: &Path, left: &Arc<AtomicI64>) -> Dying {
         Dying { disk: SystemDisk::new(folder).unwrap(), left: Arc::clone(left) }
     }

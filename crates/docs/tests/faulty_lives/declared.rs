@@ -17,7 +17,7 @@ const OVER: (&str, &str) = ("w", "SELECT n, COUNT(*) AS kinds, SUM(s) AS s, MAX(
 const ABOVE: (&str, &str) = ("x", "SELECT kinds, COUNT(DISTINCT n) AS d, MIN(s) AS lo FROM w GROUP BY kinds");
 const ALL: (&str, &str) = ("o", "SELECT COUNT(*) AS n, AVG(amount) AS a, MIN(tag) AS t FROM items");
 
-/// So little that building a view takes several transactions.
+/// So few bytes that building a view takes several transactions.
 const BUILD_BYTES: usize = 8 << 10;
 
 /// One of the configurations.

@@ -1,5 +1,6 @@
-//! Lives of a database on a disk that fails, is full or stutters from one operation on: documents, an import, an index, unique
-//! fields, a reference, a rule and views, through changed configurations. Invariants, whichever operation the fault hits:
+//! Lives of a database on a disk that fails, is full or stutters from one operation on. A life includes documents, an import,
+//! an index, unique fields, a reference, a rule, views, and changed configurations. Invariants, whichever operation the fault
+//! hits:
 //!
 //! - Every failure is reported as an error of the disk; nothing panics or is reported as damaged.
 //! - Reads continue and return everything acknowledged. Rejected writes have changed nothing.
@@ -454,8 +455,8 @@ impl Life {
     }
 }
 
-/// Opens the remaining data with any configuration and checks it; if `goes_on`, continues with another configuration. Returns
-/// the state found, and the record up to that point.
+/// Opens the remaining data with any configuration and checks it. If `goes_on`, the database then changes to another
+/// configuration. Returns the state found, and the record up to that point.
 fn recover(
     platter: &Platter,
     manner: Manner,

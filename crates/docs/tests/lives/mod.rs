@@ -1,5 +1,5 @@
-//! Lives of a database that end at any operation: on a disk that dies after so many operations, or that loses unsynced data,
-//! with choices determined by a seed.
+//! Lives of a database: a life begins when the folder is opened and ends at any operation of the disk. Either the disk dies
+//! after so many operations, or it loses unsynced data. A seed determines all choices.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::path::Path;
@@ -26,7 +26,7 @@ impl Random {
     }
 }
 
-/// Opens a database on a disk that dies when `left` is used up; none if that happens during the opening.
+/// Opens a database on a disk that dies when `left` is used up; `None` if that happens during the opening.
 pub(crate) fn open(dir: &Path, settings: &Config, left: &Arc<AtomicI64>) -> Option<Database> {
     let mut options = Options::default();
     // Small, so that a life has checkpoints.
@@ -36,7 +36,7 @@ pub(crate) fn open(dir: &Path, settings: &Config, left: &Arc<AtomicI64>) -> Opti
     Database::with_store(settings, dir, store).ok()
 }
 
-/// Opens a database on a disk whose power may fail; none if that happens during the opening.
+/// Opens a database on a disk whose power may fail; `None` if that happens during the opening.
 pub(crate) fn open_powered(disk: &Arc<SimulatedDisk>, settings: &Config) -> Option<Database> {
     let mut options = Options::default();
     options.memtable_bytes = 256 << 10;

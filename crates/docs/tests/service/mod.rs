@@ -1,4 +1,4 @@
-//! A service like travels, for the tests: users, locations, visits that refer to both.
+//! The database of a service like travels, for the tests: users, locations, and visits that refer to both.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
