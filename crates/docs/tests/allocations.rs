@@ -194,7 +194,7 @@ fn a_check_by_any_schema_takes_a_bounded_part_of_what_the_document_has() {
     }
 }
 
-/// Bytes of each of many prepared queries without its plans, in a catalog with so many collections.
+/// Bytes of each of many prepared queries without its plans, in a catalog with `collections` collections.
 fn bytes_of_a_query(collections: usize) -> i64 {
     const QUERIES: i64 = 100;
     let mut memory = sql_memory::Memory::default();

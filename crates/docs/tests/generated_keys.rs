@@ -1,4 +1,4 @@
-//! Generated keys: each is given once, whatever happens in between.
+//! Generated keys: each is assigned once, also through restarts, changed configurations and concurrent writes.
 
 use crate::service::{Service, config};
 use docs::WriteError;
@@ -70,7 +70,7 @@ fn a_number_is_given_once_also_after_a_deletion_and_a_restart() {
     (200..=300).for_each(|id| drop(service.run(&format!("delete notes/{id}")).unwrap()));
     let service = reopened(service, &config);
     assert_eq!(number(&service, "{}"), Ok(301));
-    // No number was given since: nothing is written, and no number is lost.
+    // No number was assigned since the last opening: nothing is written, and no number is lost.
     let service = reopened(reopened(service, &config), &config);
     assert_eq!(number(&service, "{}"), Ok(302));
 }

@@ -29,7 +29,7 @@ fn both() -> Both {
 /// Most arguments of a function.
 const ARGUMENTS_MAX: usize = 30;
 
-/// A sum of so many copies, each of which is computed anew.
+/// A sum with at least `count` copies of `part`, each of which is computed anew.
 fn sum_of(part: &str, count: usize) -> String {
     let some = format!("max({})", vec![part; ARGUMENTS_MAX].join(", "));
     vec![&some[..]; count.div_ceil(ARGUMENTS_MAX)].join(" + ")

@@ -146,7 +146,7 @@ impl World<'_> {
     }
 }
 
-/// Runs so many statements, with seeds from `first` on.
+/// Runs `statements` statements, with seeds from `first` on.
 #[track_caller]
 fn check(first: u64, statements: u64) {
     let services = INDEXES.map(without_sync);

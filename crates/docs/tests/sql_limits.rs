@@ -14,7 +14,7 @@ use crate::sql_memory::Memory;
 use crate::sql_oracle::Both;
 
 const HELPERS: usize = 2;
-/// A thread that reads a part counts its rows in steps of so many.
+/// Rows after which a thread that scans a part reports its count.
 const COUNTED_TOGETHER: u64 = 64;
 
 /// Counts the scanned rows.
@@ -52,7 +52,7 @@ impl View for Looks<'_> {
     }
 }
 
-/// `t` of so many documents, and `u` of a third of them.
+/// `t` with `count` documents, and `u` with a third of that.
 fn both(count: u32) -> Both {
     let document = |id| json!({ "id": id, "a": id % 4, "b": id % 3, "c": format!("c{}", id % 2), "d": id % 50 });
     let all: Vec<Json> = (0..count).map(document).collect();

@@ -30,7 +30,7 @@ fn page(
     (found, place)
 }
 
-/// All pages concatenated are the rows of `whole`.
+/// Checks that the rows of all pages, concatenated, are the rows of `whole`.
 #[track_caller]
 fn check(both: &Both, sql: &str, whole: &str) {
     let query = Query::prepare(whole, &both.memory.catalog).unwrap();
@@ -184,7 +184,7 @@ fn a_page_begins_in_the_index_where_the_one_before_ended() {
     assert!(plan.contains("(ID>:AFTER 0)") && !plan.contains("SORT"), "{plan}");
 }
 
-/// Reads all pages of so many rows; returns the largest number of entries that a page scanned, and the rows of all pages.
+/// Reads all pages of `rows_max` rows. Returns the largest number of entries that a page scanned, and the rows of all pages.
 fn read_by_pages(service: &Service, sql: &str, rows_max: u64) -> (u64, Vec<Json>) {
     let paged = Paged::prepare(sql, service.database.catalog()).unwrap();
     let session = service.database.session().unwrap();

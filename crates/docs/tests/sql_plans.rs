@@ -311,7 +311,7 @@ fn many_tables_are_joined_in_a_bounded_time() {
     }
 }
 
-/// A join of so many orders, with the ON condition of each.
+/// A join of `orders` orders, with the ON condition of each.
 fn joined(orders: usize, on: impl Fn(usize) -> String) -> String {
     let joins = (1..orders).map(|number| format!(" JOIN orders o{number} ON {}", on(number)));
     format!("SELECT o0.note, o{0}.note FROM orders o0{1}", orders - 1, joins.collect::<String>())

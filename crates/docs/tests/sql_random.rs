@@ -11,7 +11,7 @@ const QUERIES_OF_A_WORLD: u64 = 25;
 const CAMPAIGN_QUERIES: u64 = 1_000_000;
 const SHOWN_MAX: usize = 20;
 
-/// Runs so many queries, with seeds from `first` on.
+/// Runs `queries` queries, with seeds from `first` on.
 #[track_caller]
 fn check(first: u64, queries: u64) {
     let (mut rows, mut both_failed, mut paged, mut differences) = (0usize, 0usize, 0usize, Vec::new());

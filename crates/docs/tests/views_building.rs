@@ -59,7 +59,8 @@ fn is_building(database: &Database) -> bool {
     database.views().iter().any(|view| view.state == ViewState::Building)
 }
 
-/// Changes a view's definition over so many documents, and writes until it is built. Returns the number of concurrent writes.
+/// Changes a view's definition over `documents` documents, and writes until it is built. Returns the number of concurrent
+/// writes.
 fn build_beside_writes(documents: i64) -> i64 {
     let service = Service::new(&with_view(COUNTED));
     fill(&service.database, documents);

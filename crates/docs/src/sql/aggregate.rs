@@ -137,7 +137,7 @@ struct Rare {
     lead: Vec<u8>,
 }
 
-/// Estimate of the bytes of a DISTINCT value beside its own.
+/// Estimate of the bytes of a DISTINCT value besides its own.
 const SEEN_OVERHEAD_BYTES: usize = 32;
 /// The same for a value with bytes to aggregate.
 const VALUE_OVERHEAD_BYTES: usize = 80;

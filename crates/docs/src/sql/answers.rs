@@ -14,7 +14,7 @@ use super::value::OuterValue;
 
 /// The share of an execution's memory for cached results, as a fraction.
 const ANSWERS: (usize, usize) = (1, 4);
-/// Estimate of a result's bytes beside its key and its rows.
+/// Estimate of a result's bytes besides its key and its rows.
 const ANSWER_OVERHEAD_BYTES: usize = 256;
 /// After this many lookups the hit rate is checked.
 const TRIAL_QUESTIONS: u64 = 1024;

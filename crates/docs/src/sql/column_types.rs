@@ -1,8 +1,8 @@
 //! The JSON types of a query's result columns, inferred from its text and the catalog, for API descriptions.
 //!
-//! Each column gets a set of types that contains those of all rows, as small as the text allows. A field selected by itself is
-//! the stored JSON; any other expression is an SQL value: a boolean becomes 1 or 0, an object or array its text. Where the
-//! inference knows nothing, every type is possible. Integers that overflow 64 bits become reals without a fraction, which are
+//! Each column gets a set of types that contains the types of all rows, as small as the text allows. A field selected by itself
+//! is the stored JSON. Any other expression is an SQL value: a boolean becomes 1 or 0, an object or array its text. If the
+//! inference cannot decide, every type is possible. Integers that overflow 64 bits become reals without a fraction, which are
 //! integers in JSON Schema too.
 
 use std::cell::Cell;

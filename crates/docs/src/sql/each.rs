@@ -14,11 +14,11 @@ use super::workspace::Workspace;
 /// The columns, in the order of a row.
 pub(crate) const COLUMNS: [&str; 6] = ["key", "value", "type", "atom", "fullkey", "path"];
 
-/// Bytes of a row beside its texts.
+/// Bytes of a row besides its texts.
 const ROW_OVERHEAD_BYTES: usize = 64;
 
-/// Puts the rows one after the other into `rows`, and their ends into `ends`. Together with those of outer tables, `around`
-/// bytes, they may have at most `bytes_max`.
+/// Puts the rows one after the other into `rows`, and their ends into `ends`. These and the rows of outer tables, `around`
+/// bytes, may together have at most `bytes_max` bytes.
 pub(super) fn rows<'a>(
     json: &'a Expr,
     path: Option<&'a Expr>,

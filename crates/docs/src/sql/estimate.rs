@@ -30,7 +30,7 @@ pub(super) const LOOKUP: f64 = 10.0;
 const CARRIED: f64 = 0.02;
 /// A seek to the beginning of a range.
 pub(super) const SEEK: f64 = 5.0;
-/// Keeping and hashing a row, beside reading it; and a lookup in the hash table.
+/// Keeping and hashing a row, besides reading it; and a lookup in the hash table.
 const HASH_ROW: f64 = 6.0;
 const PROBE: f64 = 3.0;
 /// Sorting a row, for each doubling of their number.

@@ -261,7 +261,7 @@ fn backward(direction: &Direction) -> &'static str {
     if *direction == Direction::Backward { " BACKWARD" } else { "" }
 }
 
-/// Lists of at most so many values are printed in full.
+/// Longer lists of values are abbreviated.
 const VALUES_SHOWN_MAX: usize = 4;
 
 fn sought_text(field: &str, sought: &Sought, logical: &Logical) -> String {
@@ -294,8 +294,8 @@ fn points_text(points: &Points, info: &CollectionInfo, logical: &Logical) -> Str
     format!("{what}({}){}", parts.join(", "), backward(direction))
 }
 
-/// Prints the bounds of a range over the first of these fields. A bound of a row value covers several fields; the last may be
-/// the key.
+/// Prints the bounds of a range that begins with the first of `fields`. A bound of a row value covers several fields; the last
+/// may be the key.
 fn limits_text(
     (fields, key): (&[String], &String),
     (from, to): (Option<&Limit>, Option<&Limit>),

@@ -17,7 +17,7 @@ use super::workspace::{TextBuilder, Workspace};
 const WIDTH_MAX: usize = TEXT_BYTES_MAX;
 /// Significant digits of a real in printf.
 const REAL_DIGITS_MAX: usize = 16;
-/// Units of work of a conversion, beside its output.
+/// Units of work of a conversion, besides its output.
 const CONVERSION_UNITS: u64 = 8;
 /// Digits after the point without a precision.
 const PRECISION: usize = 6;

@@ -150,7 +150,7 @@ pub(crate) const FUNCTIONS: &[(&str, Function, usize, usize)] = &[
     ("upper", Function::Upper, 1, 1),
 ];
 
-/// Units of work of a date function, beside the length of its texts.
+/// Units of work of a date function, besides the length of its texts.
 const DATE_UNITS: u64 = 16;
 /// Most arguments of one call.
 pub(crate) const ARGUMENTS_MAX: usize = 32;

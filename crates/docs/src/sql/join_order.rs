@@ -244,8 +244,8 @@ impl<'p, 'q> Search<'p, 'q> {
         }
     }
 
-    /// Extends an order by each possible table, with its best access path; if few rows are wanted, also with the one that is
-    /// best for these.
+    /// Extends an order by each possible table with its best access path. If few rows are wanted, the order is also extended
+    /// with the access path that is best for the first rows.
     fn steps_from(&mut self, place: usize, begun: &Begun, next: &mut Vec<Begun>) {
         let is_open = |table: &usize| begun.placed >> table & 1 == 0 && self.needs[*table] & !begun.placed == 0;
         let mut open: Vec<usize> = self.tables.iter().copied().filter(is_open).collect();

@@ -1,9 +1,9 @@
 //! The JSON functions: `json`, `json_extract`, `json_type`, `json_array_length`, `json_valid`, `json_quote`, `json_array`,
 //! `json_object`, and the calls of those that change JSON (`json_edits`).
 //!
-//! As an argument of these, a result that is JSON is embedded as it is, any other text as a string: `json_array('[1]',
-//! json('[1]'))` is `["[1]",[1]]`. SQLite marks values with a subtype for that; here the argument's expression decides. Only
-//! JSON by RFC 8259 is accepted: JSON5, which SQLite reads too, is malformed.
+//! As an argument of these functions, a result that is JSON is embedded as it is, and any other text as a string:
+//! `json_array('[1]', json('[1]'))` is `["[1]",[1]]`. SQLite marks values with a subtype for that; here the argument's
+//! expression decides. Only JSON by RFC 8259 is accepted: JSON5, which SQLite reads too, is malformed.
 
 use super::error::Fault;
 use super::expr::Expr;

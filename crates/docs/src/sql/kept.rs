@@ -15,7 +15,7 @@ const WAITING_PARTS: usize = 2;
 const MARKS_PARTS: usize = 8;
 /// Bytes of entries between two marks, if there is memory for so many marks.
 const MARK_BYTES: u64 = 16 << 10;
-/// Estimate of a mark's bytes beside its key.
+/// Estimate of a mark's bytes besides its key.
 const MARK_OVERHEAD_BYTES: usize = 48;
 
 /// See the module documentation.

@@ -38,7 +38,7 @@ use crate::views::operand;
 const FOLDS_BYTES_MAX: usize = 8 << 20;
 /// Memory for the statement's changes to documents that other transactions have written.
 const KNOWN_BYTES_MAX: usize = 8 << 20;
-/// Estimate of a map entry's bytes beside its key and value.
+/// Estimate of a map entry's bytes besides its key and value.
 const ENTRY_BYTES: usize = 64;
 
 /// A key and the value that a transaction has put; `None` if it has deleted the key.

@@ -7,7 +7,7 @@
 //! rows completed: the misses overlap.
 //!
 //! Nothing is copied meanwhile, because an entry's value and its partner stay in place as long as the view is borrowed. That
-//! requires that the range is in the tree as it is. If some of its entries have changed since the last checkpoint,
+//! holds only for a range that is unchanged in the tree. If some of its entries have changed since the last checkpoint,
 //! `pipeline.rs` runs the range, with copies (`batch.rs`).
 
 use std::ops::ControlFlow;
@@ -52,7 +52,7 @@ struct Join<'s, 'e> {
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
-    /// Runs an index range with its first lookup. False: nothing was done, because the range is not available by leaves.
+    /// Runs an index range with its first lookup. Returns false, and does nothing, if the range is not available by leaves.
     pub(super) fn leaves(
         &mut self,
         same: &Same<'e>,
@@ -73,7 +73,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         flow.map(|()| scanned)
     }
 
-    /// Runs an index range without joins. False: nothing was done, because the range is not available by leaves.
+    /// Runs an index range without joins. Returns false, and does nothing, if the range is not available by leaves.
     pub(super) fn covered(
         &mut self,
         same: &Same<'e>,

@@ -37,7 +37,7 @@ use crate::engine::View;
 const WAITING: (usize, usize) = (1, 4);
 /// The share of the memory for the rows that parts have seen.
 const SEEN: (usize, usize) = (1, 8);
-/// Rows are handed to the consumer in batches of about so many bytes.
+/// Rows are handed to the consumer in batches of about this size.
 const BATCH_BYTES: usize = 16 << 10;
 /// Parts that each thread may be ahead of the consumer if LIMIT may end the scan.
 const AHEAD_PER_THREAD: usize = 2;
@@ -65,7 +65,7 @@ const DAMAGED: Fault = Fault::Damaged("a row of a part");
 /// Whether a plan's rows, of which `keep` are wanted, are scanned in parts and delivered one by one, and whether that pays.
 pub(super) fn is_listed(plan: &Plan, keep: Option<usize>, workers: &Workers) -> bool {
     let is_list = !plan.grouped && (plan.distinct || plan.order.is_empty());
-    // If each entry is a row, only as many are read as are wanted.
+    // If each entry is a result row, the scan reads only the wanted number of entries.
     let is_each = matches!(&plan.levels[..], [level] if level.before.is_empty() && level.after.is_empty());
     let is_short = keep.is_some_and(|keep| {
         let few = (keep as u64) < workers.entries_min();
@@ -187,7 +187,7 @@ struct Giver<'g, 'e, S: RowSink + ?Sized> {
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
-    /// Scans with several threads and delivers the rows. False: nothing was done.
+    /// Scans with several threads and delivers the rows. Returns false if it did nothing.
     pub(super) fn list(&mut self, cuts: &Cuts, taken: &Taken<'_>, view: &(dyn View + Sync)) -> Result<bool, End> {
         let Some(fixed) = Common::of(self.plan, self.fixed) else { return Ok(false) };
         let (keep, before) = (self.keep(), self.tally.map_or(0, Tally::rows));

@@ -1,4 +1,4 @@
-//! Resources that an execution may use beside its own thread and memory. EXPLAIN shows where a plan would use them.
+//! Resources that an execution may use besides its own thread and memory. EXPLAIN shows where a plan would use them.
 
 use super::aggregate::AggregateCall;
 use super::expr::{Expr, Literal};

@@ -1,21 +1,22 @@
-//! SQL over collections: a subset of SQLite's dialect, prepared once, executed many times.
+//! SQL over collections: a subset of SQLite's dialect. A statement is prepared once and executed many times.
 //!
 //! ```text
-//!  text → parse.rs → resolve/ (names, limits) → plan.rs, candidates.rs, join_order.rs (one plan for each set of present optional
-//!         parameters; costs from the counts in counts.rs)
-//!         (alternatives.rs, prefix.rs, extremes.rs rewrite predicates so that access paths match them; point_ways.rs: value lists)
-//!       → inner.rs (subqueries, each run when its rows are first requested)
-//!       → execute.rs (rows are pushed to a RowSink): pipeline.rs for plan shapes that compiled.rs supports,
-//!         nest.rs (nested loops over a View and over kept rows, relation.rs) for any plan;
-//!         parts.rs and lists.rs when several threads scan the outermost range;
-//!         spilling.rs when sorts and groups exceed their memory, kept.rs when rows kept for joins do
+//! text → parse.rs → resolve/ (names, limits)
+//!      → planner.rs (a plan, plan.rs, for each set of present optional parameters): candidates.rs, point_ways.rs, row_bounds.rs
+//!        (access paths), join_order.rs, estimate.rs (costs, from the counts in counts.rs);
+//!        alternatives.rs, prefix.rs, extremes.rs rewrite predicates so that access paths match them
+//!      → inner.rs (subqueries, each run when its rows are first requested)
+//!      → execute.rs (rows are pushed to a RowSink): pipeline.rs for plan shapes that compiled.rs supports,
+//!        nest.rs (nested loops over a View and over kept rows, relation.rs) for any plan;
+//!        parts.rs and lists.rs when several threads scan the outermost range;
+//!        spilling.rs when sorts and groups exceed their memory, kept.rs when rows kept for joins do
 //! ```
 //!
-//! - A query that runs both here and in SQLite returns equal results: `value.rs`, `number.rs`, `dates/`, `format.rs`,
-//!   `pattern.rs`, `functions.rs`, `aggregate.rs` hold the semantics, and the tests compare with SQLite.
+//! - A query that runs both here and in SQLite returns equal results. `value.rs`, `number.rs`, `dates/`, `format.rs`,
+//!   `pattern.rs`, `functions.rs` and `aggregate.rs` hold the semantics, and the tests compare with SQLite.
 //! - Unsupported SQL is rejected when the query is prepared, with its position; no clause is ever ignored.
-//! - Every execution has a [`Budget`]; in steady state it allocates nothing.
-//! - The view must allow reads inside a scan's callback, as a snapshot does: joins look up rows during a scan.
+//! - Every execution has a [`Budget`]. In steady state it allocates no memory for a row.
+//! - Joins look up rows during a scan, so the view must allow reads inside a scan's callback, as a snapshot does.
 
 mod access;
 mod aggregate;

@@ -175,7 +175,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         }
     }
 
-    /// Makes the hash key of these values. False if one is NULL, which equals nothing.
+    /// Makes the hash key of these values. Returns false if one is NULL, which equals no value.
     fn hash_key(&self, sought: &[Expr], outer: Option<&Frame<'_>>, key: &mut Vec<u8>) -> Result<bool, QueryError> {
         key.clear();
         let mut room = self.fixed.meter.row_room();
@@ -325,7 +325,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         self.level(number + 1, Some(frame))
     }
 
-    /// Makes the bounds of an index range; empty means unbounded. False if nothing can match.
+    /// Makes the bounds of an index range; empty means unbounded. Returns false if no entry can match.
     pub(super) fn index_bounds(
         &self,
         equal: &[Expr],
@@ -407,7 +407,7 @@ pub(super) fn push_limit<'a>(
     Ok(true)
 }
 
-/// The value of a bound; `None` for NULL, which equals nothing.
+/// The value of a bound; `None` for NULL, which equals no value.
 #[inline]
 fn bound_value<'a>(expr: &'a Expr, scope: &Scope<'a>, room: &mut RowRoom<'_>) -> Result<Option<Scalar<'a>>, Fault> {
     match expr.evaluate(scope)? {

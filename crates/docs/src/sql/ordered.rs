@@ -25,9 +25,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The end of a part.
 #[derive(Debug)]
 pub(super) enum End {
-    /// All its rows were found; the number is that of the rows read.
+    /// All its rows were found. The number is the count of rows read.
     Complete(u64),
-    /// It ends with an error, after so many rows read.
+    /// It ends with an error, after this number of rows read.
     Failed(u64, QueryError),
     /// Returned: no thread scans it, and none of its rows were taken.
     Left,
@@ -37,9 +37,9 @@ pub(super) enum End {
 #[derive(Debug)]
 pub(super) enum Next {
     Rows(Vec<u8>),
-    /// A part is delivered, of which so many rows were read.
+    /// A part is delivered completely. The number is the count of rows read in it.
     Ended(u64),
-    /// The first part ends with an error, after so many rows read.
+    /// The first part ends with an error, after this number of rows read.
     Failed(u64, QueryError),
     /// Nothing is ready.
     Nothing,
@@ -108,7 +108,7 @@ impl State {
 }
 
 impl Ordered {
-    /// For so many parts, of which `ahead_max` may be scanned ahead, with up to `bytes_max` bytes of waiting rows.
+    /// For `parts` parts, of which `ahead_max` may be scanned ahead, with up to `bytes_max` bytes of waiting rows.
     pub(super) fn new(parts: usize, ahead_max: usize, bytes_max: usize) -> Ordered {
         Ordered { state: Mutex::default(), came: Condvar::new(), taken: Condvar::new(), parts, ahead_max, bytes_max }
     }

@@ -2,9 +2,9 @@
 //! So writes between two requests do not shift the pages.
 //!
 //! A query's ORDER BY is completed to a total order (`keyset.rs`). The values of a page's last row in that order are its
-//! position ([`Paged::write`] returns it); the next page is the same query with the predicate that a row comes after that
-//! position. A row that exists all the time, and whose ORDER BY values do not change, is returned exactly once, whatever is
-//! written in between.
+//! position ([`Paged::write`] returns it). The next page is the same query with the predicate that a row comes after that
+//! position. A row that exists all the time, and whose ORDER BY values do not change, is returned exactly once, whatever else
+//! is written meanwhile.
 //!
 //! ORDER BY values that are not result columns are selected after the columns of the text, and no sink sees them. If an index
 //! or the keys have the order of the first ORDER BY term, the predicate is a bound of that range.

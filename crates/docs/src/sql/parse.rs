@@ -17,7 +17,7 @@ use super::nesting::{self, Nesting};
 pub const SQL_BYTES_MAX: usize = 64 << 10;
 /// Most tokens of a query. It also bounds the depth of the tree where an operator is repeated.
 pub const TOKENS_MAX: usize = 4096;
-/// Levels of the parser's recursion beside the counted nesting levels: the statement, its query, its clause.
+/// Levels of the parser's recursion besides the counted nesting levels: the statement, its query, its clause.
 const RECURSION_BESIDE: usize = 16;
 /// How many operands the parser may try to read: so many for each token, and [`OPERANDS_BESIDE`] more. It reads some operands
 /// twice, to see which of two rules applies. It remembers most of the failed attempts, so a few attempts for each token suffice

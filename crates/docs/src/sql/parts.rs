@@ -40,7 +40,7 @@ struct Gathered {
     /// Spilled runs of earlier rows.
     spilled: Spilled,
     rows_read: u64,
-    /// The bytes of these that the shared counter includes.
+    /// The bytes of these rows and groups that the shared counter includes.
     counted: usize,
 }
 
@@ -78,13 +78,13 @@ fn is_gathered(plan: &Plan) -> bool {
 
 /// Whether a plan's rows, of which `keep` are wanted, are scanned in parts if there are enough.
 pub(super) fn is_partible(plan: &Plan, keep: Option<usize>, workers: &Workers) -> bool {
-    // If the wanted rows come first, other threads would scan rows in vain.
+    // If the wanted rows come first, rows scanned by other threads would be unused.
     let comes_first = keep.is_some() && plan.sorted_by > 0;
     plan.is_ranged() && !comes_first && (is_gathered(plan) || lists::is_listed(plan, keep, workers))
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
-    /// Scans with several threads. False: nothing was done, and one thread must do it.
+    /// Scans with several threads. Returns false if it did nothing; then one thread must scan.
     pub(super) fn rows_in_parts(&mut self, workers: &Workers) -> Result<bool, End> {
         if !is_partible(self.plan, self.keep(), workers) {
             return Ok(false);
@@ -213,7 +213,7 @@ impl Job<'_> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Together> {
-        // A panic while parts are combined is propagated to the caller, which uses nothing of this.
+        // A panic while parts are combined is propagated to the caller, which discards the combined parts.
         self.together.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -259,7 +259,7 @@ impl Gathered {
             self.groups.bytes += add_states(&mut self.states, part.states, plan, meter)?;
             return Ok(());
         }
-        // Sorted by their places, each of which belongs to one key.
+        // Sorts the keys by their groups' positions. Each position belongs to one key.
         let mut keys = vec![Box::default(); part.groups.places.len()];
         for (key, place) in part.groups.places {
             meter.tick(1)?;

@@ -10,7 +10,7 @@ use super::error::Fault;
 
 /// Longest pattern, as in SQLite.
 pub(crate) const PATTERN_BYTES_MAX: usize = 50_000;
-/// Bytes of a pattern that may be compared in vain for each byte of a text. Words of a language need two or three at most.
+/// Bytes of a pattern that may be compared in vain for each byte of a text. Words of natural languages need at most three.
 pub(crate) const COMPARED_PER_BYTE_MAX: usize = 16;
 /// Bytes of a pattern that may be compared in vain with any text: some hundredths of a second.
 const COMPARED_LEAST: usize = 1 << 20;

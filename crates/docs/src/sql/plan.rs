@@ -112,7 +112,7 @@ pub(crate) struct InnerPlan {
 /// Estimate of the bytes of a plan's EXPLAIN line.
 const LINE_BYTES: usize = 256;
 
-/// Numbers of plans and queries, so that a thread's scratch can tell their field caches apart.
+/// Numbers of plans and queries, by which a thread's scratch keeps their field caches separate.
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
 /// The next number.

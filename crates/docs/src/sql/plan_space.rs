@@ -25,7 +25,7 @@ pub const PLAN_BYTES_DEFAULT: usize = 16 << 20;
 const EVICTIONS_MAX: usize = 64;
 /// Stale places allowed in the queue, beyond twice the number of plans, before they are swept.
 const GONE_MAX: usize = 64;
-/// Plans that a thread remembers: all those of two queries with five optional parameters.
+/// Plans that a thread remembers: all plans of two queries with five optional parameters.
 const NEAR_MAX: usize = 64;
 
 /// The space of all plans. Cheap to clone; the default has room for [`PLAN_BYTES_DEFAULT`].
@@ -202,7 +202,7 @@ impl PlanSpace {
         self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Evicts plans until there is room for so many bytes; returns whether there is.
+    /// Evicts plans until there is room for `bytes` more; returns whether there is.
     fn make_room(&self, queue: &mut VecDeque<Place>, bytes: usize) -> bool {
         let mut looks = queue.len() + EVICTIONS_MAX;
         let mut evictions = 0;

@@ -317,8 +317,8 @@ impl Planner<'_> {
         self.needs(table) & !placed == 0 && (placed != 0 || !self.is_left(table))
     }
 
-    /// The tables that must be placed before this one: those from which its rows are computed, those that CROSS JOIN keeps
-    /// before it, and those that its ON names.
+    /// The tables that must be placed before this one: the sources of its rows' values, the tables that CROSS JOIN keeps before
+    /// it, and the tables that its ON names.
     pub(super) fn needs(&self, table: usize) -> TableSet {
         let arguments = self.logical.tables[table].origin.expressions();
         let needs = arguments.fold(self.crossed_before(table), |tables, expr| tables | self.tables(expr));

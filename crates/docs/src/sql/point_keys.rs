@@ -1,7 +1,7 @@
 //! The encoded values of points, and an iteration over their combinations.
 //!
-//! Values are pushed field by field; [`PointKeys::end_field`] sorts those of the field and removes duplicates. The iteration
-//! returns all combinations in the order of an index over these fields, forwards or backwards.
+//! Values are pushed field by field. [`PointKeys::end_field`] sorts the values of the field and removes duplicates. The
+//! iteration returns all combinations in the order of an index over these fields, forwards or backwards.
 
 use super::budget::Meter;
 use super::error::Fault;

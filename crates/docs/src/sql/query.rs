@@ -30,7 +30,7 @@ use crate::readiness::Readiness;
 pub const SPECIALISED_MAX: usize = 8;
 /// Bit in a plan's key: the plan is for a state that may lack indexes built since the database was opened.
 const EARLY: u32 = 1 << SPECIALISED_MAX;
-/// Estimate of what a [`RowShape`] keeps for each column beside its name.
+/// Estimate of what a [`RowShape`] keeps for each column besides its name.
 const SHAPE_BYTES: usize = 64;
 /// The counts have not been read yet.
 const NO_EPOCH: u64 = u64::MAX;
@@ -104,7 +104,7 @@ impl Query {
         }
     }
 
-    /// The same with at most `rows_max` rows, whatever its own LIMIT says.
+    /// The same query with at most `rows_max` rows, even if its own LIMIT is higher.
     pub fn with_limit(mut self, rows_max: u64) -> Query {
         let most = Expr::integer(i64::try_from(rows_max).unwrap_or(i64::MAX));
         self.logical.limit = Some(match self.logical.limit.take() {

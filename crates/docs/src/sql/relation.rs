@@ -17,7 +17,7 @@ use super::sort;
 use super::value::{self, Field, OuterValue, Value, compare};
 use super::workspace::{RowArena, Workspace};
 
-/// Estimate of a row's bytes beside its fields: its end, and its links in a hash.
+/// Estimate of a row's bytes besides its fields: its end, and its links in a hash.
 pub(crate) const ROW_OVERHEAD_BYTES: usize = 64;
 /// Ends a chain of rows.
 const NONE: u32 = u32::MAX;

@@ -65,7 +65,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The context of expressions beside the row: constant for an execution, except for a group's results.
+/// The context of expressions besides the row: constant for an execution, except for a group's results.
 #[derive(Clone, Copy)]
 pub(crate) struct Fixed<'a> {
     pub(crate) sources: &'a [Source],

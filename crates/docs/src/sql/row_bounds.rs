@@ -3,8 +3,8 @@
 //! Comparisons of row values reach the planner as comparisons of their parts (`resolve/rows.rs`); users also write `a > x OR (a
 //! = x AND b > y)` themselves. Both are recognised by their form.
 //!
-//! - An order comparison narrows a range by as many parts as the index has fields for, including the key at its end. The
-//!   predicate is still evaluated: the range says nothing about parts that are NULL.
+//! - An order comparison narrows a range by its leading parts, as far as the index has fields for them, including the key at
+//!   its end. The predicate is still evaluated, because the range does not consider parts that are NULL.
 //! - A list of rows is looked up by the parts that are consecutive in the index. The predicate is fulfilled if these are all
 //!   parts.
 //! - If a field's numbers may be of both kinds (5 and 5.0), the index is not in row order after this field. So the first such
@@ -67,7 +67,7 @@ fn equal_sides(part: &Expr) -> Option<Sides<'_>> {
 }
 
 impl<'a> Bound<'a> {
-    /// The bound of a range over the first of these fields, and for row values over those after it.
+    /// The bound of a range over the first of `fields`. A row value also bounds the following fields.
     pub(super) fn limit(&self, info: &CollectionInfo, fields: &[String]) -> Limit {
         let sequence: Vec<&str> = fields.iter().chain([&info.key.field]).map(String::as_str).collect();
         let steps = sequence.windows(2).zip(&self.more);
@@ -184,7 +184,8 @@ fn row_way(
     Some(Candidate::new(score, Access::Points(Box::new(points)), fulfilled))
 }
 
-/// The places in the list's rows of the first of these fields, as far as the rows have them and the index is in row order.
+/// For the leading fields of an index, their positions in the list's rows. The result ends before a field that the rows lack,
+/// and after a field with numbers of both kinds.
 fn places(info: &CollectionInfo, fields: &[String], list: &Rows<'_>) -> Vec<usize> {
     let mut places: Vec<usize> = Vec::new();
     for field in fields {

@@ -32,7 +32,7 @@ pub(super) const TICK_ROWS: u64 = 64;
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// The same for the rows of an inner query: dozens may be nested.
 const INNER_KEPT_BYTES_MAX: usize = 8 << 10;
-/// Estimate of a group's or distinct row's bytes beside its data.
+/// Estimate of a group's or distinct row's bytes besides its data.
 pub(super) const GROUP_OVERHEAD_BYTES: usize = 64;
 
 /// Memory that executions reuse. Each thread has one.

@@ -75,7 +75,7 @@ impl Runs {
         Ok(RunWriter { extent, waiting: Vec::new(), extents: &mut self.extents, budget })
     }
 
-    /// Writes rows as a sorted run, and empties their buffer. With `keep`, only so many rows.
+    /// Writes rows as a sorted run, and empties their buffer. With `keep`, writes only the first `keep` rows.
     pub(super) fn write(
         &mut self,
         rows: &mut SortBuffer,
@@ -98,7 +98,7 @@ impl Runs {
         self.extents.iter().cloned().map(Reader::new)
     }
 
-    /// Merges all entries. With `keep`, only so many are wanted.
+    /// Merges all entries. With `keep`, only the first `keep` entries are wanted.
     pub(super) fn merge<'b>(self, keep: Option<usize>, budget: &'b Budget<'_>) -> Result<Merge<'b>, QueryError> {
         let mut extents = self.extents;
         loop {
@@ -122,7 +122,7 @@ impl Runs {
     }
 }
 
-/// How many of these runs, from the first on, are merged at once.
+/// How many runs, beginning with the first, are merged at once.
 fn fan_in(extents: &[Extent], budget: &Budget<'_>) -> usize {
     let mut room = budget.memory_bytes_max / PARTS_FOR_BLOCKS;
     let fits = extents.iter().take(FAN_IN_MAX).take_while(|extent| {
@@ -247,7 +247,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// Whether so many bytes are left; if so, they are in the block.
+    /// Whether `bytes` bytes are left; if so, they are in the block.
     fn has(&mut self, bytes: usize) -> Result<bool, QueryError> {
         let held = self.block.len() - self.at;
         if held >= bytes {

@@ -107,7 +107,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         self.count_row()
     }
 
-    /// Encodes and sorts the values. False if nothing can match.
+    /// Encodes and sorts the values. Returns false if no entry can match.
     pub(super) fn gather_points(
         &self,
         points: &Points,
@@ -160,7 +160,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         Ok(())
     }
 
-    /// Makes the suffixes of each range's ends from the bounds of the next field. False if nothing can match.
+    /// Makes the suffixes of each range's ends from the bounds of the next field. Returns false if no entry can match.
     fn gather_limits(
         &self,
         points: &Points,
@@ -186,7 +186,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     }
 }
 
-/// Appends a value; false if nothing equals it.
+/// Appends a value. Returns false if no stored value can equal it.
 fn encode(value: Value<'_>, encoding: Encoding, out: &mut Vec<u8>) -> Result<bool, Fault> {
     match encoding {
         Encoding::Key(kind) => Ok(as_key(value, kind).map(|key| out.extend_from_slice(key.as_bytes())).is_some()),

@@ -130,7 +130,7 @@ impl<'o> JsonRows<'o> {
         JsonRows { shape, out, separator, start, rows: 0 }
     }
 
-    /// The output so far. The caller may take it between two rows; the following rows are appended to what it leaves.
+    /// The output so far. The caller may take it between two rows; the next rows are appended to the rest.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
     }

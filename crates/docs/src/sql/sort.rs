@@ -189,7 +189,7 @@ impl SortBuffer {
         }
     }
 
-    /// Ends the row. If only `keep` rows are wanted, the others are dropped as soon as there are twice as many.
+    /// Ends the row. If only `keep` rows are wanted, the others are dropped whenever the buffer has twice as many rows.
     pub(crate) fn end(&mut self, keep: Option<usize>, meter: &Meter<'_>) -> Result<(), Fault> {
         if let Some(row) = self.rows.last_mut() {
             row.end = self.bytes.len();

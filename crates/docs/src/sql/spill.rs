@@ -1,6 +1,6 @@
 //! The disk space for spilled sorts and groups.
 //!
-//! Files never have a name (`O_TMPFILE`; if the file system does not support it, they are unlinked at once), so nothing of them
+//! Files never have a name (`O_TMPFILE`; if the file system does not support it, they are unlinked at once), so no file
 //! remains, however the process ends. All executions share one limit; a file's bytes are released when it is closed. Files are
 //! never synced: only the execution that wrote a file reads it.
 
@@ -89,7 +89,7 @@ impl Drop for SpaceTaken {
 pub(super) struct SpillFile {
     space: Arc<SpillSpace>,
     file: File,
-    /// Its length. Only reserved bytes are written, so as many are released.
+    /// Its length. That many bytes were reserved for it, and are released with it.
     end: AtomicU64,
 }
 

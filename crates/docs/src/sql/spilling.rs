@@ -40,7 +40,7 @@ pub(super) const GATHERED_BY_PARTS: (usize, usize) = (3, 4);
 
 const TAG_BYTES: usize = 2;
 const LENGTH_BYTES: usize = 4;
-/// Bytes of a text of a DISTINCT aggregate beside its own, while the texts of a group are sorted by arrival.
+/// Bytes of a text of a DISTINCT aggregate besides its own, while the texts of a group are sorted by arrival.
 const TEXT_OVERHEAD_BYTES: usize = 64;
 const DAMAGED: Fault = Fault::Damaged("rows on disk");
 

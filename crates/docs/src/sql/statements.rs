@@ -24,7 +24,7 @@ use crate::counts::Counts;
 
 /// A statement that takes more than this part of the bytes (1/8) is not kept.
 const SHARE_MAX: usize = 8;
-/// Estimate of an entry's bytes beside its statement and its text: its places in the map and in the order of use.
+/// Estimate of an entry's bytes besides its statement and its text: its places in the map and in the order of use.
 const ENTRY_BYTES: usize = 256;
 
 /// See the module documentation. Shared by all threads.

@@ -2,7 +2,7 @@
 //!
 //! Each step is a query or a statement that writes. It sees the writes of the steps before it. The columns of a step's first
 //! row are parameters of later steps, unless a parameter from outside has that name. The first step that fails, or whose
-//! expectation is not true, ends the transaction: nothing of it remains.
+//! expectation is not true, ends the transaction, which then has no effect.
 //!
 //! An expectation is an expression over `rows` (documents changed, or rows of a query) and the step's parameters; NULL is not
 //! true. A view can be read only before the first write: the effect of a write on views is known only at the commit.

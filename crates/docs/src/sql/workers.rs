@@ -62,7 +62,7 @@ impl Drop for Helper<'_, '_> {
 }
 
 impl Workers {
-    /// At most so many helper threads at a time, beside the executing ones.
+    /// At most `threads_max` helper threads at a time, besides the executing ones.
     pub fn new(threads_max: usize) -> Workers {
         Workers { free: AtomicUsize::new(threads_max), threads_max, entries_min: ENTRIES_MIN, on_start: None }
     }
@@ -72,7 +72,7 @@ impl Workers {
         Workers { on_start: Some(Box::new(on_start)), ..self }
     }
 
-    /// Shares scans of at least so many entries.
+    /// Only scans of at least `entries_min` entries are shared with helpers.
     pub fn from_entries(self, entries_min: u64) -> Workers {
         Workers { entries_min, ..self }
     }

@@ -76,7 +76,7 @@ impl<'a> Workspace<'a> {
         Ok(text)
     }
 
-    /// Allocates so many bytes in the arena, which may add a chunk.
+    /// Allocates `bytes` bytes in the arena, which may add a chunk.
     #[inline]
     fn within<R>(self, bytes: usize, take: impl FnOnce() -> Result<R, CollectionAllocErr>) -> Result<R, Fault> {
         if bytes <= self.arena.chunk_capacity() {

@@ -1,7 +1,7 @@
 //! SQLite's date and time functions.
 //!
-//! A moment is a number of milliseconds since noon of 24 November 4714 BC (Julian day number times 86,400,000), and, computed
-//! on demand, its civil date and time; each modifier uses the one that it needs. The calendar is proleptic Gregorian; outside
+//! A moment is a number of milliseconds since noon of 24 November 4714 BC (Julian day number times 86,400,000). Its civil date
+//! and time are computed on demand; each modifier uses the form that it needs. The calendar is proleptic Gregorian; outside
 //! 0000..9999 (with negative years to -4713) a result is NULL. Adding months and years keeps the day of the month, and a day
 //! beyond the month's end overflows: 29 February minus a year is 1 March.
 //!

@@ -1,7 +1,7 @@
 //! INSERT, UPDATE and DELETE: the documents, their new values, and RETURNING.
 //!
-//! The documents and the new values come from a query that is read whole before anything is written: a statement never sees its
-//! own changes. RETURNING is another query, run for one document by its key.
+//! The documents and the new values come from a query that is read completely before the first write, so a statement never sees
+//! its own changes. RETURNING is another query, run for one document by its key.
 
 use sqlparser::ast::{
     self, FromTable, Ident, ObjectName, SelectItem, SetExpr, Spanned, Statement, TableFactor, TableObject,
@@ -288,7 +288,7 @@ fn update_of(update: &ast::Update, catalog: &Catalog) -> Resolved<Changing> {
     Ok(changing)
 }
 
-/// The fields before `=`, and as many values: `field = value` or `(field, …) = (value, …)`.
+/// The fields before `=` and one value for each: `field = value` or `(field, …) = (value, …)`.
 fn assigned(assignment: &ast::Assignment) -> Resolved<(&[ObjectName], &[ast::Expr])> {
     let (value, at) = (&assignment.value, assignment.value.span().start);
     let names = match &assignment.target {

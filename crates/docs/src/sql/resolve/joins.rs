@@ -81,7 +81,8 @@ impl<'c> Resolver<'c> {
         Ok(Expr::Compare(Comparison::Equal, self.affinity(&a, &b), Box::new(a), Box::new(b)))
     }
 
-    /// The first of these tables that declares the field, else the first that may have it; with the field's declared spelling.
+    /// The first of `tables` that declares the field, or else the first that may have it; and the field's name in the declared
+    /// spelling.
     fn first_field(&self, ident: &Ident, tables: Range<usize>) -> Resolved<(usize, String)> {
         let name = &ident.value;
         let declared = tables.clone().find_map(|table| Some((table, self.field(table, name)?)));

@@ -200,7 +200,8 @@ impl Logical {
         }
     }
 
-    /// The same for a result column of a query used as an operand: for UNION and the like it is that of the last member.
+    /// The same for a result column of a query used as an operand. For UNION, INTERSECT and EXCEPT it is the kind of the last
+    /// member's column.
     pub(crate) fn kind_of_result(&self, place: usize) -> (Affinity, bool) {
         let parts = match &self.tables[..] {
             [Table { origin: Origin::Inner { number, .. }, .. }] => &self.inner[*number].members[..],

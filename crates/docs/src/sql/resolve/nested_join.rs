@@ -174,7 +174,7 @@ fn low_bits(count: usize) -> TableSet {
     1u64.checked_shl(count as u32).map_or(TableSet::MAX, |bit| bit - 1)
 }
 
-/// Moves the columns of these tables into the subquery. Those used elsewhere become its result columns, and the enclosing
+/// Moves the columns of `tables` into the subquery. The columns used elsewhere become its result columns, and the enclosing
 /// query's columns refer to them.
 fn move_columns(columns: &mut [Column], tables: &Range<usize>, used: &[bool], member: &mut Logical) {
     let mut numbers = vec![0; columns.len()];
