@@ -33,7 +33,7 @@ pub struct ColumnType {
 }
 
 impl JsonTypes {
-    /// No value.
+    /// The empty set.
     pub const NONE: JsonTypes = JsonTypes(0);
     /// NULL, or a missing field.
     pub const NULL: JsonTypes = JsonTypes(1);

@@ -9,13 +9,13 @@ use crate::sql::column_types::JsonTypes;
 use crate::sql::expr::{Affinity, Expr};
 use crate::sql::resolve::Logical;
 
-/// How often a parameter is used, and beside what.
+/// How often a parameter is used, and how often with a field of each kind of number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     uses: u32,
     /// Uses that do not constrain its type: `:p IS NULL`.
     neutral: u32,
-    /// Uses beside a field that is always an integer, or always a number.
+    /// Uses with a field that is always an integer, or always a number.
     integers: u32,
     numbers: u32,
 }
@@ -32,12 +32,12 @@ impl Compared {
         }
     }
 
-    /// Whether it is used beside integers, and all its other uses are neutral.
+    /// Whether it is used with integers, and all its other uses are neutral.
     pub fn is_integer(&self) -> bool {
         self.integers > 0 && self.integers + self.neutral == self.uses
     }
 
-    /// Whether it is used beside integers or other numbers, and all its other uses are neutral.
+    /// Whether it is used with integers or other numbers, and all its other uses are neutral.
     pub fn is_number(&self) -> bool {
         self.integers + self.numbers > 0 && self.integers + self.numbers + self.neutral == self.uses
     }
@@ -73,7 +73,7 @@ impl Compared {
         }
     }
 
-    /// A use beside a value of this kind.
+    /// Counts a use with a value of this kind.
     pub(crate) fn beside(&mut self, kind: FieldKind) {
         match kind {
             FieldKind::Integer => self.integers += 1,

@@ -4,7 +4,7 @@
 use super::pattern::{COMPARED_PER_BYTE_MAX, PATTERN_BYTES_MAX};
 use std::fmt;
 
-/// Longest text that an expression may compute.
+/// Longest text that an expression may compute, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// A query that cannot be prepared: what is wrong, and where.

@@ -6,7 +6,7 @@ use super::parts::is_partible;
 use super::plan::Plan;
 use super::workers::Workers;
 
-/// See the module documentation. The default is none.
+/// The resources that an execution may use besides its own thread and memory. The default is none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Means<'m> {
     /// Sorts and groups that exceed the memory may spill to disk.

@@ -31,7 +31,8 @@ use crate::engine::View;
 /// Most rows of a page.
 pub const PAGE_ROWS_MAX: u64 = 10_000;
 
-/// A query that is read in pages, prepared once for all of them. See the module documentation.
+/// A query that is read in pages, prepared once for all of them. A page ends at the ORDER BY values of its last row, and the
+/// next page begins after these.
 #[derive(Debug)]
 pub struct Paged {
     first: Query,

@@ -13,7 +13,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 use super::error::{SqlError, SqlErrorKind};
 use super::nesting::{self, Nesting};
 
-/// Longest text of a query.
+/// Longest text of a query, in bytes.
 pub const SQL_BYTES_MAX: usize = 64 << 10;
 /// Most tokens of a query. It also bounds the depth of the tree where an operator is repeated.
 pub const TOKENS_MAX: usize = 4096;

@@ -8,7 +8,7 @@
 use super::budget::Meter;
 use super::error::Fault;
 
-/// Longest pattern, as in SQLite.
+/// Longest pattern in bytes, as in SQLite.
 pub(crate) const PATTERN_BYTES_MAX: usize = 50_000;
 /// Bytes of a pattern that may be compared in vain for each byte of a text. Words of natural languages need at most three.
 pub(crate) const COMPARED_PER_BYTE_MAX: usize = 16;

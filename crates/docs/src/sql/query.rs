@@ -169,7 +169,7 @@ impl Query {
         &self.logical.parameters
     }
 
-    /// What a parameter is compared with.
+    /// The uses of a parameter, by the kinds of the fields with which it is compared.
     pub fn compared(&self, name: &str) -> Compared {
         self.slot(name).map_or_else(Compared::default, |slot| self.compared_or_given(slot, |_| FieldKind::Any))
     }
@@ -394,7 +394,7 @@ impl Query {
         Ok(explain::text(&*self.plan(parameters, u64::MAX)?, &self.logical, &self.catalog, means, analysis))
     }
 
-    /// The same as [`Self::explain`] as JSON.
+    /// The plan used when the named optional parameters are present, as JSON.
     pub fn explain_json(&self, present: &[&str]) -> serde_json::Value {
         explain::json(&self.plan_with(present), &self.logical, &self.catalog, &Means::default(), None)
     }

@@ -115,7 +115,7 @@ impl Scratch {
         Scratch::default()
     }
 
-    /// The same with helper threads for large scans.
+    /// Adds helper threads for large scans.
     pub fn with_workers(self, workers: Arc<Workers>) -> Self {
         Scratch { workers: Some(workers), ..self }
     }

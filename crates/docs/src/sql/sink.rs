@@ -12,7 +12,7 @@ pub trait RowSink {
     fn field(&mut self, column: usize, field: Field<'_>);
     /// The row ends.
     fn end_row(&mut self);
-    /// The same, with the number of rows that the execution had read by then.
+    /// The row ends. The number is the count of rows that the execution has read by then. The default calls [`Self::end_row`].
     #[inline(always)]
     fn end_row_at(&mut self, _rows_read: u64) {
         self.end_row();

@@ -27,7 +27,7 @@ const SHARE_MAX: usize = 8;
 /// Estimate of an entry's bytes besides its statement and its text: its places in the map and in the order of use.
 const ENTRY_BYTES: usize = 256;
 
-/// See the module documentation. Shared by all threads.
+/// A cache of prepared statements, keyed by their text and shared by all threads.
 #[derive(Debug)]
 pub struct Statements {
     bytes_max: usize,
@@ -110,7 +110,7 @@ impl Statements {
         self.get(sql, catalog, |entry| &mut entry.query, Query::prepare)
     }
 
-    /// The same for pages.
+    /// The query of a text for reading in pages, kept or prepared now.
     pub fn paged(&self, sql: &str, catalog: &Catalog) -> Result<Arc<Paged>, SqlError> {
         self.get(sql, catalog, |entry| &mut entry.paged, Paged::prepare)
     }

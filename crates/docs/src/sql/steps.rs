@@ -56,7 +56,7 @@ pub struct StepMistake {
     pub error: SqlError,
 }
 
-/// Prepared steps.
+/// The prepared steps of a transaction.
 #[derive(Debug)]
 pub struct Steps {
     parameters: Vec<String>,

@@ -36,7 +36,7 @@ pub enum OwnedValue {
 }
 
 impl OwnedValue {
-    /// A copy.
+    /// Copies a borrowed value.
     pub fn new(value: &Value<'_>) -> OwnedValue {
         match *value {
             Value::Null => OwnedValue::Null,

@@ -10,7 +10,8 @@ use std::thread::{Builder, Scope};
 /// Default: a scan of fewer entries is not worth starting a thread.
 const ENTRIES_MIN: u64 = 20_000;
 
-/// See the module documentation. Shared by all executions that may have helpers ([`super::Scratch::with_workers`]).
+/// A pool of permits for helper threads of scans. Its limit holds for all executions that share it
+/// ([`super::Scratch::with_workers`]).
 pub struct Workers {
     free: AtomicUsize,
     threads_max: usize,
