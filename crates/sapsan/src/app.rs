@@ -1,4 +1,4 @@
-//! The application: routes, what stands around them, what they share; and its start.
+//! The application: its routes, middleware, shared state and settings, and its start.
 
 use crate::blocking::{Pools, Threads};
 use crate::build::{Built, Needs, Route, StartError, States};
@@ -17,7 +17,8 @@ use std::time::Duration;
 
 /// A web application.
 ///
-/// Built by calls that give it back; [`App::serve`] serves until the process is told to end, [`App::start`] gives a handle.
+/// Each method takes the application and returns it, so calls are chained. [`App::serve`] serves until the process receives a signal to
+/// end; [`App::start`] returns a handle.
 pub struct App {
     routes: Vec<Route>,
     states: States,
@@ -32,7 +33,7 @@ pub struct App {
     pub(crate) settings: AppSettings,
 }
 
-/// How an application is served.
+/// Settings of the HTTP server under the application.
 #[derive(Clone, Debug)]
 pub(crate) struct AppSettings {
     pub(crate) threads: usize,
@@ -47,7 +48,7 @@ impl Default for App {
 }
 
 impl App {
-    /// An application without routes, that uses all cores.
+    /// An application without routes. It uses all cores.
     pub fn new() -> App {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         App {
@@ -65,8 +66,8 @@ impl App {
         }
     }
 
-    /// Adds a route. A pattern is a path with parameters in braces: `/users/{id}`, `/files/{*rest}`; a fixed path goes before one with
-    /// parameters.
+    /// Adds a route. A pattern is a path with parameters in braces: `/users/{id}`, `/files/{*rest}`. A fixed path has priority over one
+    /// with parameters.
     pub fn route<Args: 'static>(self, method: Method, pattern: &str, handler: impl Handler<Args>) -> App {
         self.endpoint(method, pattern, Box::new(Erased::new(handler)))
     }
@@ -116,7 +117,7 @@ impl App {
             pattern,
             Box::new(FilesEndpoint { files: Arc::clone(&files), is_folder: false }),
         );
-        // The rest of a path is never empty: the folder itself is a route of its own.
+        // A parameter for the rest of a path never matches an empty rest, so the folder itself needs a route of its own.
         if has_index {
             app.endpoint(Method::Get, folder, Box::new(FilesEndpoint { files, is_folder: true }))
         } else {
@@ -129,9 +130,9 @@ impl App {
         self
     }
 
-    /// Takes in another application: its routes under a prefix (its `/` becomes the prefix), with its functions around them alone; its states, its
-    /// database and its executors. Layers, sessions, form tokens, origins, security
-    /// headers, error page, addresses and settings are those of the application around it.
+    /// Mounts another application under a prefix; its route `/` becomes the prefix. Its functions run around its own routes only. Its
+    /// states, database and executors are added to this application's. Layers, sessions, form tokens, origins, security headers, error
+    /// page, addresses and settings are this application's.
     pub fn nest(mut self, prefix: &str, inner: App) -> App {
         let App { routes, states, layers, around, executors, database, mistakes, protection, .. } = inner;
         if protection.has_session_checks() {
@@ -157,7 +158,7 @@ impl App {
         }
     }
 
-    /// Gives the application a value that handlers take as [`crate::State`]: one of each type.
+    /// Adds a value that handlers take as [`crate::State`], at most one of each type.
     pub fn state<T: Any + Send + Sync>(mut self, state: T) -> App {
         if !self.states.insert(state) {
             self.mistakes.push(format!("two states of type {}", std::any::type_name::<T>()));
@@ -165,7 +166,7 @@ impl App {
         self
     }
 
-    /// Gives the application a database, which handlers take as [`crate::Db`] or [`Database`].
+    /// Sets the database, which handlers take as [`crate::Db`] or [`Database`].
     pub fn database(mut self, database: Database) -> App {
         if self.database.replace(database).is_some() {
             self.mistakes.push("two databases".to_owned());
@@ -173,7 +174,7 @@ impl App {
         self
     }
 
-    /// Gives the application threads for work that blocks ([`crate::blocking()`]), under this name.
+    /// Adds threads for blocking work ([`crate::blocking()`]) under a name.
     pub fn executor(mut self, name: &str, threads: Threads) -> App {
         if self.executors.iter().any(|(known, _)| known == name) {
             self.mistakes.push(format!("two executors \"{name}\""));
@@ -182,7 +183,7 @@ impl App {
         self
     }
 
-    /// Puts a function around all handlers, inside those that were put there before. It sees requests to unknown paths, too.
+    /// Adds a function around all handlers. It runs inside the functions that were added before. It sees requests to unknown paths, too.
     pub fn around(mut self, around: impl Around) -> App {
         self.around.push(Box::new(around));
         self
@@ -194,20 +195,20 @@ impl App {
         self
     }
 
-    /// Sets how errors look to clients that show pages. Of an internal error the page gets no cause.
+    /// Sets how an error looks to clients that accept HTML. The page of an internal error is not given the cause.
     pub fn error_page(mut self, page: impl Fn(&Error) -> String + Send + Sync + 'static) -> App {
         self.error_page = Some(Box::new(page));
         self
     }
 
-    /// Sets how many event loops there are: as many as cores, unless said.
+    /// Sets the number of event loops. Default: one for each core.
     pub fn threads(mut self, threads: usize) -> App {
         self.settings.threads = threads;
         self
     }
 
-    /// Lists the proxies that may name the client they forward for: addresses, networks (`10.0.0.0/8`), `unix` for peers on Unix sockets. By
-    /// their `X-Forwarded-For`, or their `Forwarded` where there is none, [`crate::Client`] is the last hop that is no such proxy.
+    /// Lists the proxies whose header fields may name the client: addresses, networks (`10.0.0.0/8`), `unix` for peers on Unix sockets.
+    /// [`crate::Client`] is then the last hop in `X-Forwarded-For`, or in `Forwarded` if that is absent, that is not a trusted proxy.
     pub fn trusted_proxies<T: AsRef<str>>(mut self, entries: &[T]) -> App {
         match http::TrustedProxies::new(entries) {
             Ok(proxies) => self.settings.http.trusted_proxies = proxies,
@@ -219,55 +220,55 @@ impl App {
         self
     }
 
-    /// Sets what a client may take at most.
+    /// Sets the limits of requests and connections.
     pub fn limits(mut self, limits: Limits) -> App {
         self.settings.http.limits = limits;
         self
     }
 
-    /// Sets how long a request's body may be, in bytes: longer is 413.
+    /// Sets the maximum length of a request's body, in bytes. A longer body is answered 413.
     pub fn body_bytes_max(mut self, bytes: usize) -> App {
         self.settings.http.limits.body_bytes_max = bytes;
         self
     }
 
-    /// Sets how long a client may take to ask.
+    /// Sets how long a client may take to send a request.
     pub fn deadlines(mut self, deadlines: Deadlines) -> App {
         self.settings.http.deadlines = deadlines;
         self
     }
 
-    /// Sets all that can be set about its HTTP server: limits, deadlines, the access log.
+    /// Sets all settings of the HTTP server: limits, deadlines, the access log.
     pub fn http(mut self, settings: http::Settings) -> App {
         self.settings.http = settings;
         self
     }
 
-    /// Sets how long requests may take to end once the application is told to: 10 s, unless said.
+    /// Sets how long running requests may take to end when the application is stopped. Default: 10 s.
     pub fn drain_max(mut self, limit: Duration) -> App {
         self.settings.drain_max = limit;
         self
     }
 
-    /// Has it listen on another address beside the one that it is started with.
+    /// Listens on another address too, besides the one that [`App::serve`] or [`App::start`] is given.
     pub fn listen(mut self, address: &str) -> App {
         self.addresses.push(address.to_owned());
         self
     }
 
-    /// Serves on this address (`127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`; port 0 is any free one) until the process is sent
-    /// SIGTERM or SIGINT (Ctrl-C). Then it takes no more connections, lets requests end until [`App::drain_max`], and returns. A
-    /// second signal ends it at once.
+    /// Serves on this address (`127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`; port 0 is any free one) until the process receives
+    /// SIGTERM or SIGINT (Ctrl-C). Then it accepts no more connections, waits for running requests for up to [`App::drain_max`], and
+    /// returns. A second signal ends the process at once.
     pub fn serve(self, address: &str) -> Result<(), StartError> {
         crate::running::serve(self, address)
     }
 
-    /// The same without waiting: gives the handle of what runs.
+    /// Starts serving and returns at once, with a handle.
     pub fn start(self, address: &str) -> Result<Running, StartError> {
         crate::running::start(self, address)
     }
 
-    /// Makes it what serves, or says all that is wrong with it.
+    /// Checks the application and builds its shared form, or reports all mistakes.
     pub(crate) fn build(self) -> Result<(Built, AppSettings), StartError> {
         let App {
             routes,

@@ -1,7 +1,7 @@
-//! Handlers that may wait: they run on an executor of the application, by its name.
+//! Handlers that may wait: they run on an executor of the application.
 //!
-//! Their arguments are extracted on the event loop and own what they hold, so that they can go to another thread: `Path<u32>`,
-//! `Query`, `Json`, [`crate::Shared`] and [`crate::Database`] do; what has a lifetime does not.
+//! Their arguments are extracted on the event loop and move to another thread, so they must own their data: `Path<u32>`, `Query`,
+//! `Json`, [`crate::Shared`] and [`crate::Database`] do; types with a lifetime do not.
 
 use crate::build::Needs;
 use crate::error::Error;
@@ -21,8 +21,8 @@ pub struct Blocking<F> {
     handler: Arc<F>,
 }
 
-/// Has a handler run on the executor of this name ([`crate::App::executor`]), where it may wait for files, other servers, or long
-/// computations. Where the executor's queue is full the reply is 503 with `Retry-After`.
+/// Makes a handler that runs on the executor of this name ([`crate::App::executor`]), where it may wait for files, other servers,
+/// or long computations. If the executor's queue is full, the reply is 503 with `Retry-After`.
 ///
 /// ```
 /// # use sapsan::{App, Path, Threads, blocking};
@@ -41,9 +41,9 @@ pub fn blocking<F>(executor: &'static str, handler: F) -> Blocking<F> {
 /// Threads of an executor.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads {
-    /// How many there are, 1 to [`executor::THREADS_MAX`]. All start with the application.
+    /// Number of threads, 1 to [`executor::THREADS_MAX`]. All start with the application.
     pub count: usize,
-    /// Requests that may wait for one of them; more are answered 503.
+    /// Number of requests that may wait for a thread; more are answered 503.
     pub queue_max: usize,
 }
 
@@ -70,7 +70,7 @@ impl Pools {
         self.0.iter().find(|(known, _)| known == name).map(|(_, pool)| pool)
     }
 
-    /// Waits for what was taken, until the deadline.
+    /// Waits for the accepted jobs, until the deadline.
     pub(crate) fn drain(&self, deadline: std::time::Instant) {
         for (name, pool) in &self.0 {
             if let executor::Drained::Left { queued, running } = pool.drain(deadline) {
@@ -79,9 +79,9 @@ impl Pools {
         }
     }
 
-    /// Has `work` done on an executor, and answers with what it gives.
+    /// Runs `work` on an executor and sends its result as the reply.
     pub(crate) fn run<R: Respond>(&self, name: &str, responder: Responder, work: impl FnOnce() -> R + Send + 'static) {
-        // Taken by the job, or by the refusal.
+        // The job takes the responder; if the executor refuses the job, the refusal takes it.
         let Some(pool) = self.get(name) else {
             return responder.send(Error::internal(format!("the application has no executor \"{name}\"")));
         };
@@ -100,7 +100,7 @@ impl Pools {
         }
     }
 
-    /// Has an executor do a job, or says why it does not.
+    /// Submits a job to an executor, or returns why it is refused.
     pub(crate) fn submit(&self, name: &str, job: impl FnOnce() + Send + 'static) -> Result<(), &'static str> {
         let pool = self.get(name).ok_or("the application has no such executor")?;
         pool.try_submit(Box::new(job)).map_err(|refused| reason(&refused))
@@ -114,7 +114,7 @@ fn reason<J>(refused: &Refused<J>) -> &'static str {
     }
 }
 
-/// A responder that one of two takes.
+/// A responder with two owners; the first that takes it gets it.
 struct Kept(Arc<std::sync::Mutex<Option<Responder>>>);
 
 impl Kept {
@@ -128,7 +128,7 @@ impl Kept {
     }
 }
 
-/// What names an implementation for a function of these arguments.
+/// Marker that keeps apart the implementations for functions of different argument lists.
 #[doc(hidden)]
 pub struct Owning<Args>(std::marker::PhantomData<fn(Args)>);
 

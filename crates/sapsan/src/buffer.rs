@@ -1,10 +1,10 @@
-//! Buffers for the bodies of replies, used again: a reply that is made and sent on one thread allocates nothing for its body.
+//! Reusable buffers for bodies of replies: a reply that is made and sent on one thread allocates nothing for its body.
 
 use std::cell::RefCell;
 use std::io;
 use std::ops::Deref;
 
-/// Buffers that a thread keeps, and the most that one of them may have grown to.
+/// Number of buffers that a thread keeps, and the largest capacity of a kept one.
 const KEPT_MAX: usize = 4;
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
@@ -12,25 +12,25 @@ thread_local! {
     static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes that are written to, and then sent. Given back to the thread where it is dropped.
+/// Bytes of a body. When dropped, the buffer returns to the dropping thread's pool.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
 }
 
 impl Buffer {
-    /// An empty one.
+    /// An empty buffer from the thread's pool.
     pub(crate) fn take() -> Buffer {
         let bytes = KEPT.with_borrow_mut(Vec::pop).unwrap_or_default();
         Buffer { bytes }
     }
 
-    /// Its bytes, to be changed.
+    /// Its bytes, mutable.
     pub(crate) fn bytes_mut(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Its bytes, for whoever takes them elsewhere.
+    /// Its bytes as a vector, to be moved elsewhere.
     pub(crate) fn into_bytes(mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
@@ -69,7 +69,7 @@ impl Drop for Buffer {
             return;
         }
         bytes.clear();
-        // At the end of the thread there is no place for it any more.
+        // When the thread ends, its pool is gone; the buffer is then simply freed.
         let _ = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             if kept.len() < KEPT_MAX {

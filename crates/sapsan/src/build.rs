@@ -1,4 +1,4 @@
-//! From an application's parts to what serves: all that it lacks is found here, before the first request.
+//! The checked form of an application. Everything that is missing is found here, before the first request.
 
 use crate::blocking::Pools;
 use crate::database::Database;
@@ -16,7 +16,7 @@ use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::fmt;
 
-/// The application at work, shared by all loops.
+/// A running application, shared by all loops.
 pub(crate) struct Built {
     pub(crate) router: Router<usize>,
     pub(crate) routes: Vec<Route>,
@@ -36,7 +36,7 @@ pub(crate) struct Route {
     pub(crate) endpoint: Box<dyn Endpoint>,
 }
 
-/// The application's states, one of each type. So few that the place of one is found by looking through all.
+/// The application's states, one of each type. There are few, so the search is linear.
 #[derive(Default)]
 pub(crate) struct States(Vec<StateOf>);
 
@@ -47,7 +47,7 @@ struct StateOf {
 }
 
 impl States {
-    /// Puts a state in; `false` where there is one of its type.
+    /// Adds a state; `false` if there is already one of its type.
     pub(crate) fn insert<T: Any + Send + Sync>(&mut self, state: T) -> bool {
         let is_new = self.get::<T>().is_none();
         if is_new {
@@ -63,7 +63,7 @@ impl States {
         self.0.iter().find(|known| known.id == id).and_then(|known| known.state.downcast_ref())
     }
 
-    /// Takes in others; gives the types of which there is one already.
+    /// Adds others. Returns the names of the types that are there already.
     pub(crate) fn merge(&mut self, others: States) -> Vec<&'static str> {
         let is_here = |other: &StateOf| self.0.iter().any(|known| known.id == other.id);
         let (twice, new): (Vec<StateOf>, Vec<StateOf>) = others.0.into_iter().partition(is_here);
@@ -73,7 +73,7 @@ impl States {
 }
 
 impl Built {
-    /// Runs the functions around an endpoint, and the endpoint.
+    /// Runs the checks and layers before an endpoint, the functions around it, and the endpoint.
     #[inline]
     pub(crate) fn run(&self, endpoint: &dyn Endpoint, request: &Request<'_>) -> Response {
         if let Some(refusal) = self.protection.before(request) {
@@ -87,7 +87,7 @@ impl Built {
         Next::new(&self.around, endpoint).run(request)
     }
 
-    /// Renders an error and has the layers see the reply: the last thing before it is written.
+    /// Renders an error and passes the reply through the layers, just before it is written.
     #[inline]
     pub(crate) fn behind(
         &self,
@@ -119,7 +119,7 @@ impl Built {
     }
 }
 
-/// What a route's handler needs of its application: asked once, at the start.
+/// Checks what a route's handler needs of its application. Used once, at the start.
 pub struct Needs<'b> {
     pub(crate) built: &'b Built,
     pub(crate) route: &'b Route,
@@ -127,7 +127,7 @@ pub struct Needs<'b> {
 }
 
 impl Needs<'_> {
-    /// A state of this type.
+    /// Requires a state of this type.
     pub fn state<T: Any + Send + Sync>(&mut self) {
         if self.built.states.get::<T>().is_none() {
             let name = std::any::type_name::<T>();
@@ -135,21 +135,21 @@ impl Needs<'_> {
         }
     }
 
-    /// A database.
+    /// Requires a database.
     pub fn database(&mut self) {
         if self.built.database.is_none() {
             self.missing.push("a database is missing: give one by App::database".to_owned());
         }
     }
 
-    /// A layer of this kind, which whoever asks knows to be there or not.
+    /// Requires a condition; if it does not hold, `otherwise` is reported.
     pub fn that(&mut self, is_there: bool, otherwise: &str) {
         if !is_there {
             self.missing.push(otherwise.to_owned());
         }
     }
 
-    /// So many parameters of the path.
+    /// Requires that the path has this number of parameters.
     pub fn path_parameters(&mut self, count: usize) {
         let has = self.route.pattern.replace("{{", "").matches('{').count();
         if has != count {
@@ -157,7 +157,7 @@ impl Needs<'_> {
         }
     }
 
-    /// An executor of this name.
+    /// Requires an executor of this name.
     pub fn executor(&mut self, name: &str) {
         if !self.built.pools.has(name) {
             self.missing.push(format!("an executor \"{name}\" is missing: give one by App::executor"));
@@ -169,16 +169,16 @@ impl Needs<'_> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
-    /// What is wrong with the application: all that was found.
+    /// The application has mistakes: all that were found.
     Application(Vec<String>),
     /// An address cannot be listened on.
     Listen {
         /// The address as given.
         address: String,
-        /// What the system says.
+        /// The system's reason.
         source: std::io::Error,
     },
-    /// The system gives no threads or descriptors.
+    /// The system refuses threads or descriptors.
     System(std::io::Error),
 }
 

@@ -1,11 +1,11 @@
-//! Failures as replies: a page where the client shows pages, else a problem document (RFC 9457).
+//! Failures as replies: a page if the client accepts HTML, else a problem document (RFC 9457).
 
 use http::Status;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why a request was not done, as it is told to the client. The cause of an internal error is logged, never told.
+/// The failure of a request, as the client sees it. The cause of an internal error is logged and never sent.
 #[derive(Debug)]
 pub struct Error {
     what: Box<What>,
@@ -16,11 +16,11 @@ struct What {
     status: Status,
     detail: Cow<'static, str>,
     fields: Vec<(&'static str, Cow<'static, str>)>,
-    /// For the log alone.
+    /// For the log only.
     cause: Option<String>,
 }
 
-/// RFC 9457, without a type of problems of its own.
+/// RFC 9457, without a problem type of its own.
 #[derive(Serialize)]
 struct Problem<'e> {
     title: &'e str,
@@ -29,16 +29,16 @@ struct Problem<'e> {
     detail: Option<&'e str>,
 }
 
-/// Makes the page of an error; its text goes out as `text/html`.
+/// Makes the page of an error; the text is sent as `text/html`.
 pub type ErrorPage = Box<dyn Fn(&Error) -> String + Send + Sync>;
 
 impl Error {
-    /// An error with a status and words for the client's user.
+    /// An error with a status and a text for the client's user.
     pub fn new(status: Status, detail: impl Into<Cow<'static, str>>) -> Error {
         Error { what: Box::new(What { status, detail: detail.into(), fields: Vec::new(), cause: None }) }
     }
 
-    /// 400: the request is wrong, and in what.
+    /// 400: the request is wrong; `detail` says how.
     pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Error {
         Error::new(Status(400), detail)
     }
@@ -53,36 +53,36 @@ impl Error {
         Error::new(Status(404), "")
     }
 
-    /// 409: something else forbids it.
+    /// 409: the request conflicts with the present state.
     pub fn conflict(detail: impl Into<Cow<'static, str>>) -> Error {
         Error::new(Status(409), detail)
     }
 
-    /// 503 with `Retry-After: 1`: nothing was done, it may be tried again.
+    /// 503 with `Retry-After: 1`: nothing was done, the client may try again.
     pub fn busy(detail: impl Into<Cow<'static, str>>) -> Error {
         Error::new(Status(503), detail).with_header("Retry-After", "1")
     }
 
-    /// 500. The cause is logged; the client learns only that there is one.
+    /// 500. The cause is logged; the client does not see it.
     pub fn internal(cause: impl fmt::Display) -> Error {
         let mut error = Error::new(Status(500), "");
         error.what.cause = Some(cause.to_string());
         error
     }
 
-    /// The same error with a cause, for the log.
+    /// The same error with a cause for the log.
     pub(crate) fn with_cause(mut self, cause: impl fmt::Display) -> Error {
         self.what.cause = Some(cause.to_string());
         self
     }
 
-    /// The same error with other words.
+    /// The same error with another text.
     pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Error {
         self.what.detail = detail.into();
         self
     }
 
-    /// The same error with a header field more.
+    /// The same error with one more header field.
     pub fn with_header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Error {
         self.what.fields.push((name, value.into()));
         self
@@ -98,7 +98,7 @@ impl Error {
         self.what.status.reason()
     }
 
-    /// What is told beside the status; may be empty.
+    /// The text beside the status; may be empty.
     pub fn detail(&self) -> &str {
         &self.what.detail
     }
@@ -107,7 +107,7 @@ impl Error {
         &self.what.fields
     }
 
-    /// Why it is internal, for the log.
+    /// The cause of an internal error, for the log.
     pub(crate) fn cause(&self) -> Option<&str> {
         self.what.cause.as_deref()
     }
@@ -116,11 +116,11 @@ impl Error {
     pub(crate) fn problem(&self) -> Vec<u8> {
         let detail = Some(self.detail()).filter(|detail| !detail.is_empty());
         let problem = Problem { title: self.title(), status: self.what.status.0, detail };
-        // Text and numbers are always JSON.
+        // Text and numbers can always be serialized.
         serde_json::to_vec(&problem).unwrap_or_default()
     }
 
-    /// The page where the application has none of its own.
+    /// The page, if the application sets none of its own.
     pub(crate) fn page(&self) -> String {
         let (status, title) = (self.what.status.0, self.title());
         let mut page = format!(
@@ -135,7 +135,7 @@ impl Error {
     }
 }
 
-/// Text as it stands in a page, so that nothing in it is markup: `&`, `<`, `>` and both quotes are escaped.
+/// Text escaped for a page, so that nothing in it is markup: `&`, `<`, `>` and both quotes are escaped.
 pub fn escaped(text: &str) -> impl fmt::Display + '_ {
     Escaped(text)
 }
@@ -175,7 +175,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a program of its own cannot help: 500, and its words in the log.
+/// An I/O error of the program: 500, with its text in the log.
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Error {
         Error::internal(error)

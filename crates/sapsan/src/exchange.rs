@@ -1,15 +1,15 @@
-//! What belongs to one request and its reply, and outlives the handler's call where the reply comes later.
+//! Values of one request. They outlive the handler's call if the reply is late.
 
 use crate::session::SessionData;
 use std::any::{Any, TypeId};
 
-/// Values of one request that middleware, layers and handlers leave for one another, one of each type. Goes with a late reply to the
-/// thread that answers.
+/// Values that middleware, layers and handlers of one request pass to one another, one of each type. With a late reply they move to
+/// the thread that answers.
 ///
-/// Bound: as many as there are types; empty, it costs nothing.
+/// Bound: the number of types used. An empty exchange allocates nothing.
 #[derive(Default)]
 pub struct Exchange {
-    /// Where the session was looked at. Not among the values, so that it needs no allocation.
+    /// The session, once it was read. A field of its own, so that it needs no allocation.
     pub(crate) session: Option<SessionData>,
     values: Vec<Box<dyn Any + Send>>,
 }
@@ -20,12 +20,12 @@ impl Exchange {
         self.values.iter().find_map(|value| value.downcast_ref())
     }
 
-    /// The same, to be changed.
+    /// The value of this type, mutable.
     pub fn get_mut<T: Any + Send>(&mut self) -> Option<&mut T> {
         self.values.iter_mut().find_map(|value| value.downcast_mut())
     }
 
-    /// Puts a value in the place of the one of its type, which it gives back.
+    /// Inserts a value. Returns the previous value of its type.
     pub fn insert<T: Any + Send>(&mut self, value: T) -> Option<T> {
         match self.get_mut::<T>() {
             Some(place) => Some(std::mem::replace(place, value)),
@@ -36,7 +36,7 @@ impl Exchange {
         }
     }
 
-    /// Takes the value of this type out.
+    /// Removes the value of this type and returns it.
     pub fn remove<T: Any + Send>(&mut self) -> Option<T> {
         let place = self.values.iter().position(|value| (**value).type_id() == TypeId::of::<T>())?;
         self.values.swap_remove(place).downcast().ok().map(|value| *value)

@@ -1,9 +1,9 @@
-//! Paths that a check leaves out, by patterns of routes.
+//! Paths that a check skips, as patterns of routes.
 
 use http::{Lookup, Method, Router};
 use std::sync::Arc;
 
-/// Patterns of paths. One that is none is told when the application starts.
+/// Patterns of paths. An invalid one is reported when the application starts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exempt {
     patterns: Vec<String>,
@@ -15,11 +15,11 @@ impl Exempt {
         self.patterns.push(pattern.to_owned());
     }
 
-    /// Makes of the patterns what finds them, or says which is none.
+    /// Builds the matcher, or reports the invalid pattern.
     pub(crate) fn build(mut self) -> Result<Exempt, String> {
         let mut router = Router::new();
         for pattern in &self.patterns {
-            // The method is not looked at: all patterns stand under one.
+            // Exemptions hold for every method, so all patterns are stored under one.
             router.route(Method::Post, pattern, ()).map_err(|error| error.to_string())?;
         }
         self.router = (!self.patterns.is_empty()).then(|| Arc::new(router));

@@ -10,15 +10,16 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Something that a handler can take as an argument.
+/// A type that a handler can take as an argument.
 pub trait Extract {
-    /// The same for a request of this lifetime: the type itself, but for what it borrows.
+    /// The type itself, with the lifetime of what it borrows from the request.
     type Item<'r>;
 
-    /// Takes it from a request, or says why that is wrong: then the handler is not called.
+    /// Extracts it from a request. On an error the handler is not called, and the error is the reply.
     fn extract<'r>(request: &'r Request<'_>) -> Result<Self::Item<'r>, Error>;
 
-    /// Says what the application must have for it; asked once for each route, when the application starts.
+    /// Checks that the application has what the extraction needs. Called once for each route, when the application
+    /// starts.
     fn needs(_needs: &mut Needs<'_>) {}
 }
 
@@ -55,7 +56,7 @@ impl<T: Any + Send + Sync> Extract for State<'_, T> {
     }
 }
 
-/// A state of the application that was given as `Arc<T>`, for handlers that take it elsewhere.
+/// A state of the application that was given as `Arc<T>`, for handlers that move it to another thread.
 #[derive(Debug)]
 pub struct Shared<T>(pub Arc<T>);
 
@@ -79,13 +80,13 @@ impl<T: Any + Send + Sync> Extract for Shared<T> {
     }
 }
 
-/// Not met: the start looks for it.
+/// Unreachable: the start checks that the state is there.
 #[cold]
 fn missing_state<T>() -> Error {
     Error::internal(format!("the application has no state of type {}", std::any::type_name::<T>()))
 }
 
-/// The client's address: of the last hop that is no trusted proxy ([`crate::App::trusted_proxies`]).
+/// The client's address: the last hop that is not a trusted proxy ([`crate::App::trusted_proxies`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client(pub IpAddr);
 
@@ -102,7 +103,7 @@ impl Extract for Client {
 pub struct Headers<'r>(&'r http::Request<'r>);
 
 impl<'r> Headers<'r> {
-    /// The first field of this name (ASCII case folded), where it is text.
+    /// The first field of this name (ASCII case is ignored), if it is UTF-8 text.
     pub fn get(&self, name: &str) -> Option<&'r str> {
         self.0.header(name).and_then(|value| std::str::from_utf8(value).ok())
     }
@@ -121,7 +122,7 @@ impl Extract for Headers<'_> {
     }
 }
 
-/// The request's body as it came.
+/// The request's body as bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'r>(pub &'r [u8]);
 
@@ -133,7 +134,7 @@ impl Extract for Body<'_> {
     }
 }
 
-/// The same as text; 400 where it is not UTF-8.
+/// The request's body as text; 400 if it is not UTF-8.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'r>(pub &'r str);
 
@@ -146,9 +147,9 @@ impl Extract for Text<'_> {
     }
 }
 
-/// The request's body as JSON; as a result, JSON of any value.
+/// JSON. As an argument, the request's body; as a result, any value that serde can serialize.
 ///
-/// 415 where Content-Type names something else, 400 where the text is no JSON, 422 where it is not what `T` wants.
+/// Errors: 415 if Content-Type names another format, 400 if the body is not JSON, 422 if it does not fit `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -166,14 +167,14 @@ impl<T: DeserializeOwned> Extract for Json<T> {
     }
 }
 
-/// Whether a media type is JSON, or a kind of it. Nothing said is taken for it.
+/// Whether a media type is JSON or based on it. A missing Content-Type counts as JSON.
 fn is_json(content_type: Option<&str>) -> bool {
     let Some(content_type) = content_type else { return true };
     let media = content_type.split(';').next().unwrap_or_default().trim();
     media.eq_ignore_ascii_case("application/json") || media.to_ascii_lowercase().ends_with("+json")
 }
 
-/// An extraction that may fail without failing the request.
+/// The argument if it can be extracted. A failure does not fail the request.
 impl<T: Extract> Extract for Option<T> {
     type Item<'r> = Option<T::Item<'r>>;
 
@@ -186,7 +187,7 @@ impl<T: Extract> Extract for Option<T> {
     }
 }
 
-/// The same, with the reason.
+/// The argument, or the error of its extraction.
 impl<T: Extract> Extract for Result<T, Error> {
     type Item<'r> = Result<T::Item<'r>, Error>;
 

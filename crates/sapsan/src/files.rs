@@ -10,13 +10,13 @@ use http::{FileMiss, Files, Status};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Bytes of files that each loop keeps in memory. Larger files, and those beyond, are sent from the page cache.
+/// Bytes of files that each loop keeps in memory. Other files are sent from the page cache by the kernel.
 pub(crate) const FILE_CACHE_BYTES: usize = 16 << 20;
 
-/// Answers with the file that the last parameter of the path names, or with the folder's own page.
+/// Answers with the file that the last parameter of the path names, or with the folder's index page.
 pub(crate) struct FilesEndpoint {
     pub(crate) files: Arc<Files>,
-    /// The route is that of the folder itself: its parameters name no file.
+    /// The route is that of the folder itself: it has no parameter that names a file.
     pub(crate) is_folder: bool,
 }
 
@@ -39,7 +39,7 @@ impl Endpoint for FilesEndpoint {
     fn needs(&self, _needs: &mut Needs<'_>) {}
 }
 
-/// The pattern of the folder itself, `/assets/` of `/assets/{*path}`; `None` where the pattern does not end in a parameter for the
+/// The pattern of the folder itself: `/assets/` for `/assets/{*path}`. `None` if the pattern does not end in a parameter for the
 /// rest of the path.
 pub(crate) fn folder_pattern(pattern: &str) -> Option<&str> {
     let (folder, rest) = pattern.rsplit_once('/')?;

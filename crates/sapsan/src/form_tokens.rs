@@ -1,4 +1,4 @@
-//! Form tokens: a secret of the session in each form, which a page of another site does not know.
+//! Form tokens: each form carries a secret of the session that a page of another site does not know.
 
 use crate::error::Error;
 use crate::exempt::Exempt;
@@ -12,9 +12,10 @@ const FIELD: &str = "csrf_token";
 const HEADER: &str = "X-CSRF-Token";
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Has every request that may change something (not GET, HEAD, OPTIONS) bring a token of its session ([`Session::form_token`]): in the
-/// field `csrf_token` of a urlencoded form, or in the header field `X-CSRF-Token`, as scripts and multipart forms have to. Without it
-/// 403. Off unless given to [`crate::App::form_tokens`]; [`crate::Origins`] needs no token and is on.
+/// Requires a token of the session ([`Session::form_token`]) in every request that may change something (not GET, HEAD, OPTIONS). The
+/// token is in the field `csrf_token` of a urlencoded form; scripts and multipart forms send it in the header field `X-CSRF-Token`.
+/// Without a valid token the reply is 403. Off unless given to [`crate::App::form_tokens`]; [`crate::Origins`], which is on, needs no
+/// token.
 ///
 /// ```
 /// use sapsan::{App, FormTokens, Keys, Sessions};
@@ -40,22 +41,22 @@ impl Default for FormTokens {
 }
 
 impl FormTokens {
-    /// Tokens for all routes.
+    /// Tokens are required on all routes.
     pub fn new() -> FormTokens {
         FormTokens { field: FIELD.into(), header: HEADER.into(), exempt: Exempt::default() }
     }
 
-    /// The form's field; without this `csrf_token`.
+    /// The form's field. Default: `csrf_token`.
     pub fn field(self, name: impl Into<Cow<'static, str>>) -> FormTokens {
         FormTokens { field: name.into(), ..self }
     }
 
-    /// The header field; without this `X-CSRF-Token`.
+    /// The header field. Default: `X-CSRF-Token`.
     pub fn header(self, name: impl Into<Cow<'static, str>>) -> FormTokens {
         FormTokens { header: name.into(), ..self }
     }
 
-    /// Asks no token where the path matches this pattern, which is one of a route: `/hooks/{*name}`.
+    /// Requires no token for paths that match this pattern. Patterns are those of routes: `/hooks/{*name}`.
     pub fn exempt(mut self, pattern: &str) -> FormTokens {
         self.exempt.add(pattern);
         self
@@ -66,7 +67,7 @@ impl FormTokens {
         Ok(FormTokens { exempt: self.exempt.build().map_err(|error| format!("form tokens: {error}"))?, ..self })
     }
 
-    /// Refuses a request without a right token.
+    /// Refuses a request without a valid token.
     pub(crate) fn check(&self, request: &Request<'_>) -> Result<(), Error> {
         if request.method().is_safe() || self.exempt.has(request.path()) {
             return Ok(());

@@ -1,9 +1,9 @@
 //! Functions as handlers: their arguments are extracted from the request, their result is the reply.
 //!
-//! An argument may borrow from the request, and its lifetime be left out: `fn page(Path(name): Path<&str>, Db(..): Db<'_>)`. A function
-//! whose arguments have such lifetimes is one for every lifetime, so it has no single list of argument types. So the implementations
-//! below ask for two things: that the function takes arguments of some types `A`, `B`, … (which tells the compiler what these are but
-//! for their lifetimes), and that it takes `A::Item<'r>`, `B::Item<'r>`, … for every `'r`. (Bevy's systems take their parameters so.)
+//! An argument may borrow from the request, and its lifetime may be elided: `fn page(Path(name): Path<&str>, Db(..): Db<'_>)`. Such a
+//! function accepts every lifetime, so it has no single list of argument types. The implementations below therefore require two things:
+//! that the function takes arguments of some types `A`, `B`, … (from which the compiler infers the types apart from their lifetimes),
+//! and that it takes `A::Item<'r>`, `B::Item<'r>`, … for every `'r`. (Bevy's systems declare their parameters in this way.)
 
 use crate::build::Needs;
 use crate::extract::Extract;
@@ -12,8 +12,8 @@ use crate::respond::Respond;
 use crate::response::Response;
 use std::marker::PhantomData;
 
-/// A function of 0 to 8 arguments that each implement [`Extract`], and with a result that implements [`Respond`]. `Args` is the
-/// function's type without its lifetimes, and tells the implementations apart.
+/// A function of 0 to 8 arguments that implement [`Extract`], with a result that implements [`Respond`]. `Args` is the function's type
+/// without its lifetimes; it keeps the implementations apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no handler",
     label = "no handler",
@@ -23,15 +23,15 @@ use std::marker::PhantomData;
 pub trait Handler<Args>: Send + Sync + 'static {
     /// Answers a request.
     fn call(&self, request: &Request<'_>) -> Response;
-    /// Says what the application must have for it.
+    /// Checks that the application has what the handler needs.
     fn needs(&self, needs: &mut Needs<'_>);
-    /// Whether it takes a request's body in pieces as they arrive ([`crate::upload()`]).
+    /// Whether the handler receives a request's body in pieces as they arrive ([`crate::upload()`]).
     fn takes_pieces(&self) -> bool {
         false
     }
 }
 
-/// A handler whatever its type.
+/// A handler behind a trait object.
 pub(crate) trait Endpoint: Send + Sync {
     fn call(&self, request: &Request<'_>) -> Response;
     fn needs(&self, needs: &mut Needs<'_>);
@@ -40,7 +40,7 @@ pub(crate) trait Endpoint: Send + Sync {
     }
 }
 
-/// A handler of a known type as one of any.
+/// Makes a handler of a known type an [`Endpoint`].
 pub(crate) struct Erased<H, Args> {
     handler: H,
     args: PhantomData<fn(Args)>,
@@ -77,7 +77,7 @@ macro_rules! handlers {
             $($argument: Extract),*
         {
             fn call(&self, request: &Request<'_>) -> Response {
-                // The call through a parameter of a known type tells the compiler which of the two forms is meant.
+                // Calling through a parameter of a known type tells the compiler which of the two bounds is meant.
                 #[allow(clippy::too_many_arguments)]
                 fn call<R, $($argument),*>(f: impl Fn($($argument),*) -> R, $($value: $argument),*) -> R {
                     f($($value),*)

@@ -1,7 +1,7 @@
-//! Replies that come later, from any thread.
+//! Late replies, sent from any thread.
 //!
-//! A handler that gives a [`Later`] has done its part. Once the functions around it have seen that, what it carries is called with a
-//! [`Responder`]: so work begins when everything that the reply's head needs is known, and no thread can answer too early.
+//! A handler that returns a [`Later`] is finished. When the functions around it have returned too, the closure in the `Later` is called
+//! with a [`Responder`]. So work begins only when the header fields of the reply are known, and no thread can answer too early.
 
 use crate::build::Built;
 use crate::error::Error;
@@ -14,20 +14,20 @@ use http::{BodySink, LateReply, Piece, Status};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What begins the work behind a late reply. On a loop it is given what that has; on other threads there is none.
+/// Begins the work behind a late reply. On a loop it is given the loop's state, on other threads `None`.
 pub(crate) type Start = Box<dyn FnOnce(Responder, Option<&Local>)>;
 
-/// A reply that comes later.
+/// A reply that is sent later.
 pub struct Later {
     pub(crate) start: Start,
-    /// Later requests of the connection that may change something may go on meanwhile: what was begun keeps its order by itself, and ends
+    /// Later requests of the connection that may change something can run meanwhile, because the work keeps its order by itself and ends
     /// soon.
     pub(crate) keeps_order: bool,
-    /// Takes the request's body in pieces.
+    /// Receives the request's body in pieces.
     pub(crate) body: Option<Box<dyn BodySink>>,
 }
 
-/// A reply that comes later: `start` is called on the event loop, must not wait, and takes the responder elsewhere.
+/// A reply that is sent later. `start` is called on the event loop, must not wait, and moves the responder elsewhere.
 ///
 /// ```
 /// # use sapsan::{Later, later};
@@ -46,7 +46,7 @@ impl Later {
         Later { start: Box::new(start), keeps_order, body: None }
     }
 
-    /// A reply to a request whose body follows in pieces, which `body` takes.
+    /// A reply to a request whose body arrives in pieces; `body` receives them.
     pub(crate) fn with_body(body: Box<dyn BodySink>, start: impl FnOnce(Responder) + 'static) -> Later {
         let start = Box::new(move |responder, _: Option<&Local>| start(responder));
         Later { start, keeps_order: false, body: Some(body) }
@@ -59,7 +59,7 @@ impl Respond for Later {
     }
 }
 
-/// The duty to answer one request, from any thread. Dropped unanswered, it answers 500.
+/// The duty to answer one request, from any thread. If it is dropped unanswered, the reply is 500.
 pub struct Responder {
     pub(crate) built: Arc<Built>,
     pub(crate) exchange: Exchange,
@@ -68,35 +68,36 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// What belongs to the request: for changes that its layers are to see, such as those of a session.
+    /// The request's values, for changes that its layers should see, such as those of its session.
     pub fn exchange(&mut self) -> &mut Exchange {
         &mut self.exchange
     }
 
-    /// Tells whether the client is still there; asked while long work goes on. Of a reply to a transaction it is not watched.
+    /// Reports whether the client is still connected; long work may check it. For the reply to a transaction the connection is not
+    /// watched.
     pub fn presence(&self) -> http::Presence {
         self.late.presence()
     }
 
-    /// Answers.
+    /// Sends the reply.
     pub fn send(self, reply: impl Respond) {
         let Responder { built, mut exchange, mut late, wants_html } = self;
         let mut response = reply.respond();
         if let Content::Later(later) = response.body {
-            // A late reply of a late reply: its work begins here, where it may wait.
+            // The late reply is itself late. Its work begins on this thread, which may wait.
             for (name, value) in response.fields.iter() {
                 late.header(name, value);
             }
             return (later.start)(Responder { built, exchange, late, wants_html }, None);
         }
         built.behind(&mut exchange, &mut response, &mut Head::new(&mut late), || wants_html);
-        // Before the client is told: who is told may end the application, and open its database again.
+        // Dropped before the reply is sent: a client that has the reply may end the application and open its database again.
         drop((built, exchange));
         send_late(late, response);
     }
 }
 
-/// Writes a response whose header fields are those of `late` and its own.
+/// Writes a response with the header fields of `late` and its own.
 fn send_late(mut late: LateReply, response: Response) {
     for (name, value) in response.fields.iter() {
         late.header(name, value);
@@ -112,7 +113,7 @@ fn send_late(mut late: LateReply, response: Response) {
             Some(bytes) => late.stream(status, content_type, bytes, stream.source),
             None => late.stream_open(status, content_type, stream.source),
         },
-        // The first two are gone by now: see `Responder::send` and `Built::behind`. Files are answered at once.
+        // The first two are not left here: see `Responder::send` and `Built::behind`. Files are answered at once.
         Content::Later(_) | Content::Error(_) | Content::File(_) => {
             let error = Error::internal("a late reply was not rendered");
             late.send(error.status(), "application/problem+json", error.problem());

@@ -1,7 +1,7 @@
-//! Layers: what looks at every request before its handler, and adds header fields to every reply, late ones included.
+//! Layers: they see every request before its handler, and add header fields to every reply, late ones included.
 //!
-//! Sessions, CSRF checks and security headers are layers. A layer differs from a function around a handler ([`crate::Around`]) in
-//! that it sees the reply when its head is written, on whatever thread that is: so it sees late replies too.
+//! A layer differs from a function around a handler ([`crate::Around`]): it sees the reply when its head is written, on whichever thread
+//! that happens, so it sees late replies too.
 
 use http::FieldBlock;
 
@@ -9,16 +9,17 @@ use crate::exchange::Exchange;
 use crate::request::Request;
 use crate::response::Response;
 
-/// See the module's text. Layers see requests in the order in which they were added, and replies in the opposite one; all of them stand
-/// around the functions that [`crate::App::around`] adds.
+/// See the module's documentation. Layers see requests in the order in which they were added, and replies in the opposite order. All layers
+/// run outside the functions that [`crate::App::around`] adds.
 pub trait Layer: Send + Sync + 'static {
-    /// Looks at a request before its handler is called; a reply ends it there, without the layers behind this one and the handler.
+    /// Called before the handler. If it returns a reply, the layers after this one and the handler are not called.
     fn before(&self, _request: &Request<'_>) -> Option<Response> {
         None
     }
 
-    /// Sees a reply when its head is written. May change it; what it adds through `head` is copied nowhere else. Called once for each request,
-    /// whether its handler replied, failed, panicked or answered late; not where [`crate::Responder`] was dropped unanswered.
+    /// Called when the head of a reply is written, and may change the reply. Fields added through `head` are written without a further
+    /// copy. Called once for each request, whether its handler replied, failed, panicked or answered late, but not if its
+    /// [`crate::Responder`] was dropped unanswered.
     fn behind(&self, _exchange: &mut Exchange, _response: &mut Response, _head: &mut Head<'_>) {}
 }
 
@@ -32,20 +33,20 @@ impl<'h> Head<'h> {
         Head { to }
     }
 
-    /// Adds a header field. One that would break the head is left out.
+    /// Adds a header field. A field that would break the head is left out.
     pub fn header(&mut self, name: &str, value: &str) -> &mut Self {
         self.to.header(name, value);
         self
     }
 
-    /// Adds header fields that were checked before, by one copy.
+    /// Adds header fields that were checked before, in one copy.
     pub fn fields(&mut self, block: &FieldBlock) -> &mut Self {
         self.to.fields(block);
         self
     }
 }
 
-/// Where header fields go: a reply now, or a late one.
+/// Destination of header fields: an immediate reply or a late one.
 pub(crate) trait Fields {
     fn header(&mut self, name: &str, value: &str);
     fn fields(&mut self, block: &FieldBlock);

@@ -17,36 +17,37 @@
 //!
 //! | subject | file |
 //! |---|---|
-//! | routes, state, settings; start and end | `app`, `build`, `running` |
-//! | one request: what is known of it, and the way through it | `request`, `exchange`, `service` |
+//! | routes, state, settings; start and stop | `app`, `build`, `running` |
+//! | one request: its data, and its path through the application | `request`, `exchange`, `service` |
 //! | functions as handlers; their arguments | `handler`, `extract`, `path`, `query`, `forms` |
-//! | their results | `respond`, `response`, `buffer`, `stream`, `error` |
+//! | results of handlers as replies | `respond`, `response`, `buffer`, `stream`, `error` |
 //! | static files | `files` |
-//! | replies that come later; threads for work that blocks | `late`, `blocking` |
-//! | functions around handlers; what looks at every request and reply | `middleware`, `layer` |
+//! | late replies; threads for blocking work | `late`, `blocking` |
+//! | middleware: functions around handlers; layers, which see every request and reply | `middleware`, `layer` |
 //! | sessions in a cookie | `session` |
-//! | what is refused and said by default: origins, form tokens, security headers | `protection`, `origins`, `form_tokens`, `exempt`, `security_headers` |
+//! | default protection: origin checks, form tokens, security headers | `protection`, `origins`, `form_tokens`, `exempt`, `security_headers` |
 //! | the embedded database | `database` |
 //!
-//! How an application is written is told in `docs/applications.md`. What holds everywhere: a handler runs on an event loop and must
-//! not wait; what waits runs on an executor ([`blocking()`]) or answers late ([`Later`]). A handler that panics answers 500. What an
-//! application lacks (a state that no one gave, an executor that has no such name) is an error when it starts, not when it is asked.
+//! `docs/applications.md` is the guide for authors of applications. What holds everywhere: a handler runs on an event loop and must not
+//! wait. Work that waits runs on an executor ([`blocking()`]) or is answered late ([`Later`]). A handler that panics answers 500. If a
+//! handler needs something that the application does not have (a state, an executor of that name), the application does not start.
 //!
-//! The parts below are there for programs that bring more of their own: [`docs`] (collections, schemas, indexes and queries, without
-//! any network), [`server`] (the HTTP service made from a config file), [`store`] (the transactional key-value engine below both).
+//! The crates below are re-exported for programs that need more: [`docs`] (collections, schemas, indexes and queries, without any network),
+//! [`server`] (the HTTP service made from a config file), [`store`] (the transactional key-value engine below both), [`http`] and
+//! [`executor`].
 //!
 //! The feature `cli` (on by default) adds what only the command line needs.
 
-/// The page of the documentation, whose programs are compiled and run as those of this crate.
+/// The guide's page. Its programs are compiled and run as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/applications.md")]
 struct Applications;
 
-/// The same.
+/// The page on sessions and security, tested in the same way.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/sessions-in-applications.md")]
 struct SessionsInApplications;
-/// The same of forms.
+/// The page on forms, tested in the same way.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/forms.md")]
 struct Forms;

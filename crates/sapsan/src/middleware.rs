@@ -6,12 +6,13 @@ use crate::request::Request;
 use crate::response::Response;
 use std::sync::Arc;
 
-/// A function around the handlers: looks at the request, calls what is further in by [`Next::run`], looks at the response.
+/// A function around the handlers: it sees the request, calls the inner functions and the handler by [`Next::run`], and sees the
+/// response.
 ///
-/// Functions and closures of this form are ones: `fn(&Request<'_>, Next<'_>) -> Response`. Of a late reply it sees that it is late
-/// ([`Response::is_late`]); header fields that it adds go with the reply all the same.
+/// Implemented by functions and closures of the form `fn(&Request<'_>, Next<'_>) -> Response`. Of a late reply it sees only that
+/// it is late ([`Response::is_late`]); header fields that it adds are sent with the reply all the same.
 pub trait Around: Send + Sync + 'static {
-    /// Answers the request, by calling further or not.
+    /// Answers the request, by [`Next::run`] or itself.
     fn around(&self, request: &Request<'_>, next: Next<'_>) -> Response;
 }
 
@@ -24,7 +25,7 @@ where
     }
 }
 
-/// What is further in: the functions added later, then the handler.
+/// The inner functions (those added later), then the handler.
 pub struct Next<'n> {
     around: &'n [Box<dyn Around>],
     endpoint: &'n dyn Endpoint,
@@ -35,7 +36,7 @@ impl<'n> Next<'n> {
         Next { around, endpoint }
     }
 
-    /// Calls it.
+    /// Runs them.
     pub fn run(self, request: &Request<'_>) -> Response {
         match self.around.split_first() {
             Some((first, rest)) => first.around(request, Next { around: rest, endpoint: self.endpoint }),
@@ -44,7 +45,7 @@ impl<'n> Next<'n> {
     }
 }
 
-/// An endpoint with functions around it alone.
+/// An endpoint with functions that run around it only.
 pub(crate) struct Surrounded {
     pub(crate) around: Arc<[Box<dyn Around>]>,
     pub(crate) endpoint: Box<dyn Endpoint>,

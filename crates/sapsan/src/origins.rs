@@ -1,21 +1,21 @@
-//! Requests from pages of other origins: refused where they may change something (cross-site request forgery).
+//! Protection against cross-site request forgery: a request from a page of another origin is refused if it may change something.
 //!
-//! A browser says where a request comes from, in `Sec-Fetch-Site` (all since 2023, over TLS and to localhost) and `Origin` (with
-//! everything but GET and HEAD). A page cannot set either. So no token is needed:
+//! A browser says where a request comes from, in `Sec-Fetch-Site` (all browsers since 2023, over TLS and to localhost) and in
+//! `Origin` (except for GET and HEAD). A page can set neither. So no token is needed:
 //!
-//! | request | |
+//! | request | decision |
 //! |---|---|
-//! | GET, HEAD, OPTIONS | passes: it must not change anything |
-//! | `Sec-Fetch-Site: same-origin` or `none` (typed, bookmark) | passes |
+//! | GET, HEAD, OPTIONS | accepted: it must not change anything |
+//! | `Sec-Fetch-Site: same-origin` or `none` (typed, bookmark) | accepted |
 //! | `Sec-Fetch-Site` of another value | refused, unless exempt |
-//! | no `Sec-Fetch-Site`; `Origin` with the host of the request | passes |
+//! | no `Sec-Fetch-Site`; `Origin` with the host of the request | accepted |
 //! | no `Sec-Fetch-Site`; another `Origin`, also `null` | refused, unless exempt |
-//! | neither | passes: not a browser |
+//! | neither field | accepted: not a browser |
 //!
-//! Exempt are paths that are named, and requests whose `Origin` is named. `Origin` is compared without its scheme, which the server
-//! may not know behind a proxy: `Strict-Transport-Security` closes that gap. The content type is not looked at: a type that needs no
-//! leave today is one that a browser may send differently tomorrow. (Go's `net/http` decides the same way; OWASP lists this
-//! as a defence of its own.)
+//! Exempt are the paths given to [`Origins::exempt`], and requests whose `Origin` was given to [`Origins::trust`]. `Origin` is
+//! compared with the request's host without its scheme, which a server behind a proxy may not know; `Strict-Transport-Security`
+//! closes that gap. The content type is not part of the decision, because browsers may change which types a foreign page can send.
+//! (Go's `net/http` decides in the same way; OWASP lists this as a defence of its own.)
 
 use crate::error::Error;
 use crate::exempt::Exempt;
@@ -23,8 +23,8 @@ use std::borrow::Cow;
 
 const SCHEMES: [(&str, &str); 2] = [("https", ":443"), ("http", ":80")];
 
-/// Which pages may have a browser send requests that may change something (not GET, HEAD, OPTIONS): those of the same origin, and
-/// those named here. Others get 403. On in every application; [`Origins::any`] switches it off.
+/// Which pages may send requests that may change something (not GET, HEAD, OPTIONS): pages of the same origin, and pages of the
+/// origins named here. Other requests are answered 403. On in every application; [`Origins::any`] turns it off.
 ///
 /// ```
 /// use sapsan::{App, Origins};
@@ -45,23 +45,23 @@ impl Default for Origins {
 }
 
 impl Origins {
-    /// Pages of the same origin alone.
+    /// Pages of the same origin only.
     pub fn same() -> Origins {
         Origins { is_on: true, trusted: Vec::new(), exempt: Exempt::default() }
     }
 
-    /// Pages of any origin: nothing is checked. For applications that know their clients by other means than cookies.
+    /// Pages of any origin: nothing is checked. For applications that do not identify clients by cookies.
     pub fn any() -> Origins {
         Origins { is_on: false, ..Origins::same() }
     }
 
-    /// Also pages of this origin: `https://shop.example`, `http://localhost:3000`.
+    /// Accepts pages of this origin too: `https://shop.example`, `http://localhost:3000`.
     pub fn trust(mut self, origin: impl Into<Cow<'static, str>>) -> Origins {
         self.trusted.push(origin.into());
         self
     }
 
-    /// Checks nothing where the path matches this pattern, which is one of a route: `/hooks/{*name}`.
+    /// Checks nothing for paths that match this pattern. Patterns are those of routes: `/hooks/{*name}`.
     pub fn exempt(mut self, pattern: &str) -> Origins {
         self.exempt.add(pattern);
         self
@@ -105,7 +105,7 @@ impl Origins {
     }
 }
 
-/// The host that was asked for, with its port.
+/// The requested host, with its port.
 fn host<'r>(request: &http::Request<'r>) -> &'r [u8] {
     match request.authority() {
         "" => request.header("Host").unwrap_or_default(),
@@ -113,7 +113,7 @@ fn host<'r>(request: &http::Request<'r>) -> &'r [u8] {
     }
 }
 
-/// Whether an origin, `scheme://host[:port]`, is on this host. A port that the scheme implies may stand or not.
+/// Whether an origin, `scheme://host[:port]`, is on this host. The scheme's default port may be written or left out.
 fn is_origin_of(origin: &[u8], host: &[u8]) -> bool {
     SCHEMES.iter().any(|(scheme, port)| {
         let after = origin.strip_prefix(scheme.as_bytes()).and_then(|rest| rest.strip_prefix(b"://"));
@@ -126,7 +126,7 @@ fn without<'h>(host: &'h [u8], port: &str) -> &'h [u8] {
     host.strip_suffix(port.as_bytes()).unwrap_or(host)
 }
 
-/// Whether a text has the form of an origin, as browsers send it.
+/// Whether a text is an origin in the form that browsers send.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return false };
     let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);

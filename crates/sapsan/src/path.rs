@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::extract::Extract;
 use crate::request::Request;
 
-/// The parameters of the route's path, in their order: one value, or a tuple of up to four. A value that is not what its type wants is
-/// 404, for no such path exists.
+/// The parameters of the route's path, in their order: one value, or a tuple of up to four. If a value does not fit its type, the
+/// reply is 404, because no such path exists.
 ///
 /// ```
 /// # use sapsan::Path;
@@ -17,13 +17,13 @@ use crate::request::Request;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 
-/// What parameters of a path can be taken as.
+/// The types that parameters of a path can be extracted as.
 pub trait PathParts {
-    /// The same for a request of this lifetime.
+    /// The type itself, with the request's lifetime.
     type Item<'r>;
-    /// How many parameters it takes.
+    /// Number of parameters extracted.
     const COUNT: usize;
-    /// Takes them from the parameter at this place on.
+    /// Extracts them, from the parameter at index `place` on.
     fn take<'r>(request: &'r Request<'_>, place: usize) -> Result<Self::Item<'r>, Error>;
 }
 

@@ -1,7 +1,7 @@
-//! What stands around every handler by default or by settings: origins, form tokens, sessions, security headers. Not layers, so that
-//! none of them costs a call through a table.
+//! Protection around every handler: origin checks and security headers (on by default), sessions and form tokens (off by default).
+//! They are not layers, so that none of them costs a virtual call.
 //!
-//! A request passes them before the layers, a reply behind them; late replies too.
+//! A request is checked before the layers see it; a reply, late or not, gets its fields after the layers have seen it.
 
 use crate::app::App;
 use crate::exchange::Exchange;
@@ -14,7 +14,7 @@ use crate::response::Response;
 use crate::security_headers::SecurityHeaders;
 use crate::session::{Codec, SessionData, Sessions};
 
-/// What an application sets.
+/// Settings of the protection.
 #[derive(Default)]
 pub(crate) struct ProtectionSettings {
     sessions: Option<Sessions>,
@@ -23,9 +23,9 @@ pub(crate) struct ProtectionSettings {
     security_headers: SecurityHeaders,
 }
 
-/// The same, checked.
+/// The checked settings.
 pub(crate) struct Protection {
-    /// They were asked for, rightly or not.
+    /// The application has set sessions, even if their settings turned out to be invalid.
     pub(crate) has_sessions: bool,
     sessions: Option<Codec>,
     origins: Origins,
@@ -34,25 +34,25 @@ pub(crate) struct Protection {
 }
 
 impl App {
-    /// Gives the application's clients sessions, which handlers take as [`crate::Session`].
+    /// Turns on sessions, which handlers take as [`crate::Session`].
     pub fn sessions(mut self, sessions: Sessions) -> App {
         self.protection.sessions = Some(sessions);
         self
     }
 
-    /// Sets from which origins' pages browsers may send what may change something. Without this: from those of the same origin.
+    /// Sets which origins' pages may send requests that may change something. Default: pages of the same origin.
     pub fn origins(mut self, origins: Origins) -> App {
         self.protection.origins = origins;
         self
     }
 
-    /// Has requests that may change something bring a token of their session.
+    /// Requires a token of the session in requests that may change something.
     pub fn form_tokens(mut self, form_tokens: FormTokens) -> App {
         self.protection.form_tokens = Some(form_tokens);
         self
     }
 
-    /// Sets the security headers of replies. Without this: the defaults of [`SecurityHeaders`].
+    /// Sets the security headers of replies. Default: those of [`SecurityHeaders`].
     pub fn security_headers(mut self, headers: SecurityHeaders) -> App {
         self.protection.security_headers = headers;
         self
@@ -60,12 +60,12 @@ impl App {
 }
 
 impl ProtectionSettings {
-    /// Whether it asks for sessions or form tokens.
+    /// Whether sessions or form tokens are on.
     pub(crate) fn has_session_checks(&self) -> bool {
         self.sessions.is_some() || self.form_tokens.is_some()
     }
 
-    /// Checks all, and notes what is wrong.
+    /// Checks all settings, and adds what is wrong to `mistakes`.
     pub(crate) fn build(self, mistakes: &mut Vec<String>) -> Protection {
         let has_sessions = self.sessions.is_some();
         let sessions = self.sessions.and_then(|sessions| noted(sessions.build(), mistakes));
@@ -92,7 +92,7 @@ impl Protection {
         self.sessions.as_ref()
     }
 
-    /// Looks at a request before the layers and the handler; a reply ends it there.
+    /// Checks a request before the layers and the handler. If it returns a reply, they are not called.
     #[inline]
     pub(crate) fn before(&self, request: &Request<'_>) -> Option<Response> {
         let checked = self.origins.check(request.http);
@@ -103,7 +103,7 @@ impl Protection {
         checked.err().map(Respond::respond)
     }
 
-    /// Adds to a reply, behind all layers, what goes with its session and for all.
+    /// Adds the session's cookie and the security headers to a reply, after all layers.
     #[inline]
     pub(crate) fn behind(&self, exchange: &mut Exchange, response: &Response, head: &mut Head<'_>) {
         if let (Some(codec), Some(session)) = (&self.sessions, &exchange.session) {
@@ -113,7 +113,7 @@ impl Protection {
     }
 }
 
-/// Whether shared caches keep nothing of a reply with this Cache-Control (RFC 9111, section 5.2.2).
+/// Whether a Cache-Control value keeps a reply out of shared caches (RFC 9111, section 5.2.2).
 fn keeps_out(cache_control: &str) -> bool {
     let directives = cache_control.to_ascii_lowercase();
     directives.contains("no-store") || directives.contains("private")
@@ -121,14 +121,14 @@ fn keeps_out(cache_control: &str) -> bool {
 
 #[inline]
 fn send_session(codec: &Codec, session: &SessionData, response: &Response, head: &mut Head<'_>) {
-    // What failed inside must not leave half of its changes with the client.
+    // A failed request must not leave half of its session changes with the client.
     if !session.is_to_be_sent() || response.status().0 >= 500 {
         return;
     }
     match codec.set_cookie(session, codec.now()) {
         Ok(Some(field)) => {
             head.header("Set-Cookie", &field);
-            // No cache on the way may hand one client's session to another.
+            // A shared cache must not give one client's session to another.
             if !response.headers().any(|(name, value)| name.eq_ignore_ascii_case("Cache-Control") && keeps_out(value)) {
                 head.header("Cache-Control", "no-store");
             }

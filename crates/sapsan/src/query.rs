@@ -7,8 +7,8 @@ use crate::request::Request;
 use http::forms::{FieldError, FieldLimits, Fields};
 use serde::de::DeserializeOwned;
 
-/// The request's query, `application/x-www-form-urlencoded`, as a type that serde knows: a struct with a field for each name, or a map.
-/// 400 where it is not what `T` wants.
+/// The request's query, `application/x-www-form-urlencoded`, as a type that serde can deserialize: a struct with a field for each name,
+/// or a map. 400 if it does not fit `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 

@@ -9,14 +9,14 @@ use std::any::Any;
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::net::{IpAddr, SocketAddr};
 
-/// A request, borrowed from the connection for the time of the call.
+/// A request, borrowed from its connection during the call.
 pub struct Request<'r> {
     pub(crate) http: &'r http::Request<'r>,
     params: Option<&'r Params<'r, 'r>>,
     pub(crate) built: &'r Built,
     pub(crate) local: &'r Local,
     pub(crate) exchange: RefCell<Exchange>,
-    /// The path's parameters, decoded: made where one of them holds an escape.
+    /// The path's parameters, decoded. Filled only if one of them has an escape.
     decoded: OnceCell<Vec<Result<Box<str>, http::DecodeError>>>,
 }
 
@@ -45,12 +45,12 @@ impl<'r> Request<'r> {
         self.http.path()
     }
 
-    /// The query as sent, without `?`; empty where there is none.
+    /// The query as sent, without `?`; empty if there is none.
     pub fn query(&self) -> &'r str {
         self.http.query()
     }
 
-    /// The first header field of this name (ASCII case folded), where it is text.
+    /// The first header field of this name (ASCII case is ignored), if it is UTF-8 text.
     pub fn header(&self, name: &str) -> Option<&'r str> {
         self.http.header(name).and_then(|value| std::str::from_utf8(value).ok())
     }
@@ -60,34 +60,36 @@ impl<'r> Request<'r> {
         self.http.body()
     }
 
-    /// The other end of the connection: a proxy, where there is one.
+    /// The peer of the connection: if there is a proxy, the proxy.
     pub fn peer(&self) -> SocketAddr {
         self.http.peer()
     }
 
-    /// The client's address: of the last hop that is no trusted proxy ([`crate::App::trusted_proxies`]).
+    /// The client's address: the last hop that is not a trusted proxy ([`crate::App::trusted_proxies`]).
     pub fn client(&self) -> IpAddr {
         self.http.client()
     }
 
-    /// A state that the application was given ([`crate::App::state`]).
+    /// A state of the application ([`crate::App::state`]).
     pub fn state<T: Any + Send + Sync>(&self) -> Option<&'r T> {
         self.built.states.get()
     }
 
-    /// The values of this request that middleware, layers and handlers leave for one another.
+    /// The values that middleware, layers and handlers of this request pass to one another.
     ///
-    /// Panics where the caller still holds what an earlier call gave.
+    /// # Panics
+    ///
+    /// If the caller still holds the result of an earlier call.
     pub fn exchange(&self) -> RefMut<'_, Exchange> {
         self.exchange.borrow_mut()
     }
 
-    /// How many parameters the route's path has.
+    /// Number of parameters in the route's path.
     pub fn path_parameters(&self) -> usize {
         self.params.map_or(0, |params| params.iter().count())
     }
 
-    /// A parameter of the path by its place, decoded. 404 where its escapes are wrong: no such path was ever given out.
+    /// A parameter of the path by its index, decoded. If its escapes are invalid, 404: no valid link leads there.
     pub fn path_parameter(&self, place: usize) -> Result<&str, Error> {
         let raw = self.params.and_then(|params| params.iter().nth(place)).map(|(_, raw)| raw);
         let Some(raw) = raw else { return Err(Error::internal(format!("the route has no path parameter {place}"))) };
@@ -102,7 +104,7 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// The last parameter of the path, not decoded; empty where there is none.
+    /// The last parameter of the path, not decoded; empty if there is none.
     pub(crate) fn last_parameter_as_sent(&self) -> &'r str {
         self.params.and_then(|params| params.iter().last()).map_or("", |(_, raw)| raw)
     }
@@ -113,7 +115,7 @@ impl<'r> Request<'r> {
         raw.map(|(_, raw)| http::query::decode_path(raw, &mut scratch).map(Box::from)).collect()
     }
 
-    /// Whether the client is one that shows pages: its Accept names HTML.
+    /// Whether the client accepts pages: its Accept field names HTML.
     pub fn accepts_html(&self) -> bool {
         self.header("Accept").is_some_and(|accept| accept.contains("text/html"))
     }

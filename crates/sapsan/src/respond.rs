@@ -16,7 +16,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const BYTES: &str = "application/octet-stream";
 const JSON: &str = "application/json";
 
-/// What a handler may give as its result.
+/// A type that a handler may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no reply",
     note = "text, `Html`, `Json`, `Redirect`, `Status`, `(Status, reply)`, \
@@ -85,8 +85,7 @@ impl Respond for Arc<[u8]> {
     }
 }
 
-/// A page: anything that can be displayed, such as a string or a template. What it displays must be HTML that was escaped where it has
-/// to be.
+/// A page: anything that implements `Display`, such as a string or a template. The text must be HTML whose values are escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Html<T>(pub T);
 
@@ -110,7 +109,7 @@ impl<T: Serialize> Respond for Json<T> {
     }
 }
 
-/// Sends the client elsewhere.
+/// Redirects the client to another address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     status: Status,
@@ -118,22 +117,22 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// 303: see there, by GET. What a form is answered with.
+    /// 303: fetch that address by GET. The usual reply to a submitted form.
     pub fn to(to: impl Into<Cow<'static, str>>) -> Redirect {
         Redirect { status: Status(303), to: to.into() }
     }
 
-    /// 302: what older clients take for the same.
+    /// 302: as 303, for older clients.
     pub fn found(to: impl Into<Cow<'static, str>>) -> Redirect {
         Redirect { status: Status(302), to: to.into() }
     }
 
-    /// 307: there for now, by the same method.
+    /// 307: moved temporarily; the method stays.
     pub fn temporary(to: impl Into<Cow<'static, str>>) -> Redirect {
         Redirect { status: Status(307), to: to.into() }
     }
 
-    /// 308: there from now on, by the same method.
+    /// 308: moved permanently; the method stays.
     pub fn permanent(to: impl Into<Cow<'static, str>>) -> Redirect {
         Redirect { status: Status(308), to: to.into() }
     }
@@ -145,7 +144,7 @@ impl Respond for Redirect {
     }
 }
 
-/// A status without a body; an error (400 and above) as a page or problem document.
+/// A status without a body; an error (400 and above) is a page or a problem document.
 impl Respond for Status {
     fn respond(self) -> Response {
         if self.0 >= 400 { Error::new(self, "").respond() } else { Response::empty(self) }

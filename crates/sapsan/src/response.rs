@@ -17,7 +17,7 @@ pub struct Response {
     pub(crate) body: Content,
 }
 
-/// Header fields. The first one, which is mostly the only one, needs no allocation of its own.
+/// Header fields. The first one, usually the only one, needs no allocation of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     first: Option<Field>,
@@ -39,19 +39,19 @@ impl Fields {
     }
 }
 
-/// What a body is made of.
+/// The body of a response.
 pub(crate) enum Content {
     Static(&'static [u8]),
     Owned(Vec<u8>),
-    /// The same in a buffer of the thread's.
+    /// Bytes in one of the thread's buffers.
     Buffer(Buffer),
     Shared(Arc<[u8]>),
     Parts(Parts),
     File(FileReply),
     Stream(Stream),
-    /// Comes later.
+    /// The reply is sent later.
     Later(Later),
-    /// A page or a problem document, once it is known what the client wants.
+    /// Rendered as a page or a problem document when it is known which of them the client wants.
     Error(Error),
 }
 
@@ -70,7 +70,7 @@ impl Response {
         Response::of(status, Cow::Borrowed(""), Content::Static(b""))
     }
 
-    /// The status. Of a late reply it is not known yet: 202 stands for it.
+    /// The status. The status of a late reply is not known yet and reads as 202.
     pub fn status(&self) -> Status {
         self.status
     }
@@ -81,7 +81,7 @@ impl Response {
         self
     }
 
-    /// The media type of the body; empty where there is none.
+    /// The media type of the body; empty if there is none.
     pub fn content_type(&self) -> &str {
         &self.content_type
     }
@@ -92,14 +92,14 @@ impl Response {
         self
     }
 
-    /// Adds a header field. One that would break the head, or contradict what the server says itself (`Content-Length`, `Date`, …), is left
-    /// out when the head is written.
+    /// Adds a header field. A field that would break the head, or contradict a field that the server sets itself (`Content-Length`, `Date`,
+    /// …), is left out when the head is written.
     pub fn header(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) -> &mut Response {
         self.fields.push(name.into(), value.into());
         self
     }
 
-    /// The same response with a header field more.
+    /// The same response with one more header field.
     pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) -> Response {
         self.header(name, value);
         self
@@ -110,12 +110,12 @@ impl Response {
         self.fields.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Whether it answers later.
+    /// Whether the reply is late.
     pub fn is_late(&self) -> bool {
         matches!(self.body, Content::Later(_))
     }
 
-    /// The error that it tells, where it tells one.
+    /// The error, if the response is one.
     pub fn error(&self) -> Option<&Error> {
         match &self.body {
             Content::Error(error) => Some(error),
@@ -138,16 +138,16 @@ impl fmt::Debug for Response {
 /// A piece of a body.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// Part of the program.
+    /// Constant data of the program.
     Static(&'static [u8]),
     /// Shared by many replies.
     Shared(Arc<[u8]>),
-    /// Of this reply alone.
+    /// Owned by this reply.
     Owned(Vec<u8>),
 }
 
 impl Part {
-    /// The same, borrowed.
+    /// The part as the HTTP server takes it.
     pub(crate) fn as_sent(&self) -> http::Part<'_> {
         match self {
             Part::Static(bytes) => http::Part::Static(bytes),
@@ -196,8 +196,8 @@ impl From<String> for Part {
     }
 }
 
-/// A body in parts that leave in one write, without being joined first. Parts below [`http::UNCOPIED_BYTES_MIN`] and owned ones are copied
-/// into the write queue, larger ones are not copied at all: a page whose frame is always the same, say.
+/// A body in parts, sent in one write without joining them. Parts below [`http::UNCOPIED_BYTES_MIN`] and owned parts are copied into the
+/// write queue; larger ones are not copied. Useful for a page whose frame is always the same.
 ///
 /// ```
 /// # use sapsan::Parts;
@@ -212,17 +212,17 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// No parts yet, of a body of this media type.
+    /// An empty body of this media type.
     pub fn new(content_type: impl Into<Cow<'static, str>>) -> Parts {
         Parts { content_type: content_type.into(), list: Vec::new() }
     }
 
-    /// The same of a page.
+    /// An empty HTML page.
     pub fn html() -> Parts {
         Parts::new(crate::respond::HTML)
     }
 
-    /// The same with a part more.
+    /// The same body with one more part.
     pub fn with(mut self, part: impl Into<Part>) -> Parts {
         self.list.push(part.into());
         self

@@ -1,4 +1,4 @@
-//! An application at work, and its end.
+//! A running application: start and stop.
 
 use crate::app::{App, AppSettings};
 use crate::build::{Built, StartError};
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What an address of a Unix socket begins with.
+/// Prefix of a Unix socket's address.
 const UNIX: &str = "unix:";
 
-/// An application that is served. Dropped, it is stopped.
+/// An application that is being served. Dropping it stops it.
 pub struct Running {
     reactor: Option<reactor::Running>,
     server: Arc<Server<Service>>,
@@ -26,14 +26,16 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens: the first address that is no Unix socket.
+    /// The first address on which it listens that is not a Unix socket.
     ///
-    /// Panics where there is none.
+    /// # Panics
+    ///
+    /// If it listens on Unix sockets only.
     pub fn address(&self) -> SocketAddr {
         self.addresses.first().copied().expect("it listens on an address that is no Unix socket")
     }
 
-    /// All addresses on which it listens, but for Unix sockets.
+    /// All addresses on which it listens, except Unix sockets.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -43,22 +45,22 @@ impl Running {
         self.server.metrics()
     }
 
-    /// Has `call` called once an event loop has ended by itself, after a panic or an error of the kernel. All loops end then: a program
-    /// that waits for a signal would wait for nothing.
+    /// Calls `call` when an event loop has ended by itself, after a panic or an error of the kernel. All loops end then, and a program
+    /// that waits only for a signal would wait for ever.
     pub fn on_broken(&self, call: impl FnOnce() + Send + 'static) {
         if let Some(reactor) = &self.reactor {
             reactor.on_broken(call);
         }
     }
 
-    /// Takes no more connections, lets requests end until [`App::drain_max`], cuts the rest, and returns.
+    /// Accepts no more connections, waits for running requests for up to [`App::drain_max`], cuts the rest, and returns.
     pub fn stop(mut self) {
         if let Err(error) = self.end() {
             tracing::error!(%error, "the application did not end well");
         }
     }
 
-    /// Asks it to end as [`Running::stop`] does, without waiting.
+    /// Begins to stop as [`Running::stop`] does, without waiting for the end.
     pub fn drain(&self) {
         if let Some(reactor) = &self.reactor {
             reactor.drain(self.drain_max);
@@ -77,7 +79,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Nobody asks for the outcome here.
+        // A dropped handle has no caller to report an error to.
         let _ = self.end();
     }
 }
@@ -110,12 +112,12 @@ fn parsed(address: &str) -> std::io::Result<SocketAddr> {
 }
 
 pub(crate) fn serve(app: App, address: &str) -> Result<(), StartError> {
-    // Handled, not blocked: threads that run already, those of a database, say, would still be ended by a signal that only this thread
-    // blocks.
+    // The signals are handled, not blocked: a mask set here would not cover threads that run already (those of a database, say), so a
+    // signal could still end the process through them.
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     let is_ending = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
-        // A second one ends the process at once.
+        // A second signal ends the process at once.
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&is_ending))?;
     }
     let mut running = start(app, address)?;

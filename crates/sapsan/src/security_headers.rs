@@ -1,7 +1,7 @@
 //! Security headers: header fields by which browsers restrict what a page may do and who may use it.
 //!
-//! All fields together are checked once and copied to each reply in one piece. Only where a handler set one of them itself, which then
-//! counts, they are added one by one.
+//! The fields are checked once and copied to each reply as one block. If a handler sets one of them, its value has priority, and the other
+//! fields are added one by one.
 
 use crate::layer::Head;
 use crate::response::Response;
@@ -14,17 +14,17 @@ const REFERRER_POLICY: &str = "Referrer-Policy";
 const CONTENT_SECURITY_POLICY: &str = "Content-Security-Policy";
 const STRICT_TRANSPORT_SECURITY: &str = "Strict-Transport-Security";
 
-/// Header fields of every reply. On in every application with these defaults; [`SecurityHeaders::none`] switches them off.
+/// Header fields of every reply. On in every application with these defaults; [`SecurityHeaders::none`] turns them off.
 ///
-/// | field | value | what it means |
+/// | field | value | effect |
 /// |---|---|---|
-/// | `X-Content-Type-Options` | `nosniff` | a browser takes the content type as it is told |
-/// | `X-Frame-Options` | `DENY` | no page may show ours in a frame; for browsers without `frame-ancestors` |
-/// | `Referrer-Policy` | `same-origin` | other sites do not learn our paths |
-/// | `Content-Security-Policy` | `default-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'` | scripts, styles, images and forms are of this site; none stands in the page itself |
-/// | `Strict-Transport-Security` | not sent | [`SecurityHeaders::strict_transport_security`] |
+/// | `X-Content-Type-Options` | `nosniff` | browsers do not guess another content type |
+/// | `X-Frame-Options` | `DENY` | no page may show this site in a frame; for browsers without `frame-ancestors` |
+/// | `Referrer-Policy` | `same-origin` | other sites do not see the paths of this site |
+/// | `Content-Security-Policy` | `default-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'` | scripts, styles, images and forms must come from this site; inline scripts and styles are blocked |
+/// | `Strict-Transport-Security` | not sent | see [`SecurityHeaders::strict_transport_security`] |
 ///
-/// What a handler's reply says itself counts instead.
+/// A field that the handler's reply sets has priority.
 ///
 /// ```
 /// use sapsan::{App, SecurityHeaders};
@@ -38,7 +38,7 @@ const STRICT_TRANSPORT_SECURITY: &str = "Strict-Transport-Security";
 #[must_use]
 pub struct SecurityHeaders {
     fields: Vec<(Cow<'static, str>, Cow<'static, str>)>,
-    /// The same as lines: made by [`SecurityHeaders::build`].
+    /// The fields as lines, made by [`SecurityHeaders::build`].
     block: FieldBlock,
 }
 
@@ -66,7 +66,7 @@ impl SecurityHeaders {
         SecurityHeaders { fields: Vec::new(), block: FieldBlock::default() }
     }
 
-    /// Sets a field, of these or another name.
+    /// Sets a field, one of the above or any other.
     pub fn set(self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) -> SecurityHeaders {
         let name = name.into();
         let mut headers = self.without(&name);
@@ -74,7 +74,7 @@ impl SecurityHeaders {
         headers
     }
 
-    /// Leaves a field away.
+    /// Removes a field.
     pub fn without(mut self, name: &str) -> SecurityHeaders {
         self.fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         self
@@ -85,18 +85,19 @@ impl SecurityHeaders {
         self.set(CONTENT_SECURITY_POLICY, policy)
     }
 
-    /// Sets `X-Frame-Options`: `DENY` or `SAMEORIGIN`. The policy's `frame-ancestors` counts more.
+    /// Sets `X-Frame-Options`: `DENY` or `SAMEORIGIN`. Browsers prefer the policy's `frame-ancestors`.
     pub fn frame_options(self, options: impl Into<Cow<'static, str>>) -> SecurityHeaders {
         self.set(FRAME_OPTIONS, options)
     }
 
-    /// Sets `Referrer-Policy`. Under `no-referrer` browsers send `Origin: null` with forms, which [`crate::Origins`] refuses where there
-    /// is no `Sec-Fetch-Site` either.
+    /// Sets `Referrer-Policy`. Under `no-referrer` browsers send `Origin: null` with forms. If such a request has no `Sec-Fetch-Site`,
+    /// [`crate::Origins`] refuses it.
     pub fn referrer_policy(self, policy: impl Into<Cow<'static, str>>) -> SecurityHeaders {
         self.set(REFERRER_POLICY, policy)
     }
 
-    /// Sets `Strict-Transport-Security`: for so many seconds browsers ask this host over TLS alone. Once sent it cannot be taken back.
+    /// Sets `Strict-Transport-Security`: for this number of seconds browsers use only TLS for this host. It cannot be revoked once a
+    /// browser has received it.
     pub fn strict_transport_security(self, seconds: u32) -> SecurityHeaders {
         self.set(STRICT_TRANSPORT_SECURITY, format!("max-age={seconds}"))
     }
@@ -108,7 +109,7 @@ impl SecurityHeaders {
         Ok(self)
     }
 
-    /// Adds the fields to a reply, but for those that it says itself.
+    /// Adds the fields to a reply, except those that the reply sets itself.
     #[inline]
     pub(crate) fn behind(&self, response: &Response, head: &mut Head<'_>) {
         if self.block.is_empty() {

@@ -1,4 +1,4 @@
-//! The way of a request through an application, on its event loop.
+//! The path of a request through an application, on its event loop.
 
 use crate::build::Built;
 use crate::database::LoopDatabase;
@@ -17,10 +17,10 @@ use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What one loop has for itself.
+/// State of one loop.
 pub(crate) struct Local {
     pub(crate) database: Option<LoopDatabase>,
-    /// The last call answers late, by work that keeps no order.
+    /// The last request answers late, and its work does not keep the order of the connection's requests.
     pub(crate) stands_alone: Cell<bool>,
     pub(crate) files: RefCell<FileCache>,
     pub(crate) lp: Loop,
@@ -80,7 +80,7 @@ impl http::Service for Service {
     }
 }
 
-/// What answers where no route does.
+/// Endpoint of a request that no route matches.
 struct Miss<F>(F);
 
 impl<F: Fn() -> Response + Send + Sync> Endpoint for Miss<F> {
@@ -104,7 +104,7 @@ impl Service {
     }
 
     fn answer(&self, endpoint: &dyn Endpoint, request: &Request<'_>, mut reply: Reply<'_>) {
-        // A panic costs its request, which is answered as other failures are: with the layers' header fields.
+        // A panic is that request's failure, answered like other failures, with the layers' header fields.
         let called = catch_unwind(AssertUnwindSafe(|| self.built.run(endpoint, request)));
         let mut response = called.unwrap_or_else(|panic| panicked(request, &*panic).respond());
         if let Content::Later(Later { start, keeps_order, body }) = response.body {
@@ -155,7 +155,7 @@ fn send(mut reply: Reply<'_>, response: Response) {
         }
         Content::File(file) => file.send(reply),
         Content::Stream(stream) => reply.stream(status, content_type, stream.bytes, stream.source),
-        // Both are gone by now: see `Service::answer` and `Built::behind`.
+        // Neither is left here: see `Service::answer` and `Built::behind`.
         Content::Later(_) | Content::Error(_) => {
             let error = Error::internal("a reply was not rendered");
             reply.send(error.status(), "application/problem+json", &error.problem());

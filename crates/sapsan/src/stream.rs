@@ -3,12 +3,12 @@
 use http::{BodySource, More};
 use std::borrow::Cow;
 
-/// Makes a body piece by piece, on the event loop, whenever the client has taken most of what was sent. Must not wait.
+/// Makes a body piece by piece, on the event loop, whenever the client has received most of what was sent. Must not wait.
 ///
-/// A closure is one: it appends the next piece (about 64 KB at most) and says whether there is more.
+/// A closure implements it: it appends the next piece (at most about 64 KB) and returns whether there is more.
 pub trait Pieces: Send + 'static {
-    /// Appends the next piece to `out` and touches nothing before it. `Err`: the connection is cut, so that the client sees a broken
-    /// body.
+    /// Appends the next piece to `out` without changing the bytes before it. On `Err` the connection is cut, so that the client sees
+    /// that the body is incomplete.
     fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, crate::Error>;
 }
 
@@ -18,7 +18,7 @@ impl<F: FnMut(&mut Vec<u8>) -> Result<bool, crate::Error> + Send + 'static> Piec
     }
 }
 
-/// A body that is made while it is sent: memory holds a piece of it at a time.
+/// A body that is made while it is sent. One piece of it is in memory at a time.
 ///
 /// ```
 /// # use sapsan::Stream;
@@ -38,17 +38,17 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A body of a length that nobody knows yet: sent in chunks.
+    /// A body of unknown length, sent in chunks.
     pub fn new(content_type: impl Into<Cow<'static, str>>, pieces: impl Pieces) -> Stream {
         Stream { content_type: content_type.into(), bytes: None, source: Box::new(Source(pieces)) }
     }
 
-    /// The same of a source that may have to wait for its next piece ([`http::More::Wait`]).
+    /// A body of unknown length from a source that may have to wait for its next piece ([`http::More::Wait`]).
     pub fn of_source(content_type: impl Into<Cow<'static, str>>, source: Box<dyn BodySource + Send>) -> Stream {
         Stream { content_type: content_type.into(), bytes: None, source }
     }
 
-    /// The same of as many bytes as are said. Other than these, the connection is cut.
+    /// Sets the length in bytes. If the source makes another number of bytes, the connection is cut.
     pub fn with_length(mut self, bytes: u64) -> Stream {
         self.bytes = Some(bytes);
         self

@@ -1,5 +1,5 @@
-//! Removes documents whose time has come ([`docs::expire`]), a few at a time. Its thread is there only where a collection expires, and
-//! ends by itself when the database is closed.
+//! Removes expired documents ([`docs::expire`]) in batches. The thread exists only if a collection has an expiry, and ends by itself
+//! when the database is closed.
 
 use super::Inner;
 use docs::CollectionId;
@@ -7,21 +7,22 @@ use docs::expire::Sweep;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Between two looks at what has come due.
+/// Time between two sweeps.
 const SWEEP: Duration = Duration::from_secs(1);
-/// Documents that are looked at in one go, and the rest after it: 10,000 a second at most, so that writes keep the disk.
+/// Documents examined in one batch, and the pause after it. This bounds a sweep to 10,000 documents a second, so that writes keep the
+/// disk.
 const GO_DOCUMENTS: usize = 200;
 const REST: Duration = Duration::from_millis(20);
-/// After a failure of the store, such as a full disk.
+/// Time until the next sweep after a failure of the store, such as a full disk.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// Starts the thread, if there is something for it to do.
+/// Starts the thread, if a collection has an expiry.
 pub(crate) fn start(inner: &Arc<Inner>) -> std::io::Result<()> {
     let collections = inner.docs.expiring();
     if collections.is_empty() {
         return Ok(());
     }
-    // Held weakly between two goes, so that the database closes when nobody else has it.
+    // A weak reference between batches: the database closes when no other reference is left.
     let inner = Arc::downgrade(inner);
     std::thread::Builder::new().name("expiry".to_owned()).spawn(move || run(&inner, &collections)).map(drop)
 }
@@ -47,7 +48,7 @@ enum Swept {
     Closed,
 }
 
-/// Removes what has come due in one collection.
+/// Removes the expired documents of one collection.
 fn sweep(inner: &Weak<Inner>, collection: CollectionId) -> Swept {
     let mut sweep: Option<Sweep> = None;
     loop {

@@ -1,4 +1,4 @@
-//! Why the database did not do something, by what the caller can do.
+//! Errors of the database, sorted by what the caller can do.
 
 use crate::error::Error;
 use docs::config::Mistakes;
@@ -16,14 +16,14 @@ pub enum OpenError {
     File {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The system's reason.
         source: std::io::Error,
     },
     /// The configuration has mistakes.
     Config(Mistakes),
     /// The folder does not fit the configuration, or cannot be read.
     Folder(docs::OpenError),
-    /// The system gives no thread.
+    /// The system refuses the expiry thread.
     Thread(std::io::Error),
 }
 
@@ -50,13 +50,13 @@ impl From<docs::OpenError> for OpenError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DatabaseError {
-    /// The program names what the database does not have, or asks in a wrong way: a collection, a statement, a parameter.
+    /// A mistake of the program: the database has no such collection, statement or parameter.
     Usage(String),
-    /// A document or row is not what its type wants.
+    /// A document or row does not fit its Rust type.
     Type(serde_json::Error),
-    /// A write was refused, or a transaction failed: see [`WriteError`] for what can be done.
+    /// A write was refused, or a transaction failed: see [`WriteError`] for what the caller can do.
     Write(WriteError),
-    /// A query could not be computed.
+    /// A query failed.
     Query(QueryError),
     /// Stored data could not be read.
     Read(ReadError),
@@ -65,12 +65,12 @@ pub enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// A transaction refuses itself: something that it read forbids it. 409 where it becomes a reply.
+    /// An error by which a transaction aborts itself: what it read forbids the change. As a reply it is 409.
     pub fn conflict(what: impl Into<String>) -> DatabaseError {
         DatabaseError::Write(WriteError::Conflict { what: what.into() })
     }
 
-    /// Whether the same may be tried again: nothing was changed.
+    /// Whether the call may be repeated: nothing was changed.
     pub fn is_busy(&self) -> bool {
         matches!(self, DatabaseError::Busy | DatabaseError::Write(WriteError::Busy))
     }
@@ -130,7 +130,7 @@ impl From<serde_json::Error> for DatabaseError {
     }
 }
 
-/// What a client is told: what it can mend; all else is internal.
+/// Errors that the client can correct get a reply that says how; all others are internal.
 impl From<DatabaseError> for Error {
     fn from(error: DatabaseError) -> Error {
         match error {

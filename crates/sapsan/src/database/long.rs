@@ -1,15 +1,16 @@
-//! Transactions that turned out, while a loop prepared them, to be too long for it: the check of a large document by its schema, a large
-//! stored document. They are run one after the other, on a thread that is there while there are any.
+//! A queue of long transactions. Preparing a transaction on a loop can turn out to take too long: a large document is checked by its
+//! schema, or a large stored document is read. Such transactions run one after the other on a thread that exists only while the queue is
+//! not empty.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Transactions that may wait. More are dropped, which answers their requests 500.
+/// Transactions that may wait. Any beyond are dropped, and their requests answered 500.
 const WAITING_MAX: usize = 1_000;
 
 type Job = Box<dyn FnOnce(&docs::Database) + Send>;
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Line {
     waiting: Mutex<Waiting>,
@@ -18,7 +19,7 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct Waiting {
     jobs: VecDeque<Job>,
-    /// A thread is at it.
+    /// A thread is working on the queue.
     is_served: bool,
 }
 
@@ -27,7 +28,7 @@ impl Line {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a job. May be called on a thread of the store; does not wait.
+    /// Queues a job. May be called on a thread of the store; does not wait.
     pub(crate) fn push(self: &Arc<Line>, docs: &docs::Database, job: Job) {
         let mut waiting = self.lock();
         if waiting.jobs.len() >= WAITING_MAX {
@@ -55,7 +56,7 @@ impl Line {
     fn serve(&self, docs: &docs::Database) {
         executor::give_way();
         while let Some(job) = self.next() {
-            // A panic of the closure is that of its request: dropping its responder has answered it.
+            // A panic of the closure drops its responder, which answers the request; the thread continues.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(docs)));
         }
     }

@@ -1,13 +1,13 @@
-//! The embedded database in an application: reads on the event loop, transactions that are answered once they are durable, and the same
-//! for threads that may wait.
+//! The embedded database of an application: reads on the event loop, transactions whose replies wait until they are durable, and the
+//! same calls for threads that may wait.
 //!
-//! | who | reads | writes |
+//! | caller | reads | writes |
 //! |---|---|---|
 //! | a handler on a loop: [`Db`] | at once, within [`LOOP_ROWS_MAX`] rows | [`Db::write`]: a late reply |
-//! | a thread that may wait: [`Database`] | at once | [`Database::write`]: waits until it is durable |
+//! | a thread that may wait: [`Database`] | at once | [`Database::write`]: waits until the transaction is durable |
 //!
-//! Both read through a [`Snapshot`], and write through a [`Transaction`]. Documents and rows come as types that serde knows, or as JSON
-//! text.
+//! Both read through a [`Snapshot`] and write through a [`Transaction`]. Documents and rows are types that serde can deserialize, or
+//! JSON text.
 
 mod expiry;
 mod failure;
@@ -36,31 +36,32 @@ use serde::de::DeserializeOwned;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of prepared statements that are kept.
+/// Bytes of cached prepared statements.
 const STATEMENT_BYTES_MAX: usize = 8 << 20;
-/// What threads that may wait may have a query look at.
+/// Bounds of a query on a thread that may wait.
 const BOUNDS: Bounds = Bounds { rows_max: 10_000_000, time_max: None };
 
-/// An open database. Cheap to clone; its methods wait, so on an event loop take [`Db`].
+/// An open database. Cloning is cheap. Its methods wait: on an event loop use [`Db`].
 #[derive(Clone)]
 pub struct Database {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// May be dropped on any thread, those of the store included: nothing here waits for a thread.
+/// May be dropped on any thread, even one of the store: dropping waits for no thread.
 pub(crate) struct Inner {
     pub(crate) docs: docs::Database,
     pub(crate) statements: Statements,
-    /// Readers of threads that wait: as many as have been in use at the same moment.
+    /// Idle readers of threads that may wait. There are as many as were ever in use at once.
     idle: Mutex<Vec<Reading>>,
-    /// For each view the statement that finds one of its rows by the values that it is grouped by; none where no values tell rows apart.
+    /// For each view the statement that finds a row by the values of its GROUP BY columns; `None` if these values do not identify a row.
     view_rows: Vec<(String, Option<String>)>,
-    /// Transactions that are no work for a loop.
+    /// Transactions that would hold a loop for too long.
     long: Arc<Line>,
 }
 
 impl Database {
-    /// Opens or creates a database in a folder, as a configuration says: `[collections.NAME]` and `[views.NAME]` of a service's file.
+    /// Opens or creates a database in a folder. The configuration has the sections `[collections.NAME]` and `[views.NAME]` of a
+    /// service's file.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -78,7 +79,7 @@ impl Database {
         Database::open_with(folder, &config, store::Options::default())
     }
 
-    /// The same of a configuration file.
+    /// As [`Database::open`], with the configuration from a file.
     pub fn open_file(folder: impl AsRef<Path>, file: impl AsRef<Path>) -> Result<Database, OpenError> {
         let file = file.as_ref();
         let text = std::fs::read_to_string(file).map_err(|source| OpenError::File { file: file.to_owned(), source })?;
@@ -86,7 +87,7 @@ impl Database {
         Database::open_with(folder, &config, store::Options::default())
     }
 
-    /// The same with all that can be set.
+    /// As [`Database::open`], with a parsed configuration and options of the store.
     pub fn open_with(
         folder: impl AsRef<Path>,
         config: &Config,
@@ -101,12 +102,12 @@ impl Database {
         Ok(Database { inner })
     }
 
-    /// What it is made of: for imports, verification and statistics.
+    /// The database of crate `docs`, for imports, verification and statistics.
     pub fn docs(&self) -> &docs::Database {
         &self.inner.docs
     }
 
-    /// Reads several things of one moment.
+    /// Runs several reads on one snapshot.
     pub fn read<T, E: From<DatabaseError>>(&self, read: impl FnOnce(&Snapshot<'_>) -> Result<T, E>) -> Result<T, E> {
         let reading = match self.idle().pop() {
             Some(reading) => reading,
@@ -136,8 +137,8 @@ impl Database {
         self.read(|now| now.row(sql, parameters))
     }
 
-    /// Runs a transaction and waits until it is durable. The closure may be called again, where others have changed what it read; it
-    /// depends on nothing but that, and is short. Where it gives an error nothing is changed.
+    /// Runs a transaction and waits until it is durable. If other transactions have changed what the closure read, it is called again;
+    /// so it should be short and depend only on what it reads. If it returns an error, nothing is changed.
     ///
     /// ```
     /// # use sapsan::{Database, DatabaseError};
@@ -175,7 +176,7 @@ impl Extract for Database {
     }
 }
 
-/// Not met: the start looks for it.
+/// Unreachable: the start checks that there is a database.
 #[cold]
 fn missing() -> Error {
     Error::internal("the application has no database")

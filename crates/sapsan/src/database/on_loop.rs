@@ -20,30 +20,30 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Rows that a query on an event loop may look at: all connections of the loop wait meanwhile, some milliseconds at most.
+/// Rows that a query on an event loop may scan. The loop's other connections wait meanwhile; a query that takes longer than 50 ms fails.
 pub const LOOP_ROWS_MAX: u64 = 20_000;
 const BOUNDS: Bounds = Bounds { rows_max: LOOP_ROWS_MAX, time_max: Some(TIME_MAX_WHILE_OTHERS_WAIT) };
-/// Transactions that a loop keeps while the database lets no write in, for some milliseconds.
+/// Transactions that a loop holds while the database admits no writes, which lasts some milliseconds.
 const HELD_MAX: usize = 10_000;
-/// How soon it tries again.
+/// Time until a loop submits held transactions again.
 const TRY_AGAIN: Duration = Duration::from_millis(5);
 
-/// What one loop has of the database.
+/// A loop's access to the database.
 pub(crate) struct LoopDatabase {
     database: Database,
     reading: Reading,
-    /// Where transactions go that are no work for a loop.
+    /// Takes transactions that would hold the loop for too long.
     elsewhere: Elsewhere,
     held: RefCell<VecDeque<Held>>,
 }
 
-/// A transaction that was not let in; called again it gives itself back, or is on its way.
+/// A transaction that was not admitted. Calling it submits it again; if it is still not admitted, it returns itself.
 struct Held(Box<TryHeld>);
 
 type TryHeld = dyn FnOnce(&LoopDatabase) -> Option<Held>;
 
 impl LoopDatabase {
-    /// Panics where the store has no reader left: it has more than any machine has cores.
+    /// Panics if the store has no reader left; it has more readers than any machine has cores.
     pub(crate) fn new(database: &Database) -> LoopDatabase {
         let reading = Reading::new(&database.inner.docs).expect("the store has more readers than there are loops");
         let (line, docs) = (Arc::clone(&database.inner.long), database.inner.docs.clone());
@@ -51,7 +51,7 @@ impl LoopDatabase {
         LoopDatabase { database: database.clone(), reading, elsewhere, held: RefCell::default() }
     }
 
-    /// Submits a transaction. Where none is let in it waits, and all that come behind it.
+    /// Submits a transaction. If it is not admitted, it is held, and so are all later ones, in their order.
     fn submit<T, E>(&self, run: Run<T, Ended<E>>, done: RunDone<T, Ended<E>>)
     where
         T: Send + 'static,
@@ -80,7 +80,7 @@ impl LoopDatabase {
         }
     }
 
-    /// Tries again what was not let in.
+    /// Submits the held transactions again.
     #[inline]
     pub(crate) fn tick_ended(&self, lp: &Loop) {
         if !self.held.borrow().is_empty() {
@@ -93,7 +93,7 @@ impl LoopDatabase {
         while let Some(held) = self.pop() {
             if let Some(held) = (held.0)(self) {
                 self.held.borrow_mut().push_front(held);
-                // The loop's turn then ends with this again.
+                // The empty timer wakes the loop; the end of that turn calls this function again.
                 return lp.after(TRY_AGAIN, Box::new(|_| {}));
             }
         }
@@ -106,7 +106,8 @@ impl LoopDatabase {
 
 /// The application's database, for a handler on an event loop.
 ///
-/// Reads happen at once, without a lock. A transaction is answered late, when it is durable: many of them share one sync of the disk.
+/// Reads happen at once, without a lock. The reply to a transaction is sent when it is durable; many transactions share one sync of the
+/// disk.
 #[derive(Clone, Copy)]
 pub struct Db<'r> {
     on: &'r LoopDatabase,
@@ -125,8 +126,7 @@ impl Extract for Db<'_> {
 }
 
 impl Db<'_> {
-    /// Reads several things of one moment. Must not wait; a query may look at [`LOOP_ROWS_MAX`] rows: more is work for
-    /// [`crate::blocking()`].
+    /// Runs several reads on one snapshot. Must not wait. A query may scan [`LOOP_ROWS_MAX`] rows; for more use [`crate::blocking()`].
     pub fn read<T, E: From<DatabaseError>>(&self, read: impl FnOnce(&Snapshot<'_>) -> Result<T, E>) -> Result<T, E> {
         self.on.reading.read(&self.on.database, BOUNDS, read)
     }
@@ -160,8 +160,9 @@ impl Db<'_> {
         &self.on.database
     }
 
-    /// Runs a transaction and replies with what it gives, once it is durable. The closure runs here, and again on another thread where
-    /// others have changed meanwhile what it read; it depends on nothing but that, and is short. Where it gives an error nothing is changed.
+    /// Runs a transaction and replies with its result once it is durable. The closure runs on the loop. If other transactions have changed
+    /// meanwhile what it read, it runs again on another thread; so it should be short and depend only on what it reads. If it returns an
+    /// error, nothing is changed.
     pub fn write<T, E>(&self, run: impl FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static) -> Later
     where
         T: Respond + Send + 'static,
@@ -170,7 +171,7 @@ impl Db<'_> {
         self.write_then(run, |outcome| outcome)
     }
 
-    /// The same where `reply` makes the reply of what the transaction gave, on a thread of the store: it must not wait.
+    /// As [`Db::write`]; `reply` makes the reply from the transaction's result. It runs on a thread of the store and must not wait.
     pub fn write_then<T, E, R>(
         &self,
         run: impl FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static,
@@ -184,7 +185,7 @@ impl Db<'_> {
         self.write_with(run, |outcome, _| reply(outcome))
     }
 
-    /// The same where `reply` may change what belongs to the request: its session, say.
+    /// As [`Db::write_then`]; `reply` may also change the request's values, such as its session.
     pub fn write_with<T, E, R>(
         &self,
         mut run: impl FnMut(&mut Transaction<'_>) -> Result<T, E> + Send + 'static,
@@ -205,12 +206,13 @@ impl Db<'_> {
                 Some((local, on)) => {
                     let run: Run<T, Ended<E>> = Box::new(move |tx| transaction::run(&database, tx, &mut run));
                     on.submit(run, Box::new(move |outcome| answer(outcome.map_err(Ended::into_inner), responder)));
-                    // What waits, or goes on elsewhere, may be overtaken: later requests of the connection wait for it.
+                    // A transaction that is held, or that continues on another thread, could be overtaken by later requests of its
+                    // connection, so these wait for it.
                     if docs::take_given_up() || !on.held.borrow().is_empty() {
                         local.stands_alone.set(true);
                     }
                 }
-                // Begun from a thread that may wait.
+                // Started on a thread that may wait.
                 None => answer(database.write(run), responder),
             }
         })

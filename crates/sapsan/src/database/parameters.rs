@@ -1,10 +1,10 @@
-//! Values of Rust as keys of documents and as parameters of statements.
+//! Rust values as keys of documents and as parameters of statements.
 
 use super::failure::DatabaseError;
 use docs::order::Scalar;
 use docs::sql::Value;
 
-/// A value that a key or a parameter can have: text, a number, a truth value (1 or 0), or none of these (NULL).
+/// A value of a key or a parameter: text, a number, a boolean (1 or 0), or `None` (NULL).
 pub trait DbValue {
     /// The value.
     fn scalar(&self) -> Scalar<'_>;
@@ -46,7 +46,7 @@ macro_rules! integers {
 
 integers!(u8, u16, u32, i8, i16, i32, i64);
 
-/// Above the 63 bits that a stored integer has it is a real number, as SQL has it.
+/// A value above `i64::MAX` becomes a real number, as in SQL.
 impl DbValue for u64 {
     fn scalar(&self) -> Scalar<'_> {
         i64::try_from(*self).map_or(Scalar::Real(*self as f64), Scalar::Integer)
@@ -71,10 +71,10 @@ impl<V: DbValue> DbValue for Option<V> {
     }
 }
 
-/// The parameters of a statement (`:name`): a tuple of up to six values, in the order in which the statement names them first; or an array of
-/// names and values, `[("login", &login as &dyn DbValue), …]`. `()` for a statement without any.
+/// The parameters of a statement (`:name`): a tuple of up to six values, in the order in which their names first occur in the statement, or
+/// an array of names and values, `[("login", &login as &dyn DbValue), …]`. `()` for a statement without parameters.
 pub trait Parameters {
-    /// Calls `with` with the values by the places of their names.
+    /// Calls `with` with the values in the order of `names`.
     fn with<R>(
         &self,
         names: &[String],

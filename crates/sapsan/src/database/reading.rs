@@ -1,4 +1,4 @@
-//! Reads: documents by key, rows of queries, of one moment.
+//! Reads from one snapshot: documents by key, rows of queries.
 
 use super::Database;
 use super::failure::DatabaseError;
@@ -12,40 +12,40 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Bytes of a buffer that is kept between two reads.
+/// Largest buffer that is kept between two reads, in bytes.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-/// Statements that a thread keeps for itself, and their longest.
+/// Most statements that a reader caches, and the longest text of a cached one in bytes.
 const PREPARED_MAX: usize = 256;
 const PREPARED_BYTES_MAX: usize = 4 << 10;
-/// Bytes that a query may make, and as many that it may keep while it sorts and groups.
+/// Most bytes of a query's result, and most bytes of memory for its sorting and grouping.
 const QUERY_BYTES_MAX: usize = 64 << 20;
 
-/// What one query may take.
+/// Bounds of one query.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Rows that it may look at.
+    /// Rows that it may scan.
     pub(crate) rows_max: u64,
-    /// Its time; without one it may take any.
+    /// Time limit; `None`: unlimited.
     pub(crate) time_max: Option<Duration>,
 }
 
-/// How long a query may take on an event loop, or inside a transaction: all other connections, or commits, wait meanwhile.
+/// Time limit of a query on an event loop or inside a transaction: other connections, or commits, wait meanwhile.
 pub(crate) const TIME_MAX_WHILE_OTHERS_WAIT: Duration = Duration::from_millis(50);
 
 impl Bounds {
-    /// Begins its time, and gives what tells whether that is over.
+    /// Starts the clock, and returns the check for the end of the time.
     pub(crate) fn is_over(self) -> impl Fn() -> bool + Sync {
         let until = self.time_max.map(|most| Instant::now() + most);
         move || until.is_some_and(|until| Instant::now() >= until)
     }
 }
 
-/// One thread's way into the database: its reader, and memory that reads use again.
+/// A thread's access to the database: its reader, and memory that its reads reuse.
 pub(crate) struct Reading {
     pub(crate) session: Session,
     scratch: RefCell<Scratch>,
     rows: RefCell<Vec<u8>>,
-    /// Statements that this thread has run: the shared ones are behind a lock.
+    /// Statements that this reader has run, so that the shared cache, which is behind a lock, is not asked again.
     prepared: RefCell<HashMap<Box<str>, Arc<Query>>>,
 }
 
@@ -55,21 +55,21 @@ impl Reading {
         Ok(Reading { session: docs.session()?, scratch, rows, prepared })
     }
 
-    /// A statement's query.
+    /// The prepared query of a statement.
     fn query(&self, database: &Database, sql: &str) -> Result<Arc<Query>, DatabaseError> {
         let mut prepared = self.prepared.borrow_mut();
         if let Some(query) = prepared.get(sql) {
             return Ok(Arc::clone(query));
         }
         let query = query_of(database, sql)?;
-        // Programs that make texts of values would fill it for ever.
+        // Bounded, because programs that write values into statements would fill the cache without end.
         if prepared.len() < PREPARED_MAX && sql.len() <= PREPARED_BYTES_MAX {
             prepared.insert(sql.into(), Arc::clone(&query));
         }
         Ok(query)
     }
 
-    /// Reads what `read` asks for of the newest state.
+    /// Calls `read` with a snapshot of the newest state.
     pub(crate) fn read<T, E: From<DatabaseError>>(
         &self,
         database: &Database,
@@ -78,13 +78,13 @@ impl Reading {
     ) -> Result<T, E> {
         let snapshot = Snapshot { moment: self.session.now(), reading: self, database, bounds };
         let outcome = read(&snapshot)?;
-        // What was read of a page that a failing disk has lost is no result.
+        // If the disk lost a page during the read, the result is invalid.
         snapshot.moment.check_indexes().map_err(DatabaseError::from)?;
         Ok(outcome)
     }
 }
 
-/// The database as of one moment. Holds back the reuse of memory while it lives, so it is short-lived.
+/// The database as of one moment. While it lives, old versions are kept in memory, so it should be short-lived.
 pub struct Snapshot<'s> {
     moment: Moment<'s>,
     reading: &'s Reading,
@@ -93,12 +93,12 @@ pub struct Snapshot<'s> {
 }
 
 impl Snapshot<'_> {
-    /// A document by its key, as a type that serde knows.
+    /// A document by its key, as a type that serde can deserialize.
     pub fn get<T: DeserializeOwned>(&self, collection: &str, key: impl DbValue) -> Result<Option<T>, DatabaseError> {
         self.document(collection, key)?.map(|document| document.json()).transpose()
     }
 
-    /// A document by its key, as it is stored. A value that is no key of the collection names none.
+    /// A document by its key, in its stored form. `None` too if the value is not a key of the collection's type.
     pub fn document(&self, collection: &str, key: impl DbValue) -> Result<Option<Document<'_>>, DatabaseError> {
         let collection = collection_of(self.database, collection)?;
         let kind = self.database.inner.docs.collection_at(collection).info.key.kind;
@@ -106,7 +106,7 @@ impl Snapshot<'_> {
         Ok(self.moment.get(collection, &key)?.map(Document))
     }
 
-    /// The rows of a query, as a type that serde knows: a struct with a field for each column.
+    /// The rows of a query, as a type that serde can deserialize: a struct with a field for each column.
     pub fn query<T: DeserializeOwned>(&self, sql: &str, parameters: impl Parameters) -> Result<Vec<T>, DatabaseError> {
         self.run(sql, parameters, Wanted::All, |_, rows| Ok(serde_json::from_slice(rows)?))
     }
@@ -124,8 +124,8 @@ impl Snapshot<'_> {
         self.run(sql, parameters, Wanted::All, |_, rows| Ok(rows.to_vec()))
     }
 
-    /// The row of a declared view that has these values in the columns that it is grouped by, in the order of its GROUP BY; `None` where
-    /// there is no such group. The view is as new as the snapshot.
+    /// The row of a declared view with these values in its GROUP BY columns, in the order of GROUP BY; `None` if there is no such group.
+    /// The view is as new as the snapshot.
     ///
     /// ```
     /// # use sapsan::{DatabaseError, Snapshot};
@@ -144,12 +144,12 @@ impl Snapshot<'_> {
         self.row(view_row(self.database, view)?, group)
     }
 
-    /// The number of the newest change that it shows.
+    /// The number of the newest change in the snapshot.
     pub fn version(&self) -> u64 {
         self.moment.version()
     }
 
-    /// What it is made of.
+    /// The snapshot of crate `docs`.
     pub fn moment(&self) -> &Moment<'_> {
         &self.moment
     }
@@ -179,7 +179,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// Which rows of a query are wanted.
+/// Which rows of a query the caller needs.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted {
     All,
@@ -195,13 +195,13 @@ impl Document<'_> {
         Ok(self.0.text()?)
     }
 
-    /// The document as a type that serde knows; one that borrows text does so from the document.
+    /// The document as a type that serde can deserialize; it may borrow text from the document.
     pub fn json<'d, T: serde::Deserialize<'d>>(&'d self) -> Result<T, DatabaseError> {
         Ok(serde_json::from_slice(self.text()?)?)
     }
 
-    /// The number of its last change: its version, for a write that must not overwrite another one
-    /// ([`docs::Precondition::Matches`]).
+    /// The number of its last change, which serves as its version: a write with [`docs::Precondition::Matches`] does not overwrite
+    /// another one.
     pub fn change_number(&self) -> Result<u64, DatabaseError> {
         Ok(self.0.change_number()?)
     }
@@ -227,7 +227,7 @@ pub(crate) fn view_row<'d>(database: &'d Database, view: &str) -> Result<&'d str
     }
 }
 
-/// The text of that statement. Its parameters stand in the order of GROUP BY.
+/// The text of that statement. Its parameters are in the order of GROUP BY.
 pub(crate) fn row_of(view: &CollectionInfo) -> Option<String> {
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let conditions = view.identity.as_ref()?.iter().enumerate();
@@ -248,7 +248,7 @@ pub(crate) fn budget<'b>(rows_max: u64, is_over: &'b (dyn Fn() -> bool + Sync)) 
     }
 }
 
-/// A query's parameters, checked and run.
+/// Checks a query's parameters and runs it.
 pub(crate) fn run_query<R>(
     query: &Query,
     parameters: &impl Parameters,

@@ -1,4 +1,4 @@
-//! Transactions by Rust calls.
+//! Transactions as Rust closures.
 
 use super::Database;
 use super::failure::DatabaseError;
@@ -11,16 +11,16 @@ use docs::{Applied, CollectionId, Op, Precondition, Write, WriteError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Rows that a query inside a transaction may look at: a second run of it holds up everybody's commits.
+/// Bounds of a query inside a transaction. If the transaction has to run again, all commits wait for it.
 const BOUNDS: Bounds = Bounds { rows_max: 20_000, time_max: Some(TIME_MAX_WHILE_OTHERS_WAIT) };
 
-/// The inside of a transaction: reads see its own writes, and are looked at again when it is committed.
+/// A running transaction. Reads see its own writes; the commit checks that what was read has not changed.
 pub struct Transaction<'t> {
     database: &'t Database,
     inner: &'t mut dyn Inside,
 }
 
-/// A transaction of the layer below, whatever its lifetimes.
+/// A transaction of crate `docs`, without its lifetimes.
 trait Inside {
     /// The document's JSON text, and its change number.
     fn text(&mut self, collection: CollectionId, key: &dyn DbValue) -> Result<Option<(Vec<u8>, u64)>, DatabaseError>;
@@ -47,7 +47,7 @@ impl Inside for docs::Transaction<'_, '_> {
     }
 }
 
-/// An error of a transaction's closure, which the layer below makes of its own errors.
+/// The error of a transaction's closure; crate `docs` converts its own errors into it.
 pub(crate) struct Ended<E>(E);
 
 impl<E> Ended<E> {
@@ -62,7 +62,7 @@ impl<E: From<DatabaseError>> From<WriteError> for Ended<E> {
     }
 }
 
-/// Calls a closure inside a transaction of the layer below.
+/// Calls a closure inside a transaction of crate `docs`.
 pub(crate) fn run<T, E>(
     database: &Database,
     inner: &mut docs::Transaction<'_, '_>,
@@ -81,7 +81,7 @@ impl Transaction<'_> {
         Ok(self.get_numbered(collection, key)?.map(|(document, _)| document))
     }
 
-    /// The same with the number of its last change: 0 where this transaction has written it.
+    /// A document by its key, with the number of its last change: 0 if this transaction has written it.
     pub fn get_numbered<T: DeserializeOwned>(
         &mut self,
         collection: &str,
@@ -94,8 +94,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// The rows of a query over the transaction's state. Looks at 20,000 rows at most. A view into which the transaction has written
-    /// cannot be read any more: read it first.
+    /// The rows of a query over the transaction's state. It may scan 20,000 rows. A view that the transaction's
+    /// writes have changed cannot be read: read it before them.
     pub fn query<T: DeserializeOwned>(
         &mut self,
         sql: &str,
@@ -127,7 +127,7 @@ impl Transaction<'_> {
         self.row(sql, group)
     }
 
-    /// Stores a new document, whose key is in it unless the collection makes keys. Gives the key as the collection's type has it.
+    /// Stores a new document. Its key is in the document, unless the collection generates keys. Returns the key.
     pub fn insert<K: DeserializeOwned>(
         &mut self,
         collection: &str,
@@ -138,7 +138,7 @@ impl Transaction<'_> {
         self.key_of(collection, &applied)
     }
 
-    /// Stores a document under a key, in the place of one that may be there. Tells whether it is new.
+    /// Stores a document under a key, new or in place of an old one. Returns whether it is new.
     pub fn put(
         &mut self,
         collection: &str,
@@ -150,7 +150,7 @@ impl Transaction<'_> {
         Ok(self.apply_to(collection, key, Precondition::None, put)?.created)
     }
 
-    /// Stores a document in the place of one that is there: else [`WriteError::NotFound`].
+    /// Replaces an existing document; if there is none, [`WriteError::NotFound`].
     pub fn replace(
         &mut self,
         collection: &str,
@@ -161,7 +161,7 @@ impl Transaction<'_> {
         self.apply_to(collection, key, Precondition::None, |key| Ok(Op::Replace { key, body })).map(drop)
     }
 
-    /// Changes fields of a document that is there, by a merge patch (RFC 7396).
+    /// Changes fields of an existing document by a merge patch (RFC 7396).
     pub fn update(
         &mut self,
         collection: &str,
@@ -172,12 +172,12 @@ impl Transaction<'_> {
         self.apply_to(collection, key, Precondition::None, |key| Ok(Op::Update { key, patch })).map(drop)
     }
 
-    /// Removes a document that is there.
+    /// Deletes an existing document.
     pub fn delete(&mut self, collection: &str, key: impl DbValue) -> Result<(), DatabaseError> {
         self.apply_to(collection, key, Precondition::None, |key| Ok(Op::Delete { key })).map(drop)
     }
 
-    /// One write with a precondition, as the layer below has it.
+    /// One write of crate `docs`, with a precondition.
     pub fn write(&mut self, collection: &str, op: Op, precondition: Precondition) -> Result<Applied, DatabaseError> {
         self.apply(collection, precondition, |_| Ok(op))
     }

@@ -1,17 +1,17 @@
-//! Fields of a form or a query as a type that serde knows: a struct with a field for each name, or a map.
+//! Deserializes the fields of a form or a query: into a struct with a field for each name, or into a map.
 //!
-//! Why not `serde_urlencoded` or `serde_html_form`: both decode leniently (an invalid escape or byte is replaced without
-//! a word), and neither says in which field a value is wrong.
+//! Why not `serde_urlencoded` or `serde_html_form`: both decode leniently (an invalid escape or byte is silently
+//! replaced), and neither says which field has the wrong value.
 //!
-//! | the type of a field | what its values may be |
+//! | type of a field | allowed values |
 //! |---|---|
 //! | text, `char`, number | one value |
 //! | `bool` | one of `on`, `true`, `1`, and `off`, `false`, `0`; a checkbox that is off is not sent: `#[serde(default)]` |
-//! | `Option<T>` | nothing, one empty value, which is `None` as well, or a `T` |
+//! | `Option<T>` | no value or one empty value, both `None`; or a `T` |
 //! | a sequence | the values of all fields of this name, in their order; without any: `#[serde(default)]` |
-//! | an enum without values | one value: the name of a variant |
+//! | an enum without data | one value: the name of a variant |
 //!
-//! Names that the type does not have are left out, or an error under `#[serde(deny_unknown_fields)]`.
+//! Names that the type does not have are ignored, or are an error under `#[serde(deny_unknown_fields)]`.
 
 use http::forms::Field;
 use serde::Deserialize;
@@ -20,15 +20,15 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use serde::forward_to_deserialize_any;
 use std::fmt::{self, Display};
 
-/// Bytes of a name or value that an error repeats.
+/// Most bytes of a name or value that an error quotes.
 const SHOWN_BYTES_MAX: usize = 64;
 
-/// Reads the fields as a `T`.
+/// Deserializes the fields into a `T`.
 pub(crate) fn read<'de, T: Deserialize<'de>>(fields: &'de [Field<'de>]) -> Result<T, FieldsError> {
     T::deserialize(FieldList(fields))
 }
 
-/// Why fields are no `T`, and which of them.
+/// Why the fields do not fit the type, and the field at fault.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FieldsError {
     field: Option<String>,
@@ -40,14 +40,14 @@ impl FieldsError {
         FieldsError { field: None, what: what.to_string() }
     }
 
-    /// The same of this field, unless it names one.
+    /// Attributes the error to this field, unless it names one already.
     fn of(mut self, field: &str) -> FieldsError {
         self.field.get_or_insert_with(|| shown(field));
         self
     }
 }
 
-/// The front of a text.
+/// The first [`SHOWN_BYTES_MAX`] bytes of a text.
 fn shown(text: &str) -> String {
     match text.char_indices().find(|(at, letter)| at + letter.len_utf8() > SHOWN_BYTES_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -116,12 +116,12 @@ impl<'de> Deserializer<'de> for FieldList<'de> {
     }
 }
 
-/// Each name once, in the order of their first fields. The search for earlier ones takes time by the square of the
+/// Each name once, in the order of the first fields. Searching for earlier fields of a name takes time quadratic in the
 /// number of fields, which is bounded ([`http::forms::FieldLimits::fields_max`]).
 struct ByName<'de> {
     fields: &'de [Field<'de>],
     next: usize,
-    /// The first field of the name in hand.
+    /// Index of the first field of the current name.
     first: usize,
 }
 
@@ -153,7 +153,7 @@ impl<'de> MapAccess<'de> for ByName<'de> {
 struct Value<'de> {
     name: &'de str,
     first: &'de str,
-    /// The fields behind the first one.
+    /// The fields after the first one.
     rest: &'de [Field<'de>],
 }
 
@@ -163,7 +163,7 @@ impl<'de> Value<'de> {
         self.rest.iter().filter(move |field| field.name == name).map(|field| &*field.value)
     }
 
-    /// The only value.
+    /// The value, if there is exactly one.
     fn single(&self) -> Result<&'de str, FieldsError> {
         match self.further().count() {
             0 => Ok(self.first),
@@ -172,7 +172,7 @@ impl<'de> Value<'de> {
     }
 }
 
-/// Infinity and NaN, which Rust reads, are none either.
+/// The error for a text that is not a number. Infinity and NaN, which Rust parses, are rejected too.
 fn no_number(text: &str) -> FieldsError {
     FieldsError::new(format!("\"{}\" is no number", shown(text)))
 }
@@ -255,7 +255,7 @@ impl<'de> Deserializer<'de> for Value<'de> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldsError> {
-        // What an input that was left empty sends.
+        // An empty input sends an empty value.
         if self.first.is_empty() && self.further().next().is_none() {
             return visitor.visit_none();
         }

@@ -8,11 +8,11 @@ use http::Status;
 use http::forms::{Field, FieldError, FieldLimits, FormType, fields};
 use serde::de::DeserializeOwned;
 
-/// The request's body, `application/x-www-form-urlencoded`, as a type that serde knows: a struct with a field for each name, or a map. The
-/// values of a repeated name are those of a sequence; an empty value of an `Option` is `None`.
+/// The request's body, `application/x-www-form-urlencoded`, as a type that serde can deserialize: a struct with a field for each name, or
+/// a map. The values of a repeated name become a sequence; an empty value of an `Option` is `None`.
 ///
-/// 415 where Content-Type names another format, 400 where the form is malformed, 413 where it has too many fields or too long ones, 422
-/// where it is not what `T` wants. A state of type [`FieldLimits`] ([`crate::App::state`]) sets the limits.
+/// Errors: 415 if Content-Type names another format, 400 if the form is malformed, 413 if it has too many or too long fields, 422 if it
+/// does not fit `T`. A state of type [`FieldLimits`] ([`crate::App::state`]) sets the limits.
 ///
 /// ```
 /// # use sapsan::Form;
@@ -49,7 +49,7 @@ fn list<'f>(body: &'f [u8], limits: &FieldLimits) -> Result<Vec<Field<'f>>, Erro
     fields(body, limits).and_then(|fields| fields.collect()).map_err(|error| refused(&error))
 }
 
-/// Why a form is not read.
+/// The reply to a form that cannot be read.
 fn refused(error: &FieldError) -> Error {
     let status = if error.is_too_large() { Status(413) } else { Status(400) };
     Error::new(status, error.to_string())

@@ -1,5 +1,5 @@
-//! The way of a multipart body to its handler: parsed on the event loop as it arrives, kept in memory while it is small,
-//! its files written on an executor.
+//! Receives a multipart body: parses it on the event loop as it arrives, keeps small files in memory, has larger ones written on an
+//! executor, and then calls the handler.
 //!
 //! ```text
 //!  body in pieces ─► parser ─► fields and small files: memory
@@ -8,8 +8,8 @@
 //!        └───────────── nudge ─────────────────┘     all has come, all is written ─► handler, on the executor
 //! ```
 //!
-//! What one form may take is in [`UploadLimits`]; the bytes that wait to be written have a bound of their own (`spool`).
-//! A fault is answered at once, and the connection closed behind the reply: the rest of the body is dropped.
+//! [`UploadLimits`] bounds one form; bytes that wait to be written have a bound of their own (`spool`). An error is answered at once, and
+//! the connection is closed after the reply; the rest of the body is dropped.
 
 use super::multipart::{Multipart, Stored, UploadedFile};
 use super::spool::{DiskRoom, Refused, Spool};
@@ -28,23 +28,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Files may have this part of the memory of their form; the rest is for its fields.
+/// One in this many parts of a form's memory may hold files; the rest is for fields.
 const PARTS_FOR_FILES: usize = 2;
-/// Room on disk that a file counts beside its bytes: so `disk_bytes_max` bounds the open files of all forms, too. By default they are 1,024.
+/// Room on disk that each file counts in addition to its bytes. So `disk_bytes_max` also bounds the number of open files of all forms, by
+/// default to 1,024.
 const FILE_ROOM_BYTES: u64 = 1 << 20;
 
-/// Calls the handler, and answers.
+/// Calls the handler, and sends its reply.
 pub(super) type CallHandler = Box<dyn FnOnce(Multipart, Responder) + Send>;
 
-/// What takes the forms of one handler.
+/// Settings and counters that all forms of one handler share.
 pub(super) struct UploadPolicy {
     pub(super) limits: UploadLimits,
     pub(super) executor: &'static str,
-    /// Bytes on disk of all its forms.
+    /// Bytes on disk of all forms of the handler.
     pub(super) disk_bytes: Arc<AtomicU64>,
 }
 
-/// Takes the form of a request, and has it handled.
+/// Receives the form of a request, and calls the handler with it.
 pub(super) fn receive(
     request: &Request<'_>,
     boundary: &Boundary,
@@ -57,7 +58,7 @@ pub(super) fn receive(
         let body = Box::new(IntakeBody(Rc::clone(&intake)));
         return Later::with_body(body, move |responder| intake.borrow_mut().begin(responder)).respond();
     }
-    // It came with its head, so it is no longer than what a connection reads at once.
+    // The body arrived together with its head, so it is no longer than one read of the connection.
     if let Err(error) = intake.push(request.body()) {
         return error.respond();
     }
@@ -68,7 +69,7 @@ pub(super) fn receive(
     .respond()
 }
 
-/// The connection's end of it.
+/// The sink that the connection writes the body into.
 struct IntakeBody(Rc<RefCell<Intake>>);
 
 impl BodySink for IntakeBody {
@@ -85,12 +86,12 @@ impl BodySink for IntakeBody {
     }
 }
 
-/// A form that is coming.
+/// A form that is arriving.
 struct Intake {
     parser: MultipartParser,
     gathered: Gathered,
     executor: &'static str,
-    /// Until it is answered, or handed to the handler.
+    /// `None` before [`Intake::begin`], and after the request is answered or its form passed to the handler.
     waiting: Option<(Responder, CallHandler)>,
     handle: Option<CallHandler>,
     built: Option<Arc<Built>>,
@@ -108,7 +109,7 @@ impl Intake {
         }
     }
 
-    /// From now on it can answer.
+    /// From now on there is a responder, so errors can be sent.
     fn begin(&mut self, responder: Responder) {
         self.gathered.spool.set_nudge(responder.late.nudge());
         self.built = Some(Arc::clone(&responder.built));
@@ -119,7 +120,7 @@ impl Intake {
         let mut taken = 0;
         while taken < piece.len() {
             if self.waiting.is_none() {
-                // Answered: what still comes is dropped.
+                // Already answered: the rest of the body is dropped.
                 return piece.len();
             }
             if let Some(error) = self.gathered.spool.failure() {
@@ -153,7 +154,7 @@ impl Intake {
         }
     }
 
-    /// Has what is queued written.
+    /// Has an executor write what is queued.
     fn write(&mut self) {
         let Some(built) = &self.built else { return };
         if let Err(Refused { why, responder }) = self.gathered.spool.run(built, self.executor) {
@@ -195,7 +196,7 @@ impl Intake {
 
 impl Drop for Intake {
     fn drop(&mut self) {
-        // Its client is gone. What the handler waits for is written to its end.
+        // The client has disconnected. A form that is complete is still written and handled.
         if self.waiting.is_some() {
             self.gathered.spool.cancel();
         }
@@ -207,7 +208,7 @@ fn malformed(error: &MultipartError) -> Error {
     Error::new(status, error.to_string())
 }
 
-/// A file could not be made or written.
+/// The reply if a file could not be created or written.
 fn not_written(error: &io::Error) -> Error {
     let cause = format!("an uploaded file cannot be written: {error}");
     match error.kind() {
@@ -218,25 +219,25 @@ fn not_written(error: &io::Error) -> Error {
     }
 }
 
-/// What has come of a form.
+/// The parts of a form that have arrived.
 struct Gathered {
     limits: UploadLimits,
     fields: Vec<Field<'static>>,
     files: Vec<GatheredPart>,
-    /// The part that is coming.
+    /// The part that is arriving.
     part: Option<GatheredPart>,
-    /// Bytes of names, fields and files in memory.
+    /// Bytes in memory: names, fields, and files that are not on disk.
     memory_bytes: usize,
     spool: Arc<Spool>,
     disk_bytes: Arc<AtomicU64>,
     room: DiskRoom,
 }
 
-/// A part, a field's as well.
+/// A part: a field or a file.
 struct GatheredPart {
     head: PartHead,
     bytes: u64,
-    /// Empty where it is on disk.
+    /// Empty if the part is on disk.
     in_memory: Vec<u8>,
     is_on_disk: bool,
 }
@@ -276,7 +277,7 @@ impl Gathered {
         }
     }
 
-    /// Counts bytes of memory.
+    /// Counts bytes in memory against the bound.
     fn hold(&mut self, bytes: usize) -> Result<(), Error> {
         self.memory_bytes += bytes;
         let max = self.limits.memory_bytes_max;
@@ -309,7 +310,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Whether a file may stay in memory with so many bytes more.
+    /// Whether a file may stay in memory with this many bytes more.
     fn fits(&self, part: &GatheredPart, bytes: usize) -> bool {
         part.in_memory.len() + bytes <= self.limits.file_memory_bytes_max
             && self.memory_bytes + bytes <= self.limits.memory_bytes_max / PARTS_FOR_FILES
@@ -328,7 +329,7 @@ impl Gathered {
     fn end_part(&mut self) -> Result<(), Error> {
         let Some(part) = self.part.take() else { return Ok(()) };
         match part.head.file_name.as_deref() {
-            // What a file input sends that was left empty.
+            // An empty file input sends such a part.
             Some("") if part.bytes == 0 => {}
             Some(_) => self.files.push(part),
             None => {
@@ -343,7 +344,7 @@ impl Gathered {
     }
 }
 
-/// The files of a form; `on_disk` has those that are there, in their order.
+/// The files of a form. `on_disk` has those that were written to disk, in their order.
 fn placed(files: Vec<GatheredPart>, on_disk: Vec<std::fs::File>) -> Vec<UploadedFile> {
     let mut on_disk = on_disk.into_iter();
     let place = |file: GatheredPart| {

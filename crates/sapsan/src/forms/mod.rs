@@ -2,12 +2,12 @@
 //!
 //! | subject | file |
 //! |---|---|
-//! | a form of fields, as a type of serde | `form`, `deserializer` |
-//! | a form with files, once it has come | `multipart` |
-//! | its handler and its bounds | `upload` |
-//! | the way of its body: parsed on the loop, files written on an executor | `intake`, `spool` |
+//! | a form of fields, as a type that serde can deserialize | `form`, `deserializer` |
+//! | a form with files, complete | `multipart` |
+//! | the handler of such a form, and its limits | `upload` |
+//! | receiving the body: parsed on the loop, files written on an executor | `intake`, `spool` |
 //!
-//! The formats themselves are [`http::forms`]'.
+//! The crate's [`http::forms`] parses the formats themselves.
 
 mod deserializer;
 mod form;

@@ -1,4 +1,4 @@
-//! A form with files, once all of it has come.
+//! A complete form with files.
 
 use super::deserializer;
 use super::spool::DiskRoom;
@@ -12,36 +12,36 @@ use std::path::Path;
 
 /// A form with files (`multipart/form-data`), for handlers of [`crate::upload()`].
 ///
-/// A file input that was left empty is no file of it.
+/// A file input that was left empty counts as no file.
 #[derive(Debug, Default)]
 pub struct Multipart {
     pub(super) fields: Vec<Field<'static>>,
     pub(super) files: Vec<UploadedFile>,
-    /// Given back when the files are.
+    /// Dropped with the files, which frees their room on disk.
     pub(super) _room: Option<DiskRoom>,
 }
 
 impl Multipart {
-    /// The first field of this name that is no file.
+    /// The value of the first field of this name that is not a file.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|field| field.name == name).map(|field| &*field.value)
     }
 
-    /// Names and values of the fields that are no files, in their order.
+    /// Names and values of the fields that are not files, in their order.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields.iter().map(|field| (&*field.name, &*field.value))
     }
 
-    /// The fields that are no files, as [`crate::Form`] reads them.
+    /// The fields that are not files, deserialized as [`crate::Form`] does.
     ///
     /// # Errors
     ///
-    /// 422, with the field that is not as `T` wants it.
+    /// 422, with the field that does not fit `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         deserializer::read(&self.fields).map_err(|error| Error::new(Status(422), error.to_string()))
     }
 
-    /// The first file of this field.
+    /// The first file of the field of this name.
     pub fn file(&self, field: &str) -> Option<&UploadedFile> {
         self.files.iter().find(|file| file.field == field)
     }
@@ -52,7 +52,7 @@ impl Multipart {
     }
 }
 
-/// A file of a form. One that is not small is on disk, in a file without a name, and gone when this is dropped.
+/// A file of a form. A larger one is on disk, in a file without a name, which is removed when this value is dropped.
 #[derive(Debug)]
 pub struct UploadedFile {
     pub(super) field: String,
@@ -62,7 +62,7 @@ pub struct UploadedFile {
     pub(super) content: Stored,
 }
 
-/// Where the bytes of a file are.
+/// Where the bytes of a file are stored.
 #[derive(Debug)]
 pub(super) enum Stored {
     Memory(Vec<u8>),
@@ -75,37 +75,37 @@ impl UploadedFile {
         &self.field
     }
 
-    /// What the client calls the file, without folders. To show; never make a path of it: it may be anything, and two clients
-    /// may send the same.
+    /// The client's name for the file, without folders. Only for display: never use it in a path, because it may be anything
+    /// and two clients may send the same one.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The media type that the client gives. It may be wrong.
+    /// The media type that the client sent. It may be wrong.
     pub fn content_type(&self) -> Option<&str> {
         self.content_type.as_deref()
     }
 
-    /// Bytes of its content.
+    /// Length of its content in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// All of its content. May wait for the disk.
+    /// Reads its whole content. May wait for the disk.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Those of the system.
     pub fn content(&self) -> io::Result<Vec<u8>> {
         let mut content = Vec::new();
         self.copy_to(&mut content).map(|_| content)
     }
 
-    /// Writes its content, and gives the number of bytes. May wait for the disk.
+    /// Writes its content to `to`, and returns the number of bytes. May wait for the disk.
     ///
     /// # Errors
     ///
-    /// What the system says, or `to`.
+    /// Those of the system, and of `to`.
     pub fn copy_to(&self, to: &mut impl Write) -> io::Result<u64> {
         match &self.content {
             Stored::Memory(bytes) => to.write_all(bytes).map(|()| self.bytes),
@@ -117,17 +117,17 @@ impl UploadedFile {
         }
     }
 
-    /// Writes its content into a new file of this path, which must not come from the client. May wait for the disk.
+    /// Writes its content into a new file at this path, which must not come from the client. May wait for the disk.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` where there is such a file; else what the system says, and the file is removed.
+    /// `AlreadyExists` if there is such a file; otherwise the system's error, and the new file is removed.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         let mut file = File::create_new(path)?;
         let copied = self.copy_to(&mut file);
         if copied.is_err() {
-            // What is told is why it could not be written.
+            // The error that is returned is that of writing.
             let _ = std::fs::remove_file(path);
         }
         copied.map(|_| ())

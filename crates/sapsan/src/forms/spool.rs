@@ -1,9 +1,9 @@
-//! Files of a form that is coming, written on an executor's threads.
+//! Writes the files of an arriving form, on an executor's threads.
 //!
-//! A write into a file mostly ends in the page cache, but waits for the disk when too much there is unwritten: for
-//! hundreds of milliseconds, in which an event loop would serve no one. So the loop only queues what is to be written,
-//! and a job of the executor writes it, one at a time for each form. The queue is bounded: where it is full, the
-//! connection is not read until the job has written some of it.
+//! A write into a file usually ends in the page cache. But when too many dirty pages wait for the disk, a write waits too,
+//! for hundreds of milliseconds, in which an event loop would serve no connection. So the loop only queues the bytes, and a
+//! job of the executor writes them, one job at a time for each form. The queue is bounded: while it is full, the connection
+//! is not read.
 
 use crate::build::Built;
 use crate::late::Responder;
@@ -14,30 +14,30 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that wait to be written, of one form.
+/// Most bytes of one form that wait to be written.
 const QUEUE_BYTES_MAX: usize = 256 << 10;
-/// A connection that is held back is read again when no more than these wait.
+/// A connection that is held back is read again when at most this many bytes wait.
 const QUEUE_BYTES_LOW: usize = QUEUE_BYTES_MAX / 2;
-/// Bytes that are written by one call.
+/// Bytes up to which writes are joined into one step.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Makes the next file.
+/// Creates the next file.
 pub(super) type Create = Box<dyn Fn() -> io::Result<File> + Send + Sync>;
-/// What follows when everything is written, or could not be.
+/// Called when everything is written, or when writing has failed.
 pub(super) type Then = Box<dyn FnOnce(Responder, io::Result<Vec<File>>) + Send>;
 
-/// What is to be done next.
+/// A step of the queue.
 enum FileStep {
-    /// Begin another file.
+    /// Create another file.
     Create,
-    /// Write into the last one.
+    /// Write into the last file.
     Write(Vec<u8>),
 }
 
 /// The files of one form.
 pub(super) struct Spool {
     backlog: Mutex<Backlog>,
-    /// Touched by the one job that runs.
+    /// Used only by the job that runs.
     files: Mutex<Vec<File>>,
     create: Create,
 }
@@ -46,9 +46,9 @@ pub(super) struct Spool {
 struct Backlog {
     steps: VecDeque<FileStep>,
     bytes: usize,
-    /// A job is at work, or waits for its thread.
+    /// A job runs, or waits for a thread.
     is_running: bool,
-    /// Wakes the connection, which is not read.
+    /// The connection is not read; the job has to wake it.
     held_back: bool,
     nudge: Option<Nudge>,
     failure: Option<io::Error>,
@@ -56,12 +56,12 @@ struct Backlog {
 }
 
 impl Spool {
-    /// `create` makes a file without a name.
+    /// `create` creates a file without a name.
     pub(super) fn new(create: Create) -> Arc<Spool> {
         Arc::new(Spool { backlog: Mutex::default(), files: Mutex::default(), create })
     }
 
-    /// How its connection is woken.
+    /// Sets how the connection is woken.
     pub(super) fn set_nudge(&self, nudge: Nudge) {
         self.backlog().nudge = Some(nudge);
     }
@@ -71,7 +71,7 @@ impl Spool {
         self.backlog().bytes
     }
 
-    /// Room for bytes; where there is none, the connection is woken when there is.
+    /// Bytes that may be queued. If there is no room, the connection will be woken.
     pub(super) fn room(&self) -> usize {
         let mut backlog = self.backlog();
         let room = QUEUE_BYTES_MAX.saturating_sub(backlog.bytes);
@@ -79,12 +79,12 @@ impl Spool {
         room
     }
 
-    /// Begins another file.
+    /// Queues the creation of a file.
     pub(super) fn create(&self) {
         self.backlog().steps.push_back(FileStep::Create);
     }
 
-    /// Has bytes written into the last file.
+    /// Queues bytes for the last file.
     pub(super) fn write(&self, bytes: &[u8]) {
         let mut backlog = self.backlog();
         backlog.bytes += bytes.len();
@@ -94,17 +94,18 @@ impl Spool {
         }
     }
 
-    /// Why writing has failed, if it has: told once.
+    /// The error by which writing failed, if it did. It is returned once.
     pub(super) fn failure(&self) -> Option<io::Error> {
         self.backlog().failure.take()
     }
 
-    /// Everything was queued: `then` is called on the executor behind it.
+    /// Nothing more will be queued: after the last step, the job calls `then`.
     pub(super) fn finish(&self, responder: Responder, then: Then) {
         self.backlog().last = Some((responder, then));
     }
 
-    /// Has an executor do what is queued. Where it takes no more, it gives the responder back, if [`Spool::finish`] has it.
+    /// Submits a job to an executor, if steps are queued. If the executor refuses it, the error has the responder that
+    /// [`Spool::finish`] was given, if any.
     pub(super) fn run(self: &Arc<Self>, built: &Arc<Built>, executor: &str) -> Result<(), Refused> {
         {
             let mut backlog = self.backlog();
@@ -122,14 +123,14 @@ impl Spool {
         })
     }
 
-    /// Nothing more is wanted of what is queued.
+    /// Drops the queued steps.
     pub(super) fn cancel(&self) {
         let mut backlog = self.backlog();
         backlog.steps.clear();
         backlog.bytes = 0;
     }
 
-    /// On a thread of the executor.
+    /// The job, on a thread of the executor.
     fn work(&self) {
         loop {
             let mut backlog = self.backlog();
@@ -188,14 +189,14 @@ impl Spool {
     }
 }
 
-/// An executor takes no more.
+/// An executor refused the job.
 pub(super) struct Refused {
     pub(super) why: &'static str,
-    /// Who is to be told, where the intake has it no more.
+    /// The responder, if the spool had it and not the intake.
     pub(super) responder: Option<Box<Responder>>,
 }
 
-/// Bytes on disk that files of one handler's forms take, given back when dropped.
+/// Bytes on disk that one form takes, counted against those of all forms of the handler. Freed when dropped.
 #[derive(Debug)]
 pub(super) struct DiskRoom {
     used: Arc<AtomicU64>,
@@ -207,7 +208,7 @@ impl DiskRoom {
         DiskRoom { used: Arc::clone(used), bytes: 0 }
     }
 
-    /// Takes more, unless all together would take more than this many.
+    /// Takes more bytes. `false` if the forms of the handler now exceed `bytes_max` together.
     pub(super) fn take(&mut self, bytes: u64, bytes_max: u64) -> bool {
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;

@@ -15,18 +15,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a form with files may hold, and where its files go while they come.
+/// Limits of a form with files, and the folder of its files.
 #[derive(Clone, Debug)]
 pub struct UploadLimits {
-    /// Parts, heads, names, fields, and bytes of the whole form: past one of them 413.
+    /// Limits of the form's parts, heads, names, fields and bytes. Beyond one of them: 413.
     pub form: MultipartLimits,
-    /// A file of more bytes than these goes to disk.
+    /// A larger file goes to disk.
     pub file_memory_bytes_max: usize,
-    /// Bytes of names, fields and files that one form may have in memory: past half of them files go to disk, and past all of them 413.
+    /// Bytes of names, fields and files that one form may have in memory. Beyond half of it files go to disk, beyond all of it: 413.
     pub memory_bytes_max: usize,
-    /// Bytes on disk of all forms together that this handler has or that come for it: past them 503.
+    /// Bytes on disk of all forms of this handler that are arriving or being handled. Beyond it: 503.
     pub disk_bytes_max: u64,
-    /// The folder of the files, which have no names in it. On many systems `/tmp` is memory.
+    /// The folder of the files, which have no names there. On many systems `/tmp` is memory.
     pub folder: PathBuf,
 }
 
@@ -48,12 +48,12 @@ pub struct Upload<F> {
     handler: Arc<F>,
 }
 
-/// Has a handler take forms with files (`multipart/form-data`). Its first argument is the [`Multipart`]; further ones own what they
-/// hold, as those of [`crate::blocking()`] do. The body is parsed as it arrives, and its larger files are written to disk. Once all has come, the handler
-/// runs on the executor of this name ([`crate::App::executor`]), where it may wait.
+/// Makes a handler of forms with files (`multipart/form-data`). Its first argument is the [`Multipart`]; further ones must own their data,
+/// as those of [`crate::blocking()`]. The body is parsed as it arrives, and its larger files are written to disk. When the whole form has
+/// arrived, the handler runs on the executor of this name ([`crate::App::executor`]), where it may wait.
 ///
-/// The body may be larger than [`crate::App::body_bytes_max`]: [`UploadLimits`] are its bounds. 400 where it is malformed, 413 where it is too
-/// large, 415 where it is no such form, 503 where executor or disk have no room, 507 where the disk is full.
+/// The body may be larger than [`crate::App::body_bytes_max`]; its bounds are [`UploadLimits`]. Errors: 400 if the form is malformed, 413
+/// if it is too large, 415 if it is not multipart, 503 if the executor or the disk quota is full, 507 if the disk is full.
 ///
 /// ```
 /// # use sapsan::{App, Error, Multipart, Threads, upload};
@@ -70,7 +70,7 @@ pub fn upload<F>(executor: &'static str, handler: F) -> Upload<F> {
 }
 
 impl<F> Upload<F> {
-    /// The same with other limits.
+    /// The same handler with other limits.
     pub fn limits(mut self, limits: UploadLimits) -> Upload<F> {
         self.policy.limits = limits;
         self
@@ -86,7 +86,7 @@ fn boundary(request: &Request<'_>) -> Result<Boundary, Error> {
     })
 }
 
-/// What names an implementation for a function of these arguments.
+/// Marker that keeps apart the implementations for functions of different argument lists.
 #[doc(hidden)]
 pub struct Receiving<Args>(std::marker::PhantomData<fn(Args)>);
 

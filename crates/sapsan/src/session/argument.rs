@@ -1,4 +1,4 @@
-//! The session as an argument of a handler, and behind a late reply.
+//! The session as an argument of a handler, and in a late reply.
 
 use super::codec::Codec;
 use super::data::{Flash, SessionData, SessionId};
@@ -14,9 +14,9 @@ use serde::de::DeserializeOwned;
 use std::cell::{RefCell, RefMut};
 use std::fmt;
 
-/// The session of the request's client: see [`SessionData`] for what each call does. The cookie is looked at when the first argument
-/// of this type is taken, and the reply says what changed, also where a later argument or the handler itself refuses. A reply with a
-/// status of 500 and above changes nothing.
+/// The session of the request's client; [`SessionData`] documents each call. The cookie is read when the first argument of this type
+/// is extracted. The reply sends what changed, even if a later argument or the handler itself fails with a status below 500. A reply
+/// with a status of 500 and above changes nothing.
 ///
 /// ```
 /// use sapsan::{Redirect, Session, SessionError};
@@ -59,64 +59,64 @@ impl Extract for Session<'_> {
 const MISSING: &str = "sessions are missing: give their keys by App::sessions";
 
 impl Session<'_> {
-    /// The session, borrowed for longer than a call. Another call on a [`Session`] of this request panics meanwhile.
+    /// The session, borrowed for longer than one call. Another call on a [`Session`] of this request panics meanwhile.
     pub fn data(&self) -> RefMut<'_, SessionData> {
-        // It was put there when this argument was taken, and nothing takes it out.
+        // Extracting this argument put the session there, and nothing removes it.
         RefMut::map(self.exchange.borrow_mut(), |exchange| exchange.session.get_or_insert_with(SessionData::none))
     }
 
-    /// The value under a name; `None` where there is none.
+    /// The value of this name; `None` if there is none.
     #[inline]
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SessionError> {
         self.data().get(name)
     }
 
-    /// Whether there is a value under a name.
+    /// Whether there is a value of this name.
     pub fn contains(&self, name: &str) -> bool {
         self.data().contains(name)
     }
 
-    /// Sets the value under a name.
+    /// Sets the value of a name.
     pub fn set<T: Serialize + ?Sized>(&self, name: &str, value: &T) -> Result<(), SessionError> {
         self.data().set(name, value)
     }
 
-    /// Removes the value under a name; whether there was one.
+    /// Removes the value of a name. Returns whether there was one.
     pub fn remove(&self, name: &str) -> bool {
         self.data().remove(name)
     }
 
-    /// Ends the session and has the client delete its cookie.
+    /// Ends the session; the reply makes the client delete its cookie.
     pub fn clear(&self) {
         self.data().clear();
     }
 
-    /// Gives the session a new id: to be called at login.
+    /// Gives the session a new id. Call it at login.
     pub fn renew(&self) -> Result<(), SessionError> {
         self.data().renew()
     }
 
-    /// The session's id; `None` where nothing was set yet.
+    /// The session's id; `None` if the session is empty.
     pub fn id(&self) -> Option<SessionId> {
         self.data().id()
     }
 
-    /// Adds a message for the next page.
+    /// Adds a flash message, for the next page.
     pub fn flash(&self, kind: &str, text: &str) -> Result<(), SessionError> {
         self.data().flash(kind, text)
     }
 
-    /// Takes all flash messages: they are shown once.
+    /// Removes all flash messages and returns them: they are shown once.
     pub fn take_flashes(&self) -> Vec<Flash> {
         self.data().take_flashes()
     }
 
-    /// Takes the text of the first flash message of a kind.
+    /// Removes the first flash message of a kind and returns its text.
     pub fn take_flash(&self, kind: &str) -> Option<String> {
         self.data().take_flash(kind)
     }
 
-    /// A token for a form of this session, for a hidden field: see [`crate::FormTokens`]. Begins a session where there is none.
+    /// A form token of this session, for a hidden field: see [`crate::FormTokens`]. Begins a session if there is none.
     pub fn form_token(&self) -> Result<String, SessionError> {
         self.codec.form_token(&mut self.data())
     }
@@ -134,7 +134,7 @@ impl fmt::Debug for Session<'_> {
 }
 
 impl Responder {
-    /// The session, where the handler took it as an argument: changed here, it goes with the late reply.
+    /// The session, if the handler took it as an argument. Changes are sent with the late reply.
     ///
     /// ```
     /// # use sapsan::{Later, Redirect, Session, later};
@@ -153,13 +153,13 @@ impl Responder {
 }
 
 impl Exchange {
-    /// The session, where the handler took it as an argument.
+    /// The session, if the handler took it as an argument.
     pub fn session(&mut self) -> Option<&mut SessionData> {
         self.session.as_mut()
     }
 }
 
-/// 500, and its words in the log.
+/// 500; the error's text goes to the log.
 impl From<SessionError> for Error {
     fn from(error: SessionError) -> Error {
         Error::internal(error)

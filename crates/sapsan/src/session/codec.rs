@@ -1,13 +1,14 @@
-//! Cookie text to a session's bytes and back, by the keys.
+//! Converts a cookie's text to a session's bytes and back, with the application's keys.
 //!
 //! ```text
 //!  signed:     base64url( bytes | HMAC-SHA-256 of bytes, 32 bytes )
 //!  encrypted:  base64url( nonce, 12 bytes | AES-256-GCM of bytes, with its tag of 16 bytes )
 //! ```
 //!
-//! Each key of the list gives three keys by HKDF-SHA-256 (RFC 5869): for signing, encryption and form tokens, each bound to
-//! the cookie's name. So neither a cookie of another name nor a form token passes for a session. The keys' schedules are
-//! computed once: a signature costs one compression of SHA-256 for each 64 bytes, and one more.
+//! From each key of the list three keys are derived by HKDF-SHA-256 (RFC 5869): for signing, for encryption, and for form
+//! tokens. Each is bound to the cookie's name, so neither a cookie of another name nor a form token is accepted as a
+//! session. The keys' schedules are computed once: a signature costs one compression of SHA-256 for each 64 bytes, and one
+//! more.
 
 use super::content::{self, HEADER_BYTES};
 use super::data::{Change, SessionData};
@@ -23,14 +24,14 @@ use std::time::{Duration, SystemTime};
 
 /// Most bytes of the cookie's name, `=` and value. Browsers keep 4,096 of name and value (RFC 6265bis, section 5.7).
 const COOKIE_BYTES_MAX: usize = 4000;
-/// So many cookies of the session's name are tried: another host of the domain may have planted one before ours.
+/// Number of cookies of the session's name that are tried: another host of the domain may have planted one before ours.
 const TRIES_MAX: usize = 3;
 const SIGNATURE_BYTES: usize = 32;
 const NONCE_BYTES: usize = aead::NONCE_LEN;
 const SEAL_BYTES: usize = NONCE_BYTES + 16;
 /// A session in use is sent again when this part of its idle time has passed.
 const RENEWALS_PER_IDLE_TIME: u32 = 10;
-/// Random bytes that hide a form token's signature.
+/// Random bytes that mask a form token's signature.
 const MASK_BYTES: usize = 32;
 const TOKEN_BYTES: usize = MASK_BYTES + SIGNATURE_BYTES;
 /// Bytes of a form token's text.
@@ -39,7 +40,7 @@ const TOKEN_TEXT_BYTES: usize = TOKEN_BYTES.div_ceil(3) * 4;
 const _: () = assert!(COOKIE_BYTES_MAX < u16::MAX as usize, "an entry's length fits its field");
 const _: () = assert!(MASK_BYTES == SIGNATURE_BYTES, "the mask covers the signature");
 
-/// The keys made of one key.
+/// The keys derived from one key.
 struct KeySet {
     seal: Seal,
     token: hmac::Key,
@@ -54,7 +55,7 @@ enum Seal {
 pub(crate) struct Codec {
     name: Box<str>,
     settings: Sessions,
-    /// The first seals, all open. Never empty.
+    /// The first key seals, all of them open. Never empty.
     keys: Box<[KeySet]>,
     idle_seconds: u32,
     lifetime_seconds: u32,
@@ -69,14 +70,14 @@ impl Codec {
         Codec { name, settings: settings.clone(), keys, idle_seconds, lifetime_seconds }
     }
 
-    /// The session that a request brings, or a fresh one.
+    /// The session of a request, or an empty one.
     #[inline]
     pub(crate) fn load(&self, request: &http::Request<'_>) -> SessionData {
         let cookies = cookies::of_request(request).filter(|cookie| cookie.name == &*self.name);
         self.load_first(cookies.map(|cookie| cookie.value), self.now())
     }
 
-    /// Seconds since 1970. Past 2106 all sessions are expired.
+    /// Seconds since 1970. After 2106 all sessions are expired.
     #[inline]
     pub(crate) fn now(&self) -> u32 {
         let since = (self.settings.clock)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
@@ -98,7 +99,7 @@ impl Codec {
         SessionData::fresh(bytes, self.bytes_max())
     }
 
-    /// Whether bytes that a key of ours vouches for are of this format, and not expired.
+    /// Whether authentic bytes have this format and have not expired.
     fn is_alive(&self, bytes: &[u8], now: u32) -> bool {
         let is_ours = bytes.len() >= HEADER_BYTES && bytes[0] == content::FORMAT;
         // A clock that was set back must not end sessions.
@@ -108,24 +109,25 @@ impl Codec {
             && age(content::renewed(bytes)) < self.idle_seconds
     }
 
-    /// Most bytes of header and entries, so that the cookie is within its limit.
+    /// Most bytes of header and entries, so that the cookie stays within its limit.
     fn bytes_max(&self) -> usize {
         let beside = if self.settings.is_encrypted { SEAL_BYTES } else { SIGNATURE_BYTES };
         (COOKIE_BYTES_MAX - self.name.len() - 1) / 4 * 3 - beside
     }
 
-    /// The bytes of a cookie's value, and by which key. Where it is `None`, `bytes` holds anything.
+    /// Decodes a cookie's value into `bytes`, and returns the index of the key that opened it. On `None` the content of
+    /// `bytes` is undefined.
     #[inline]
     fn open(&self, value: &[u8], bytes: &mut Vec<u8>) -> Option<usize> {
         if value.len() + self.name.len() + 1 > COOKIE_BYTES_MAX {
             return None;
         }
-        // A try with a key may overwrite the bytes.
+        // A failed try may have overwritten the bytes, so each key decodes again.
         let mut open = |key: &KeySet| decode(value, bytes).and_then(|()| key.seal.open(bytes));
         self.keys.iter().position(|key| open(key).is_some())
     }
 
-    /// The text of a cookie's value for a session's bytes.
+    /// The text of a cookie's value, from a session's bytes.
     fn seal(&self, mut bytes: Vec<u8>) -> Result<String, SessionError> {
         match &self.keys[0].seal {
             Seal::Signed(key) => {
@@ -137,7 +139,7 @@ impl Codec {
         Ok(URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// The value of the `Set-Cookie` field that the reply needs; `None` where the client has the right cookie.
+    /// The value of the reply's `Set-Cookie` field; `None` if the client's cookie is up to date.
     #[inline]
     pub(crate) fn set_cookie(&self, data: &SessionData, now: u32) -> Result<Option<String>, SessionError> {
         match data.change() {
@@ -160,7 +162,7 @@ impl Codec {
             .expect("name and attributes were checked at the start, the value is base64 and within its limit"))
     }
 
-    /// The cookie with this value and all attributes but its age.
+    /// The cookie with this value and all attributes except `Max-Age`.
     pub(super) fn cookie<'c>(&'c self, value: &'c str) -> SetCookie<'c> {
         self.with_attributes(SetCookie::new(&self.name, value))
     }
@@ -174,7 +176,7 @@ impl Codec {
         }
     }
 
-    /// A form token for this session, another text each time, so that a compressed page does not leak it (BREACH).
+    /// A form token of this session. It is another text each time, so that a compressed page does not leak it (BREACH).
     pub(crate) fn form_token(&self, data: &mut SessionData) -> Result<String, SessionError> {
         let id = data.id_for_token()?;
         let mut token = [0; TOKEN_BYTES];
@@ -204,7 +206,7 @@ impl std::fmt::Debug for Codec {
 }
 
 impl Seal {
-    /// Checks bytes that came, and leaves the session's own.
+    /// Authenticates the bytes, and leaves only the session's content in them.
     #[inline]
     fn open(&self, bytes: &mut Vec<u8>) -> Option<()> {
         match self {
@@ -227,7 +229,7 @@ impl KeySet {
     }
 }
 
-/// A key of this type for one purpose.
+/// Derives a key of this type for one purpose.
 fn expand<K: hkdf::KeyType, R>(secret: &hkdf::Prk, purpose: &str, name: &str, key_type: K) -> R
 where
     R: for<'o> From<hkdf::Okm<'o, K>>,
@@ -236,17 +238,17 @@ where
     secret.expand(&info, key_type).expect("a key is shorter than HKDF's limit of 255 hashes").into()
 }
 
-/// Decodes base64url into `bytes`, whose content before is lost.
+/// Decodes base64url into `bytes`, replacing their content.
 #[inline]
 fn decode(value: &[u8], bytes: &mut Vec<u8>) -> Option<()> {
-    // What the library asks for: room for whole groups of four.
+    // The library needs room for whole groups of four characters.
     bytes.resize(value.len().div_ceil(4) * 3, 0);
     let length = URL_SAFE_NO_PAD.decode_slice(value, bytes).ok()?;
     bytes.truncate(length);
     Some(())
 }
 
-/// Checks the signature at the end, in constant time, and cuts it off.
+/// Checks the signature at the end, in constant time, and removes it.
 #[inline]
 fn verify(key: &hmac::Key, bytes: &mut Vec<u8>) -> Option<()> {
     let (content, signature) = bytes.split_last_chunk::<SIGNATURE_BYTES>()?;
@@ -274,7 +276,7 @@ fn encrypt(key: &aead::LessSafeKey, bytes: &mut Vec<u8>) -> Result<(), SessionEr
     Ok(())
 }
 
-/// Fills with random bytes of the system.
+/// Fills `bytes` with random bytes of the system.
 pub(super) fn random(bytes: &mut [u8]) -> Result<(), SessionError> {
     SystemRandom::new().fill(bytes).map_err(|_| SessionError::NoRandomBytes)
 }

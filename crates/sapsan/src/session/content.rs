@@ -10,21 +10,21 @@
 //!
 //! Integers are little-endian. `begun` and `renewed` are seconds since 1970 (they last until 2106). Bit 7 of a name's
 //! length marks a flash message, whose value is its text; the other values are JSON text. Bit 0 of `flags` says that a
-//! token was made from the id, so that a session without entries is kept.
+//! token was made from the id, so a session without entries is kept.
 //!
-//! The bytes are read only after their signature was found right, so they are ours. They are read with checks all the
-//! same: a wrong length ends the list.
+//! The bytes are read only after they were authenticated. They are bounds-checked all the same: a wrong length ends the
+//! list.
 
 use std::io;
 use std::ops::Range;
 
-/// First byte. To change the layout, raise it: sessions of the old format end.
+/// First byte. Raise it when the layout changes: sessions of the old format then end.
 pub(super) const FORMAT: u8 = 1;
 /// Bytes before the entries.
 pub(super) const HEADER_BYTES: usize = 26;
 /// Most bytes of an entry's name.
 pub(super) const NAME_BYTES_MAX: usize = 64;
-/// Bytes of an entry beside its name and value.
+/// Bytes of an entry in addition to its name and value.
 const ENTRY_BYTES: usize = 3;
 /// Marks a flash message.
 const FLASH_BIT: u8 = 0x80;
@@ -40,7 +40,7 @@ const TOKEN_FLAG: u8 = 1;
 
 const _: () = assert!(RENEWED_AT + 4 == HEADER_BYTES);
 
-/// Puts a header without times into the place of what `bytes` held.
+/// Replaces the content of `bytes` by a header without times.
 pub(super) fn put_header(bytes: &mut Vec<u8>, id: [u8; 16]) {
     bytes.clear();
     bytes.resize(HEADER_BYTES, 0);
@@ -48,17 +48,17 @@ pub(super) fn put_header(bytes: &mut Vec<u8>, id: [u8; 16]) {
     set_id(bytes, id);
 }
 
-/// The id; `None` where there is no header.
+/// The id; `None` if there is no header.
 pub(super) fn id(bytes: &[u8]) -> Option<[u8; 16]> {
     bytes.get(ID).and_then(|id| id.try_into().ok())
 }
 
-/// Changes the id. The bytes have a header, here and in what follows.
+/// Changes the id. This function and those below require a header.
 pub(super) fn set_id(bytes: &mut [u8], id: [u8; 16]) {
     bytes[ID].copy_from_slice(&id);
 }
 
-/// When the session began; 0 where no reply has told it yet.
+/// When the session began; 0 if it was never sent.
 pub(super) fn begun(bytes: &[u8]) -> u32 {
     number_at(bytes, BEGUN_AT)
 }
@@ -80,7 +80,7 @@ pub(super) fn has_token_flag(bytes: &[u8]) -> bool {
     bytes.get(FLAGS_AT).is_some_and(|flags| flags & TOKEN_FLAG != 0)
 }
 
-/// Sets the flag; whether it was not set before.
+/// Sets the flag. Returns whether it was unset before.
 pub(super) fn set_token_flag(bytes: &mut [u8]) -> bool {
     let before = has_token_flag(bytes);
     bytes[FLAGS_AT] |= TOKEN_FLAG;
@@ -91,14 +91,14 @@ fn number_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |number| u32::from_le_bytes(*number))
 }
 
-/// Whether an entry is of the map, or a flash message.
+/// Whether an entry belongs to the map or is a flash message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Value,
     Flash,
 }
 
-/// An entry, and where it lies.
+/// An entry, and its range in the bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Entry<'c> {
     pub(super) kind: Kind,
@@ -136,14 +136,14 @@ impl<'c> Iterator for Entries<'c> {
     }
 }
 
-/// The entry of the map that has this name.
+/// The entry of the map with this name.
 #[inline]
 pub(super) fn find<'c>(bytes: &'c [u8], name: &str) -> Option<Entry<'c>> {
     entries(bytes).find(|entry| entry.kind == Kind::Value && entry.name == name.as_bytes())
 }
 
-/// Appends an entry whose value `write` appends. Refused, or where the bytes would be more than `bytes_max`, the bytes are
-/// as they were. `name` has at most [`NAME_BYTES_MAX`] bytes.
+/// Appends an entry; `write` appends its value. If `write` fails, or the bytes would exceed `bytes_max`, they are
+/// unchanged. `name` has at most [`NAME_BYTES_MAX`] bytes.
 pub(super) fn append<E: From<Full>>(
     bytes: &mut Vec<u8>,
     bytes_max: usize,
@@ -156,7 +156,7 @@ pub(super) fn append<E: From<Full>>(
     let value_at = start + ENTRY_BYTES + name.len();
     let appended = append_within(bytes, bytes_max, kind, name, write);
     match appended {
-        // A value is within `bytes_max`, which is within a u16: the codec asserts it.
+        // A value is within `bytes_max`, and the codec asserts that this fits a u16.
         Ok(()) => {
             let length = u16::try_from(bytes.len() - value_at).unwrap_or(u16::MAX);
             bytes[value_at - 2..value_at].copy_from_slice(&length.to_le_bytes());
@@ -188,11 +188,11 @@ fn append_within<E: From<Full>>(
     if room.is_full { Err(Full.into()) } else { written }
 }
 
-/// The bytes would be more than they may be.
+/// The bytes would exceed their bound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full;
 
-/// Where a value is written: refuses what does not fit.
+/// Writer of a value that refuses bytes beyond the bound.
 pub(super) struct Room<'b> {
     bytes: &'b mut Vec<u8>,
     bytes_max: usize,

@@ -1,4 +1,4 @@
-//! The session of one request: its entries, and what the reply has to say about them.
+//! The session of one request: its entries, and what the reply must tell the client about them.
 
 use super::codec;
 use super::content::{self, Full, HEADER_BYTES, Kind, NAME_BYTES_MAX};
@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::Write;
 
-/// The random name of a session: 16 bytes, shown as 32 hexadecimal digits. It changes with [`SessionData::renew`] and after
-/// [`SessionData::clear`]. Key for what the server keeps of a session, such as a list of those that have ended.
+/// The random id of a session: 16 bytes, shown as 32 hexadecimal digits. It changes with [`SessionData::renew`] and after
+/// [`SessionData::clear`]. It can serve as a key for data that the server keeps about a session, such as a list of ended
+/// sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub [u8; 16]);
 
@@ -25,16 +26,16 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// A message for the next page that the client sees.
+/// A message for the next page that the client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flash {
-    /// What it is: `notice`, `error`, …
+    /// Its kind: `notice`, `error`, …
     pub kind: String,
     /// Its text, not escaped.
     pub text: String,
 }
 
-/// What the reply says about the session.
+/// What the reply tells the client about the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
@@ -43,15 +44,15 @@ pub(super) enum Change {
 }
 
 /// The session of one request: a map from names to JSON values, and flash messages. Names have 1 to 64 bytes; all entries
-/// together are bounded by what a cookie carries, about 2,900 bytes.
+/// together are bounded by the cookie's size, about 2,900 bytes.
 pub struct SessionData {
-    /// As `content` draws it. Empty: there is no session yet.
+    /// Layout: see `content`. Empty if there is no session yet.
     bytes: Buffer,
     bytes_max: usize,
-    /// The client has a cookie with a session that is alive.
+    /// The client sent the cookie of a valid session.
     came: bool,
     is_changed: bool,
-    /// The cookie is to be sent again, though nothing changed.
+    /// The cookie has to be sent again, even if nothing changed.
     is_due: bool,
 }
 
@@ -60,7 +61,7 @@ impl SessionData {
         SessionData { bytes, bytes_max, came: false, is_changed: false, is_due: false }
     }
 
-    /// What stands in the place of a session that is not there: takes nothing.
+    /// Placeholder for a session that is not there. It has no room for entries.
     pub(super) fn none() -> SessionData {
         SessionData::fresh(Buffer::default(), HEADER_BYTES)
     }
@@ -69,7 +70,7 @@ impl SessionData {
         SessionData { bytes, bytes_max, came: true, is_changed: false, is_due }
     }
 
-    /// The value under a name; `None` where there is none. Numbers and the like are read without allocation. An error where
+    /// The value of this name; `None` if there is none. Numbers and the like are read without allocation. It is an error if
     /// the value is not a `T`.
     #[inline]
     pub fn get<'s, T: Deserialize<'s>>(&'s self, name: &str) -> Result<Option<T>, SessionError> {
@@ -80,16 +81,16 @@ impl SessionData {
         }
     }
 
-    /// Whether there is a value under a name.
+    /// Whether there is a value of this name.
     pub fn contains(&self, name: &str) -> bool {
         content::find(&self.bytes, name).is_some()
     }
 
-    /// Sets the value under a name. The same value again is no change.
+    /// Sets the value of a name. Setting an equal value is no change.
     pub fn set<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), SessionError> {
         self.begin()?;
         let before = content::find(&self.bytes, name).map(|entry| entry.range);
-        // The old entry goes when the new one stands: its bytes count no more.
+        // The old entry is removed after the new one is written, so its bytes do not count.
         let bytes_max = self.bytes_max + before.as_ref().map_or(0, ExactSizeIterator::len);
         let written = self
             .append(bytes_max, Kind::Value, name, |room| serde_json::to_writer(room, value).map_err(Refused::Json))?;
@@ -106,7 +107,7 @@ impl SessionData {
         Ok(())
     }
 
-    /// Removes the value under a name; whether there was one.
+    /// Removes the value of a name. Returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
         let Some(range) = content::find(&self.bytes, name).map(|entry| entry.range) else { return false };
         self.bytes.bytes_mut().drain(range);
@@ -114,15 +115,15 @@ impl SessionData {
         true
     }
 
-    /// Ends the session: all entries and flash messages go, and the client is told to delete its cookie. What is set
-    /// afterwards begins a new one. A copy of the cookie that someone kept stays right until it expires.
+    /// Ends the session: removes all entries and flash messages; the reply makes the client delete its cookie. Setting a
+    /// value afterwards begins a new session. A copy of the old cookie stays valid until it expires.
     pub fn clear(&mut self) {
         self.is_changed |= !self.bytes.is_empty();
         self.bytes.bytes_mut().clear();
     }
 
-    /// Gives the session a new id and a new beginning, and keeps its entries. To be called where the user's rights change, at
-    /// login above all: form tokens that were given out before count no more.
+    /// Gives the session a new id and a new start time, and keeps its entries. Call it when the user's rights change, above
+    /// all at login. Form tokens that were made before become invalid.
     pub fn renew(&mut self) -> Result<(), SessionError> {
         if !self.bytes.is_empty() {
             let mut id = [0; 16];
@@ -134,12 +135,12 @@ impl SessionData {
         Ok(())
     }
 
-    /// The session's id; `None` where nothing was set yet.
+    /// The session's id; `None` if the session is empty.
     pub fn id(&self) -> Option<SessionId> {
         content::id(&self.bytes).map(SessionId)
     }
 
-    /// Whether there is no value and no flash message.
+    /// Whether there is neither a value nor a flash message.
     pub fn is_empty(&self) -> bool {
         content::entries(&self.bytes).next().is_none()
     }
@@ -150,7 +151,7 @@ impl SessionData {
         values.filter_map(|entry| std::str::from_utf8(entry.name).ok())
     }
 
-    /// Adds a message for the next page.
+    /// Adds a flash message, for the next page.
     pub fn flash(&mut self, kind: &str, text: &str) -> Result<(), SessionError> {
         self.begin()?;
         self.append(self.bytes_max, Kind::Flash, kind, |room| {
@@ -160,7 +161,7 @@ impl SessionData {
         Ok(())
     }
 
-    /// Takes all flash messages, in their order: they are shown once.
+    /// Removes all flash messages and returns them, in their order: they are shown once.
     pub fn take_flashes(&mut self) -> Vec<Flash> {
         let taken = self.flashes().map(|entry| flash_of(&entry)).collect();
         loop {
@@ -170,7 +171,7 @@ impl SessionData {
         }
     }
 
-    /// Takes the text of the first flash message of a kind.
+    /// Removes the first flash message of a kind and returns its text.
     #[inline]
     pub fn take_flash(&mut self, kind: &str) -> Option<String> {
         let found = self.flashes().find(|entry| entry.name == kind.as_bytes())?;
@@ -184,7 +185,7 @@ impl SessionData {
         content::entries(&self.bytes).filter(|entry| entry.kind == Kind::Flash)
     }
 
-    /// The id for a form token: begins a session where there is none, and keeps it also without entries.
+    /// The id for a form token. Begins a session if there is none, and marks it to be kept even without entries.
     pub(super) fn id_for_token(&mut self) -> Result<SessionId, SessionError> {
         self.begin()?;
         if content::set_token_flag(self.bytes.bytes_mut()) {
@@ -193,7 +194,7 @@ impl SessionData {
         self.id().ok_or(SessionError::NoRandomBytes)
     }
 
-    /// Begins a session where there is none. That is no change before something is set.
+    /// Begins a session if there is none. This counts as a change only once something is set.
     fn begin(&mut self) -> Result<(), SessionError> {
         if self.bytes.is_empty() {
             let mut id = [0; 16];
@@ -223,7 +224,7 @@ impl SessionData {
         })
     }
 
-    /// Whether the reply says something of it.
+    /// Whether the reply has to mention the session.
     #[inline]
     pub(crate) fn is_to_be_sent(&self) -> bool {
         self.is_changed || self.is_due
@@ -239,9 +240,9 @@ impl SessionData {
         }
     }
 
-    /// The bytes to be sent, with the times of this reply.
+    /// The session's bytes for the cookie, with the times of this reply.
     pub(super) fn stamped(&self, now: u32) -> Vec<u8> {
-        // Room for what the codec adds.
+        // With room for the signature or tag that the codec adds.
         let mut bytes = Vec::with_capacity(self.bytes.len() + 64);
         bytes.extend_from_slice(&self.bytes);
         if content::begun(&bytes) == 0 {
@@ -252,7 +253,7 @@ impl SessionData {
     }
 }
 
-/// Shows names alone: values may be secret.
+/// Shows only names: values may be secret.
 impl fmt::Debug for SessionData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.names().collect();
@@ -260,7 +261,7 @@ impl fmt::Debug for SessionData {
     }
 }
 
-/// Why an entry was not appended.
+/// Why an entry could not be appended.
 enum Refused {
     Full,
     Json(serde_json::Error),

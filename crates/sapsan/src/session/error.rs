@@ -2,29 +2,29 @@
 
 use std::fmt;
 
-/// Why a session cannot be read or changed. The session is as it was.
+/// Why a session cannot be read or changed. After an error the session is unchanged.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The value would make the cookie longer than clients keep.
+    /// With this value the cookie would be longer than browsers keep.
     TooLarge {
-        /// The name it was to be set under.
+        /// The name of the value.
         name: String,
-        /// Bytes that all entries together may have: names, values, and three for each.
+        /// Bytes allowed for all entries together: names, values, and three for each entry.
         bytes_max: usize,
-        /// Bytes that the other entries have.
+        /// Bytes of the other entries.
         bytes_used: usize,
     },
     /// A name is empty or longer than 64 bytes.
     Name(String),
-    /// The value under this name is not what the caller asked for, or cannot be written as JSON.
+    /// The value of this name does not fit the requested type, or cannot be written as JSON.
     Json {
         /// The name.
         name: String,
-        /// What serde found.
+        /// The error of serde.
         cause: serde_json::Error,
     },
-    /// The system gives no random bytes.
+    /// The system returned no random bytes.
     NoRandomBytes,
 }
 

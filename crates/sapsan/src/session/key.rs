@@ -1,7 +1,7 @@
-//! Keys: secret bytes, at least 32 of them. The first of the list signs or encrypts; all of them verify or decrypt.
+//! Keys: each is at least 32 secret random bytes. The first key of a list signs or encrypts; all of them verify or decrypt.
 //!
-//! To rotate: put a new key before the old one, and remove the old one when its sessions have expired. A session that came
-//! under an old key is sent again under the first one.
+//! To rotate: put a new key before the old one, and remove the old one when its sessions have expired. A session that
+//! arrives under an old key is sent again under the first one.
 //!
 //! A key is written as base64, in either alphabet, with or without padding: `openssl rand -base64 32`.
 
@@ -15,18 +15,18 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Fewest bytes of a key: as many as the signature has, so that guessing the key is no easier than guessing that.
+/// Fewest bytes of a key: the length of the signature, so that guessing the key is no easier than guessing a signature.
 const KEY_BYTES_MIN: usize = 32;
-/// Most bytes of a key; more add nothing.
+/// Most bytes of a key; more bytes add no security.
 const KEY_BYTES_MAX: usize = 1024;
-/// Most keys of a list: a cookie under none of them costs a try with each.
+/// Most keys of a list: an invalid cookie costs a try with each of them.
 const KEYS_MAX: usize = 8;
 /// Most bytes of a file of keys.
 const FILE_BYTES_MAX: u64 = 64 << 10;
-/// Bytes of a key that is made here.
+/// Bytes of a generated key.
 const MADE_BYTES: usize = 32;
 
-/// Either alphabet's text is first brought to this one.
+/// Text in the other alphabet is converted to this one first.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -36,7 +36,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Clone)]
 pub struct Keys(Vec<Box<[u8]>>);
 
-/// Why keys cannot be used: where they were to come from, and what is wrong. A key is never repeated.
+/// Why keys cannot be used: their source, and the fault. The text never contains a key.
 #[derive(Debug)]
 pub struct KeyFault {
     place: String,
@@ -56,7 +56,7 @@ enum Problem {
 }
 
 impl Keys {
-    /// One key as it is: at least 32 random bytes. Not a password: its bytes are not stretched.
+    /// One key from its bytes: at least 32 random bytes. A password is not a key: no key-stretching is done.
     pub fn from_bytes(key: &[u8]) -> Result<Keys, KeyFault> {
         Keys::checked("session key", vec![key.into()])
     }
@@ -73,8 +73,8 @@ impl Keys {
         }
     }
 
-    /// Keys from a file, one a line; lines that begin with `#` are comments. Where the file is missing it is made, readable
-    /// by its owner alone (mode 0600), with one new key. Several processes may start on one file at once.
+    /// Keys from a file, one a line; lines that begin with `#` are comments. If the file is missing, it is created with one
+    /// new key, readable only by its owner (mode 0600). Several processes may start with the same file at once.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Keys, KeyFault> {
         let path = path.as_ref();
         let place = format!("key file {}", path.display());
@@ -87,13 +87,13 @@ impl Keys {
         Keys::from_text(&place, &keys.collect::<Vec<_>>().join(" "))
     }
 
-    /// A new key, gone when the process ends: sessions end with it. For tests and first steps.
+    /// A new key that is not stored: sessions end with the process. For tests and first steps.
     pub fn generate() -> Result<Keys, KeyFault> {
         let made = made_key().map_err(|problem| KeyFault { place: "session key".to_owned(), problem })?;
         Ok(Keys(vec![made.into()]))
     }
 
-    /// The same list with older keys behind it, which verify and decrypt alone.
+    /// The same list followed by older keys, which only verify and decrypt.
     pub fn and_older(mut self, older: Keys) -> Result<Keys, KeyFault> {
         self.0.extend(older.0);
         Keys::checked("session keys", self.0)
@@ -158,7 +158,8 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Makes the file whole under another name, and links it: of several processes one wins, and none reads half a key.
+/// Writes the file under a temporary name and links it to its own. Of several processes one wins, and none reads half a
+/// key.
 fn make_file(path: &Path) -> io::Result<()> {
     let key = made_key().map_err(|_| io::Error::other("the system gives no random bytes"))?;
     let text = format!("# Session keys, one a line; the first signs, all verify.\n{}\n", BASE64.encode(key));
@@ -177,7 +178,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A name beside the file that no other process takes.
+/// A temporary name in the same folder, which no other process uses.
 fn new_name(path: &Path) -> io::Result<PathBuf> {
     let mut random = [0; 8];
     SystemRandom::new().fill(&mut random).map_err(|_| io::Error::other("the system gives no random bytes"))?;

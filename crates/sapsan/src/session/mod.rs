@@ -3,15 +3,15 @@
 //! | subject | file |
 //! |---|---|
 //! | keys: where they come from, rotation | `key` |
-//! | what an application sets: cookie, expiry | `settings` |
-//! | bytes to cookie text and back, by the keys | `codec` |
+//! | settings of an application: cookie, expiry | `settings` |
+//! | cookie text to bytes and back, with the keys | `codec` |
 //! | the layout of the bytes; entries of the map | `content` |
-//! | the session of one request: reading, changing, what its reply says | `data` |
+//! | the session of one request: reading, changing, what its reply sends | `data` |
 //! | the session as an argument of a handler | `argument` |
 //!
-//! What holds everywhere: a cookie that is not wholly right (forged, damaged, too long, expired, of another format) is no
-//! session, and never an error. The server keeps nothing: so a cookie that a client has kept is right until it expires,
-//! also after the session was cleared or changed ("replay"). What must end at once is kept in the database, under
+//! What holds everywhere: an invalid cookie (forged, damaged, too long, expired, of another format) counts as no session,
+//! and is never an error. The server stores nothing, so a copy of a cookie stays valid until it expires, even after the
+//! session was cleared or changed ("replay"). A session that must end at once needs a record in the database, under
 //! [`SessionData::id`].
 
 mod argument;

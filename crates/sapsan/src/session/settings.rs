@@ -1,4 +1,4 @@
-//! What an application sets about its sessions: keys, cookie, expiry.
+//! Settings of an application's sessions: keys, cookie, expiry.
 
 use super::codec::Codec;
 use super::key::Keys;
@@ -7,19 +7,20 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// Name of the cookie where it goes over TLS alone: browsers take it only from the host itself (RFC 6265bis, section 4.1.3.2).
+/// Name of a cookie that is sent over TLS only: browsers accept the prefix only from the host itself (RFC 6265bis, section
+/// 4.1.3.2).
 const NAME: &str = "__Host-session";
-/// Name of the cookie where that prefix is not allowed.
+/// Name of the cookie if that prefix is not allowed.
 const NAME_PLAIN: &str = "session";
 /// Most bytes of the cookie's name.
 pub(super) const NAME_BYTES_MAX: usize = 100;
 const DAY: Duration = Duration::from_secs(86_400);
-/// Longest lifetime: browsers keep no cookie longer (RFC 6265bis, section 5.5).
+/// Longest lifetime: browsers keep no cookie for longer (RFC 6265bis, section 5.5).
 const LIFETIME_MAX: Duration = DAY.saturating_mul(400);
-/// Shortest idle time: a tenth of it is when a session is sent again.
+/// Shortest idle time: a session is sent again after a tenth of it.
 const IDLE_MIN: Duration = Duration::from_secs(10);
 
-/// Settings of an application's sessions. The defaults: a cookie `__Host-session` for the whole host, `Secure`, `HttpOnly`,
+/// Settings of an application's sessions. Defaults: a cookie `__Host-session` for the whole host, `Secure`, `HttpOnly`,
 /// `SameSite=Lax`; a session ends 14 days after its last use, and 90 days after its beginning.
 ///
 /// ```
@@ -49,18 +50,18 @@ pub struct Sessions {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionsFault {
-    /// The cookie's name or attributes.
+    /// The cookie's name or an attribute is invalid.
     Cookie(CookieFault),
     /// The cookie's name is too long.
     Name {
-        /// Its bytes.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// Idle time and lifetime.
+    /// The idle time or the lifetime is out of range, or they do not fit together.
     Expiry {
-        /// The idle time that was asked for.
+        /// The idle time that was set.
         idle: Duration,
-        /// The lifetime that was asked for.
+        /// The lifetime that was set.
         lifetime: Duration,
     },
 }
@@ -107,53 +108,53 @@ impl Sessions {
         Sessions { is_encrypted: true, ..Sessions::signed(keys) }
     }
 
-    /// The cookie's name. Applications of one host need names of their own.
+    /// Sets the cookie's name. Applications on one host need different names.
     pub fn name(self, name: impl Into<Cow<'static, str>>) -> Sessions {
         Sessions { name: Some(name.into()), ..self }
     }
 
-    /// The cookie's `Path`; without this `/`.
+    /// Sets the cookie's `Path`. Default: `/`.
     pub fn path(self, path: impl Into<Cow<'static, str>>) -> Sessions {
         Sessions { path: path.into(), ..self }
     }
 
-    /// The cookie's `Domain`: shares the session with all subdomains. Each of them can then read and plant it.
+    /// Sets the cookie's `Domain`: the session is shared with all subdomains. Each of them can then read and plant it.
     pub fn domain(self, domain: impl Into<Cow<'static, str>>) -> Sessions {
         Sessions { domain: Some(domain.into()), ..self }
     }
 
-    /// From which sites' pages the cookie is sent; without this [`SameSite::Lax`].
+    /// Sets from which sites' pages the cookie is sent. Default: [`SameSite::Lax`].
     pub fn same_site(self, same_site: SameSite) -> Sessions {
         Sessions { same_site, ..self }
     }
 
-    /// Leaves `Secure` away, so that clients send the cookie over plain HTTP too, where anyone on the way can read it.
+    /// Omits `Secure`: clients send the cookie over plain HTTP too, where anyone on the network path can read it.
     pub fn plain_http(self) -> Sessions {
         Sessions { is_secure: false, ..self }
     }
 
-    /// Ends a session that was not used for so long. A session in use is sent again when a tenth of this has passed, not at each
-    /// request.
+    /// Ends a session that was not used for this long. A session in use is sent again when a tenth of this time has passed, not
+    /// at each request.
     pub fn idle(self, idle: Duration) -> Sessions {
         Sessions { idle, ..self }
     }
 
-    /// Ends a session so long after its beginning, however it was used.
+    /// Ends a session this long after its beginning, even if it is in use.
     pub fn lifetime(self, lifetime: Duration) -> Sessions {
         Sessions { lifetime, ..self }
     }
 
-    /// Leaves `Max-Age` away: clients drop the cookie when they close (those that restore their tabs do not).
+    /// Omits `Max-Age`: browsers drop the cookie when they close (except those that restore their tabs).
     pub fn until_browser_closes(self) -> Sessions {
         Sessions { outlives_browser: false, ..self }
     }
 
-    /// What tells the time; for tests of expiry.
+    /// Sets the clock, for tests of expiry.
     pub fn clock(self, clock: fn() -> SystemTime) -> Sessions {
         Sessions { clock, ..self }
     }
 
-    /// The cookie's name as it is set or follows from the other settings.
+    /// The cookie's name: the one that was set, or the default for the other settings.
     pub(super) fn cookie_name(&self) -> Cow<'static, str> {
         match &self.name {
             Some(name) => name.clone(),
@@ -162,7 +163,7 @@ impl Sessions {
         }
     }
 
-    /// Checks the settings, and makes of them what requests need.
+    /// Checks the settings and builds the codec for requests.
     pub(crate) fn build(&self) -> Result<Codec, SessionsFault> {
         let (idle, lifetime) = (self.idle, self.lifetime);
         if idle < IDLE_MIN || idle > lifetime || lifetime > LIFETIME_MAX {
