@@ -1,9 +1,9 @@
-//! Whether the client of a long query is still there: checked while rows are computed, so that a query ends with its client even
-//! if no row has been sent yet.
+//! Whether the client of a long query is still connected. This is checked while rows are computed, so that a query ends with its
+//! client even if no row has been sent yet.
 //!
-//! A client that has only ended its half of the connection may still read its reply, and looks to a server like one that has
-//! closed its socket. Its query gets a little more time: a request piped through a program that ends its half at once is mostly
-//! done by then. While others wait for a thread, it gets a tenth of that.
+//! A client that shuts down only its sending side may still read its reply, but the server cannot tell it from a client that has
+//! closed its socket. So the query continues for up to [`ENDED_MAX`] (a tenth of that while other queries wait for a thread).
+//! That is enough for most requests from programs that shut down their side right after sending.
 
 use crate::failure::{Failure, Kind};
 use crate::query_pool::QueryPool;
@@ -11,27 +11,27 @@ use http::{Client, LateReply, Presence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long a query continues after its client has ended its half.
+/// How long a query continues after its client has shut down its sending side.
 const ENDED_MAX: Duration = Duration::from_secs(1);
-/// The same while others wait for its thread.
+/// The same while other queries wait for the thread.
 const ENDED_MAX_CROWDED: Duration = Duration::from_millis(100);
 
 /// See the module's documentation.
 pub(crate) struct Watch {
     presence: Presence,
-    /// The pool whose thread works for the reply.
+    /// The pool whose thread computes the reply.
     pool: Option<Arc<QueryPool>>,
-    /// When its half was first seen ended.
+    /// When the end of the client's sending side was first seen.
     ended: OnceLock<Instant>,
 }
 
 impl Watch {
-    /// For a watched reply for which a thread of the pool works.
+    /// For a watched reply that a thread of the pool computes.
     pub(crate) fn of(late: &LateReply, pool: &Arc<QueryPool>) -> Watch {
         Watch { presence: late.presence(), pool: Some(Arc::clone(pool)), ended: OnceLock::new() }
     }
 
-    /// For a reply for which a thread of another kind works.
+    /// For a watched reply that a thread of another kind computes.
     pub(crate) fn elsewhere(late: &LateReply) -> Watch {
         Watch { presence: late.presence(), pool: None, ended: OnceLock::new() }
     }

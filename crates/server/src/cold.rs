@@ -34,7 +34,7 @@ const CHECK_BYTES_MAX: usize = 4 << 20;
 
 /// Requests between two checks.
 const LOOK_EVERY: u32 = 64;
-/// Checks without a new fault or a read handed over after which reads no longer check residency.
+/// After this many checks without a new fault or a handed-over read, reads no longer check residency.
 const QUIET_LOOKS: u32 = 16;
 
 /// One loop's record of its waits for the disk.
@@ -83,7 +83,7 @@ impl Watch {
         self.seen = Some(faults);
     }
 
-    /// A read left the loop: it would have been a fault.
+    /// A read was handed over to another thread. On the loop it would have been a fault.
     pub(crate) fn handed_over(&mut self) {
         self.quiet = 0;
     }
@@ -124,7 +124,7 @@ impl ColdReads {
 
     pub(crate) fn start(model: ColdModel, threads: usize) -> Result<ColdReads, StartError> {
         let pool = model.with_threads(threads).start("cold", threads * COLD_WAITING_PER_THREAD)?;
-        // Places would be those of documents that are hardly read twice.
+        // Caching document places would not pay: a cold document is rarely read twice.
         Ok(ColdReads { pool, sessions: Arc::new(Sessions { has_places: false, ..Sessions::default() }) })
     }
 }
@@ -193,7 +193,7 @@ impl Sessions {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let old: Vec<Session> = idle.extract_if(.., is_old).collect();
         drop(idle);
-        // The last session ends its database; no reader waits for that.
+        // Dropping the last session of a database closes it, which takes time: outside the lock, so that no read waits.
         drop(old);
     }
 }

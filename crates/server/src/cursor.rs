@@ -11,8 +11,8 @@ use docs::sql::{OwnedValue, Value, decode_place, encode_place};
 use std::fmt::Write as _;
 
 const CHECK_BYTES: usize = 8;
-/// Changed when orders are completed by other terms: a cursor of an older server is rejected then, since its values belong to
-/// other terms.
+/// To be changed when the server completes ORDER BY by other terms. Cursors of older servers are then rejected, because their
+/// values belong to the old terms.
 const ORDER: &[u8] = b"2";
 
 /// Checksum of a statement and its parameters. FNV-1a detects mistakes, not attacks: a client that may request one page may
@@ -21,18 +21,18 @@ const ORDER: &[u8] = b"2";
 pub(crate) struct Asked(u64);
 
 impl Asked {
-    /// Of a statement.
+    /// The checksum of a statement.
     pub(crate) fn of(sql: &str) -> Asked {
         Asked(0xcbf2_9ce4_8422_2325).and(ORDER).and(sql.as_bytes())
     }
 
-    /// With further bytes.
+    /// Adds further bytes.
     pub(crate) fn and(self, bytes: &[u8]) -> Asked {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         Asked(bytes.iter().fold(self.0, step))
     }
 
-    /// With the value of one more parameter.
+    /// Adds the value of one more parameter.
     pub(crate) fn and_value(self, value: &Value<'_>) -> Asked {
         match value {
             Value::Null => self.and(&[0]),

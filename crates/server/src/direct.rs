@@ -21,7 +21,7 @@ use std::os::fd::RawFd;
 /// One loop's reads past the page cache, and the requests that wait for them.
 pub(crate) struct Direct {
     reads: DirectReads,
-    /// By entry.
+    /// By the number of the queue entry.
     waiting: Box<[Option<Waiting>]>,
 }
 

@@ -67,10 +67,10 @@ enum Action {
         answer: Answer,
     },
     Query(Arc<DeclaredQuery>),
-    /// By the names of their orders.
+    /// One query for each allowed value of `sort`.
     Sorted(Vec<(String, Arc<DeclaredQuery>)>),
     Steps(Box<DeclaredSteps>),
-    /// With the name of the parameter that is the file's name.
+    /// The files, and the name of the path parameter that names a file.
     Files(Box<Files>, Box<str>),
 }
 

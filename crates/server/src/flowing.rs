@@ -60,19 +60,19 @@ struct Pipe {
 struct State {
     pieces: VecDeque<Piece>,
     bytes: usize,
-    /// Bytes of these that are counted with the pipe itself.
+    /// The part of `bytes` that is counted with the pipe itself.
     own_bytes: usize,
     end: Option<End>,
     /// The loop has found nothing, and must be nudged for the next piece.
     is_waiting: bool,
-    /// When the client last took bytes; before that, since when there are bytes to take.
+    /// When the client last took bytes. If it has taken none, when the first bytes became available.
     went_on: Option<Instant>,
 }
 
 struct Piece {
     bytes: Vec<u8>,
     sent: usize,
-    /// Its reservation, if it is not counted with the pipe.
+    /// Its memory reservation, if it is not counted with the pipe.
     taken: Option<Taken>,
 }
 

@@ -50,7 +50,7 @@ pub(crate) type TakeLarge = Box<dyn Fn(&Database, &Session, Submission) -> Optio
 pub(crate) struct Bulk {
     pub(crate) database: Database,
     pub(crate) collection: CollectionId,
-    /// For its lines.
+    /// Takes the lines that are too large for a loop.
     pub(crate) take_large: TakeLarge,
     pub(crate) lines: Box<dyn LineSource>,
     /// Called while a line's document is checked: see [`Submission::over`].

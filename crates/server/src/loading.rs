@@ -103,7 +103,7 @@ fn guard_bytes(source: &Source, guards: &[Arc<GuardConfig>], (docs, catalog): (&
 
 /// The names of the file's collections, including those with mistakes.
 fn declared_names(root: &Table<'_>) -> Vec<String> {
-    // It has been recorded already if that is no table.
+    // If `collections` is not a table, that was recorded before.
     let Some(table) = root.get("collections").filter(|item| item.value().is_table()).and_then(|item| item.table())
     else {
         return Vec::new();

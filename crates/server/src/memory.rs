@@ -23,8 +23,8 @@ const POOL_THREAD_BYTES: usize = docs::sql::STACK_BYTES_MAX;
 /// parameters in requests. The least recently used ones are evicted, and made again in about a tenth of a millisecond.
 const PARTS_FOR_PLANS: usize = 256;
 const PLAN_BYTES_MOST: usize = 4 << 20;
-/// Part of the memory beyond the smallest settings, which have none, for prepared statements of the general API, cached by their
-/// text: some kilobytes each.
+/// Memory from which on prepared statements of the general API, some kilobytes each, are cached by their text: they get a part of
+/// the memory beyond this.
 const STATEMENTS_FROM: usize = 32 << 20;
 const PARTS_FOR_STATEMENTS: usize = 1024;
 const STATEMENT_BYTES_MOST: usize = 4 << 20;
@@ -35,7 +35,7 @@ const INDEX_BUILDERS: usize = 1;
 /// Part of the memory for views that are being built. The verification of a view uses its pool thread's part for a query.
 const PARTS_FOR_BUILDING: usize = 256;
 const BUILDING_BYTES_MOST: usize = 16 << 20;
-/// A map that has grown, and its rows in order while they are taken out.
+/// Factor for a map that has grown, plus its rows in sorted order while they are read out.
 const PER_BUILDING_BYTE: usize = 2;
 /// Static files that a loop caches in memory: a minimum, which a loop's part includes, and a part of the memory beyond the
 /// smallest settings. Files that do not fit are sent from open files.
@@ -75,8 +75,8 @@ const GENERATIONS: usize = 2;
 const PARTS_FOR_MORE_ENDPOINTS: usize = 128;
 /// A loop: its stack (the touched part), its tables, its first buffers.
 const THREAD_BYTES: usize = 640 << 10;
-/// Part of the memory for each memtable, and a larger part of the memory beyond a limit: a checkpoint of more changes writes less
-/// for each (under 3 KB for a change of 400 bytes among a million documents takes 70 MB), which small settings do without.
+/// Part of the memory for each memtable. Memory beyond a limit gives a larger part, because a checkpoint of more changes writes
+/// fewer bytes for each: with 70 MB it writes under 3 KB for a change of 400 bytes among a million documents.
 const PARTS_PER_MEMTABLE: usize = 48;
 const MEMTABLES_GROW_FROM: usize = 256 << 20;
 const PARTS_BEYOND_PER_MEMTABLE: usize = 20;
@@ -85,8 +85,8 @@ const MEMTABLE_BYTES_MOST: usize = 96 << 20;
 /// Number of memtables: one that is written, one that is merged, and two more for each of two old states that a long query or a
 /// backup still reads. With more such states writes wait (`store::Options::memtables_max`).
 pub(crate) const MEMTABLES: usize = 6;
-/// Limits of a transaction: this part of the memory, which is three eighths of the smallest memtables (the store requires at most
-/// a half), and this many bytes.
+/// Part of the memory for a transaction, and its limit in bytes. The part is three eighths of the smallest memtable; the store
+/// requires at most a half.
 const PARTS_PER_TRANSACTION: usize = PARTS_PER_MEMTABLE * 8 / 3;
 const TRANSACTION_BYTES_MOST: usize = 8 << 20;
 /// Copies of a document while a write of it is prepared: old, new, and the patched text.

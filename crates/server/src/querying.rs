@@ -346,7 +346,7 @@ impl DeclaredQuery {
         match (&self.guard, guard) {
             (None, _) => Ok(Vec::new()),
             (Some(declared), Some(guard)) => declared.admit(guard, now),
-            // The guard was not run: that is no permission.
+            // A guard that was not run gives no permission.
             (Some(declared), None) => Err(Ended::Refused(declared.refused())),
         }
     }
@@ -403,7 +403,7 @@ impl DeclaredQuery {
         }
     }
 
-    /// Counts a run that is worth logging.
+    /// Counts a run that scanned a whole collection or many rows.
     #[cold]
     fn tell(&self, queries: &Queries, outcome: &Outcome, asked: (&[Value<'_>], Option<&Page>)) {
         queries.count(outcome, &self.plan_of(asked).0, outcome.scans, &self.route, None);

@@ -67,8 +67,8 @@ pub(crate) struct Shared {
     pub(crate) cors: Option<Cors>,
     /// Senders of wrong tokens.
     pub(crate) tries: Tries,
-    /// Threads for cold reads. Ended before the pool, to which their reads may go on: so the pool's last owner is one that waits
-    /// for its jobs.
+    /// Threads for cold reads. Dropped before the pool, because their reads may continue there; so the pool's last owner is a
+    /// thread that may wait for the pool's jobs.
     pub(crate) cold: ColdReads,
     /// Long queries.
     pub(crate) pool: Arc<QueryPool>,
@@ -94,7 +94,7 @@ pub(crate) struct Shared {
     pub(crate) cold_reads: AtomicU64,
     /// The part of them that were read past the page cache.
     pub(crate) direct_reads: AtomicU64,
-    /// Limit of concurrent ones of each loop.
+    /// Limit of concurrent direct reads of each loop.
     direct_places: usize,
     /// Bytes of static files that each loop caches in memory.
     file_cache_bytes: usize,
@@ -269,7 +269,7 @@ impl Local {
         self.out.clear();
         let buffers = [&mut self.text, &mut self.out];
         let kept = buffers.iter().fold(0, |kept, buffer| kept | buffer.capacity());
-        // The other one is cleared when it is used again. The union is less than twice the largest.
+        // Both are tested by one comparison: the bitwise OR of the capacities is less than twice the larger one.
         if kept > KEPT_BYTES_MAX {
             give_back(buffers);
         }

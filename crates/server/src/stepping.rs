@@ -40,7 +40,7 @@ const REPLY_BYTES_MAX: usize = 4 << 10;
 /// Prepared steps of an endpoint.
 pub(crate) struct DeclaredSteps {
     steps: Arc<Steps>,
-    /// Declared parameters of the request's query, path parameters, those of the file: in this order, with the body's before the
+    /// Declared parameters of the request's query. The steps' parameters are in this order: these, the path's, the body's, the
     /// file's.
     declared: Vec<Parameter>,
     path: Vec<Parameter>,
@@ -51,7 +51,7 @@ pub(crate) struct DeclaredSteps {
     habits: Arc<Habits>,
 }
 
-/// The answer of steps.
+/// How the result of the steps is answered.
 struct Answered {
     /// For the log.
     route: Box<str>,

@@ -1,9 +1,9 @@
-//! Tokens: permissions of a request by the secret that it sends, whoever sends it.
+//! Tokens: the permissions of a request follow from the secret that it sends, whatever its address.
 //!
 //! `sapsan token` makes a token of 256 random bits. The file has only its SHA-256: a secret of so much entropy needs no slow
 //! hash. The digest of a sent token is compared with every token of the file, all bytes of each, so that the time reveals nothing
-//! about them. Guessing is hopeless at any rate, so a valid token is never delayed or rejected because its address has sent wrong
-//! ones: only the reply to a wrong token depends on their number ([`Tries`]).
+//! about them. Such a token cannot be guessed at any rate of requests. So an address that has sent wrong tokens gets no delay for
+//! valid ones; only the reply to a wrong token depends on their number ([`Tries`]).
 
 use crate::access::Granted;
 use crate::config::TokenConfig;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Wrong tokens that an address may send at once.
 const BURST: u32 = 10;
-/// After this time one more.
+/// Time after which an address may send one more.
 const REFILL: Duration = Duration::from_secs(1);
 /// Addresses in the table; beyond that the one with the fewest attempts is evicted.
 const ADDRESSES_MAX: usize = 4096;
@@ -20,7 +20,7 @@ const ADDRESSES_MAX: usize = 4096;
 /// The addresses that have sent wrong tokens lately.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
-    /// For each address, when all its attempts are made up for.
+    /// For each address, the time at which it may send a whole burst again.
     paid_at: Mutex<HashMap<IpAddr, Instant>>,
     failed: AtomicU64,
     slowed: AtomicU64,
@@ -88,7 +88,7 @@ mod tests {
         assert!(!tries.failed_at(ip("10.0.0.1"), now));
         assert!(!tries.failed_at(ip("::ffff:10.0.0.1"), now));
         assert!(tries.failed_at(ip("10.0.0.2"), now));
-        // One more after each second, and no more than one.
+        // One more is allowed after each second, and only one.
         let later = now + REFILL;
         assert!(tries.failed_at(ip("10.0.0.1"), later));
         assert!(!tries.failed_at(ip("10.0.0.1"), later));
@@ -122,7 +122,7 @@ mod tests {
         }
         assert_eq!(tries.lock().len(), ADDRESSES_MAX);
         assert!(!tries.failed_at(ip("192.0.2.1"), now));
-        // An entry that is made up for is removed.
+        // The address may send a whole burst again, so its entry is removed.
         tries.failed_at(ip("192.0.2.2"), now + 100 * REFILL);
         assert_eq!(tries.lock().len(), 1);
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time limit, from its first document on: some thousand million documents.
+/// Time limit, counted from the first document. It is enough for some billions of documents.
 const TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// Whether a verification is running, and whether it may continue.

@@ -22,7 +22,8 @@ fn as_number(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
-/// Appends the metrics. An old definition that serves until the declared one is built is behind that in the list and is left out.
+/// Appends the metrics. The list has an old definition, which serves until the declared one is built, after the declared one; the
+/// old one is left out.
 pub(crate) fn append(views: &[ViewStatus], out: &mut String) {
     let declared =
         views.iter().enumerate().filter(|(place, view)| !views[..*place].iter().any(|v| v.name == view.name));

@@ -67,7 +67,7 @@ impl Consumer {
         out.extend_from_slice(if self.wanted.form == Form::Events { b"\n\n" } else { b"\n" });
     }
 
-    /// Sends the consumer's place, even if no requested event came: resuming from there costs no reading.
+    /// Sends the consumer's place even if no requested event came, so that a resumed consumer need not read from an older place.
     fn heartbeat(&self, out: &mut Vec<u8>) {
         let place = self.place;
         let _ = match self.wanted.form {

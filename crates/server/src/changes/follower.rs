@@ -25,7 +25,8 @@ const TURN_TRANSACTIONS: usize = 4096;
 const SEAT_WAIT: Duration = Duration::from_millis(2);
 /// Readers of the log for consumers that are behind.
 const SEATS_MAX: usize = 4;
-/// Pieces after which a seat passes to another consumer, if one waits: opening a reader costs as much as reading a few pieces.
+/// Pieces after which a seat passes to another waiting consumer. Fewer would be wasteful: opening a reader costs as much as
+/// reading a few pieces.
 const PIECES_PER_SEAT: u32 = 32;
 
 /// Memory limits of the feed's parts.

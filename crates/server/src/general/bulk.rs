@@ -33,13 +33,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Lines in flight of one bulk may hold this part of the limit of waiting writes, those of all bulks together at most
-/// [`bulks_bytes_max`]: the rest is for single writes.
+/// Lines in flight of one bulk may hold this part of the limit of waiting writes, and those of all bulks together at most
+/// [`bulks_bytes_max`]. The rest is for single writes.
 const PARTS_UNDER_WAY: usize = 2;
 /// Bytes of lines in flight that make a group of the store large enough.
 const UNDER_WAY_BYTES_MAX: usize = 4 << 20;
-/// Limit of the reports of failed lines, and its part of the limit of waiting writes, if that is less. Further failures are only
-/// counted.
+/// Limits of the reports of failed lines: bytes, and a part of the limit of waiting writes. The lower one counts. Further
+/// failures are only counted.
 const FAILED_BYTES_MAX: usize = 1 << 20;
 const PARTS_FAILED: usize = 8;
 /// Step in which memory for the reports is reserved.
@@ -374,12 +374,13 @@ pub(super) fn load(
     let (writes, replies, lp) = (service.writes.clone(), service.replies.clone(), local.lp.clone());
     let batch = Arc::new(Batch { state: Mutex::new(state), writes, replies, lp });
     let shared = Arc::clone(&service.shared);
-    // Not the loop's own: lines are passed on between calls, and the next call would be mistaken for the one that gave a line up.
+    // Not the loop's own: the loop submits lines between requests, and would mistake the next request for one whose write was
+    // given up.
     let long: Arc<dyn TakeLong> = LongWrites::new(&shared);
     let take_large = move |database: &Database, session: &Session, submission: Submission| {
         let is_large = writing::is_large(database, session, &submission.write);
-        // A short line is written in less time than a check takes: all received lines are written, even if the client has ended
-        // its side.
+        // A short line is written so soon that its client is not watched: all received lines are written, even if the client has
+        // shut down its sending side.
         let (over, long) = (submission.over.filter(|_| is_large), Some(Arc::clone(&long)));
         let submission = Submission { over, long, ..submission };
         shared.take_large(database, submission, is_large)

@@ -71,7 +71,7 @@ pub(super) fn get(
     }
 }
 
-/// Answers, unless the document must be waited for: then it returns the reply, and how the read continues.
+/// Answers, unless the read would have to wait: then it returns the reply, and how the read continues.
 fn get_stored<'r>(
     session: &Rc<Session>,
     direct: &mut Option<Direct>,

@@ -103,7 +103,7 @@ impl Door {
         let access = access.and_then(|granted| granted.need(self.scope()).map(|()| granted));
         let granted = match access {
             Ok(granted) => granted,
-            // Load balancers request it, from anywhere.
+            // Health is answered to every client: load balancers request it from other machines.
             Err(_) if self == Door::Health => return health(service, false, reply),
             Err(failure) => return fail(&failure, reply),
         };
@@ -168,9 +168,9 @@ fn damage(stats: &store::Stats, is_near: bool) -> Option<String> {
     }
 }
 
-/// Health: whether writes are taken. A service that takes only reads is not healthy. It is healthy if the last change of the
-/// schema was rejected, or a view could not be built. With a damaged page that no checkpoint has met, its status is `damaged`
-/// instead of `ok`; `impaired` if a thread of the server has panicked and has not completed its work since.
+/// Health: whether writes are accepted. A service that only reads is not healthy. A rejected change of the schema, or a view
+/// that could not be built, does not make it unhealthy. The status is `damaged` instead of `ok` if there is a damaged page
+/// that no checkpoint has met, and `impaired` if a thread of the server has panicked and has not completed its work since.
 fn health(service: &Service, is_near: bool, reply: Reply<'_>) {
     let stats = service.database.store().stats();
     if let Some(refusal) = refusal(&stats, is_near) {

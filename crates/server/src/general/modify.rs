@@ -58,7 +58,7 @@ pub(super) fn run(
     });
 }
 
-/// Runs it with the newest configuration; again, if another one has taken over before anything was written.
+/// Runs it with the newest configuration, and again if another one takes over before anything was written.
 fn execute(
     database: &Database,
     (sql, arguments): (&str, &Arguments),

@@ -55,7 +55,7 @@ pub(super) fn verify(service: &Service, request: &Request<'_>, params: &Params<'
     });
 }
 
-/// The declared view named by the path: an old definition that serves until it is replaced is behind it in the list.
+/// The declared view named by the path. An old definition, which serves until it is replaced, comes after it in the list.
 fn named(database: &Database, params: &Params<'_, '_>) -> Result<ViewStatus, Failure> {
     let mut text = Vec::new();
     let name = params.get("name", &mut text).and_then(Result::ok).unwrap_or_default();

@@ -20,7 +20,7 @@ const BACKUP: &str = "sapsan.backup";
 const JSON: &str = "application/json";
 const LINES: &str = "application/x-ndjson";
 
-/// Summary and description of an operation.
+/// Summary and description of an operation, for readers of the document.
 fn told(door: Door) -> (&'static str, &'static str) {
     match door {
         Door::GetDocument => {
