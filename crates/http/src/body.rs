@@ -32,7 +32,8 @@ pub trait BodySink: 'static {
     fn take(&mut self, piece: &[u8]) -> usize;
     /// Bytes of memory that it holds of the body. They count as bytes of arriving bodies.
     fn held_bytes(&self) -> usize;
-    /// The body was taken whole, or no more of it will come: then the connection is closed after the reply.
+    /// Called at the end: the body was taken whole, or no more of it will come. In the second case the connection is closed after
+    /// the reply.
     fn end(self: Box<Self>, end: Result<(), BodyFault>);
 }
 

@@ -7,8 +7,8 @@
 
 use reactor::ConnectionId;
 
-/// Connections that are asked at a time. The first of them that leaves makes room for the one that waits, and the next pass comes
-/// soon.
+/// Connections that are asked at a time. One that leaves is enough for the waiting connection; if more wait, the next batch is
+/// asked soon.
 const ASKED_AT_ONCE: usize = 256;
 
 /// Message to a connection: leave, if you have waited for your client long enough.

@@ -49,7 +49,7 @@ impl Series {
 /// Data of a request that is needed to count its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Measure {
-    /// Begin of the loop's tick in which the request was read.
+    /// Start of the loop's tick in which the request was read.
     pub(crate) began_ns: u64,
     /// `None` for a request that was rejected before it was read.
     pub(crate) method: Option<Method>,

@@ -56,9 +56,9 @@ pub struct Deadlines {
     pub body_rate_min: u64,
     /// From the last reply to the first byte of the next request: a close without reply.
     pub idle: Duration,
-    /// When no more connections may be open and others wait: how long a client may keep its connection without beginning a
-    /// request, without completing a head, or while behind the minimum rate of receiving its reply; four times as long for a body
-    /// behind its rate. Then as above.
+    /// Used when no more connections may be open and others wait: how long a client may keep its connection without beginning a
+    /// request, without completing a head, or while behind the minimum rate of receiving its reply. For a body behind its rate it
+    /// is four times as long. Then the connection is closed as by the other deadlines.
     pub crowded: Duration,
     /// Time for the first request of a new connection after the server began to drain.
     pub drain_grace: Duration,

@@ -56,8 +56,8 @@ impl Seen {
     }
 }
 
-/// The target of a GET that seems to be the whole input: its fields are not read, only their length equals that of the cached
-/// ones. For look-ahead only.
+/// The target of a GET that seems to be the whole input. Its fields are not read; only their length is compared with that of the
+/// cached ones. For look-ahead only.
 #[inline]
 pub(crate) fn only_target<'i>(input: &'i [u8], seen: &Seen) -> Option<Target<'i>> {
     let [b'G', b'E', b'T', b' ', b'/', ..] = input else { return None };

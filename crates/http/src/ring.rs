@@ -59,7 +59,7 @@ pub(crate) struct Ring {
     slots: VecDeque<Slot>,
     first: u64,
     writes_unanswered: usize,
-    /// Of these, those whose order is [`Order::Alone`].
+    /// Unanswered requests whose order is [`Order::Alone`].
     alone_unanswered: usize,
     streams: usize,
     /// Slots whose requests were HTTP/1.0.
@@ -87,7 +87,7 @@ impl Ring {
         self.writes_unanswered > 0
     }
 
-    /// Whether one of them must be answered before another begins.
+    /// Whether a request that is [`Order::Alone`] waits for its answer; no other write may begin before that.
     pub(crate) fn stands_alone(&self) -> bool {
         self.alone_unanswered > 0
     }

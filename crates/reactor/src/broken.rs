@@ -1,4 +1,4 @@
-//! A reactor one of whose loops has ended by a panic or by an error of the kernel.
+//! The end of a reactor after one of its loops has failed, by a panic or by an error of the kernel.
 //!
 //! A panic in a protocol closes its connection. A panic in the loop itself leaves connections without service and mail unread.
 //! Such a reactor cannot go on with the remaining loops, so it ends:

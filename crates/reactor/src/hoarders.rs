@@ -1,4 +1,4 @@
-//! Closing of connections at whose expense others would suffer: slow readers, and the largest holders of memory when it is short.
+//! Closes connections that would harm others: slow readers, and the largest holders of memory when it is short.
 //!
 //! - While a connection has unsent output, its [`Pace`] is checked several times within [`Traffic::send_behind_max`]; a
 //!   connection that is behind by more than that is closed.

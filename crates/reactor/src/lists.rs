@@ -6,9 +6,9 @@ use crate::protocol::ConnectionId;
 /// Connections by the kind of work that is left; each stands at most once in a list.
 #[derive(Default)]
 pub(crate) struct Lists {
-    /// Connections that go on in the next tick.
+    /// Connections that continue in the next tick.
     pub(crate) ready: Vec<ConnectionId>,
-    /// Connections that go on in the next tick, after all others: the time limit ended their last turn.
+    /// Connections that continue in the next tick, after all others: the time limit ended their last turn.
     pub(crate) heavy: Vec<ConnectionId>,
     /// Connections changed from outside their own turns: by mail, by a neighbour, by a loop's state. Their turns end together, at
     /// the end of the tick, so that each writes once.
@@ -16,7 +16,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Lists a connection to go on in the next tick.
+    /// Lists a connection, so that it continues in the next tick.
     #[inline]
     pub(crate) fn list(&mut self, link: &mut Link) {
         if !link.listed {
@@ -26,7 +26,7 @@ impl Lists {
         }
     }
 
-    /// Has a connection's queue written, and its phase advanced, at the end of the tick.
+    /// Makes a connection's queue be written, and its phase advance, at the end of the tick.
     #[inline]
     pub(crate) fn touch(&mut self, link: &mut Link) {
         if !link.touched {
@@ -35,7 +35,7 @@ impl Lists {
         }
     }
 
-    /// Whether some connection goes on without an event.
+    /// Whether some connection continues without an event.
     pub(crate) fn have_some(&self) -> bool {
         !(self.ready.is_empty() && self.heavy.is_empty() && self.touched.is_empty())
     }

@@ -1,7 +1,7 @@
 //! The requests of one phase, as the engine's source: as many as the phase's profile plans, with their expected answers.
 //!
-//! Generators apply the changes of a POST to the [`World`](super::world::World) when they make it. The engine reads ahead, so
-//! this source counts: a request that is never sent must not be made.
+//! Generators apply the changes of a POST to the [`World`](super::world::World) when they make it. A request that is made
+//! must therefore be sent, although the engine reads ahead. So this source makes exactly as many as the phase plans.
 
 use crate::ammo::{Request, Tags};
 use crate::answers::{Comparison, Expected};
