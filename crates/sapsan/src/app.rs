@@ -33,7 +33,7 @@ pub struct App {
     pub(crate) settings: AppSettings,
 }
 
-/// Settings of the HTTP server under the application.
+/// Number of event loops, settings of the HTTP server, and time limit of the drain.
 #[derive(Clone, Debug)]
 pub(crate) struct AppSettings {
     pub(crate) threads: usize,

@@ -22,7 +22,7 @@ pub struct Blocking<F> {
 }
 
 /// Makes a handler that runs on the executor of this name ([`crate::App::executor`]), where it may wait for files, other servers,
-/// or long computations. If the executor's queue is full, the reply is 503 with `Retry-After`.
+/// or long computations. It takes at most six arguments. If the executor's queue is full, the reply is 503 with `Retry-After`.
 ///
 /// ```
 /// # use sapsan::{App, Path, Threads, blocking};

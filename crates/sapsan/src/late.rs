@@ -84,7 +84,7 @@ impl Responder {
         let Responder { built, mut exchange, mut late, wants_html } = self;
         let mut response = reply.respond();
         if let Content::Later(later) = response.body {
-            // The late reply is itself late. Its work begins on this thread, which may wait.
+            // The reply is itself late: its work begins on this thread, which may wait.
             for (name, value) in response.fields.iter() {
                 late.header(name, value);
             }

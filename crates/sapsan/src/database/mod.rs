@@ -36,7 +36,7 @@ use serde::de::DeserializeOwned;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of cached prepared statements.
+/// Most bytes of cached prepared statements.
 const STATEMENT_BYTES_MAX: usize = 8 << 20;
 /// Bounds of a query on a thread that may wait.
 const BOUNDS: Bounds = Bounds { rows_max: 10_000_000, time_max: None };

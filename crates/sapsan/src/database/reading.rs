@@ -84,7 +84,7 @@ impl Reading {
     }
 }
 
-/// The database as of one moment. While it lives, old versions are kept in memory, so it should be short-lived.
+/// The database as of one moment. It pins the pages of that moment while it lives, so it should be short-lived.
 pub struct Snapshot<'s> {
     moment: Moment<'s>,
     reading: &'s Reading,

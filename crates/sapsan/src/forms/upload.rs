@@ -48,8 +48,8 @@ pub struct Upload<F> {
     handler: Arc<F>,
 }
 
-/// Makes a handler of forms with files (`multipart/form-data`). Its first argument is the [`Multipart`]; further ones must own their data,
-/// as those of [`crate::blocking()`]. The body is parsed as it arrives, and its larger files are written to disk. When the whole form has
+/// Makes a handler of forms with files (`multipart/form-data`). Its first argument is the [`Multipart`]; up to five further ones must
+/// own their data, as those of [`crate::blocking()`]. The body is parsed as it arrives, and its larger files are written to disk. When the whole form has
 /// arrived, the handler runs on the executor of this name ([`crate::App::executor`]), where it may wait.
 ///
 /// The body may be larger than [`crate::App::body_bytes_max`]; its bounds are [`UploadLimits`]. Errors: 400 if the form is malformed, 413
