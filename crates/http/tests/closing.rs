@@ -147,7 +147,7 @@ fn a_drain_answers_what_was_asked_and_ends() {
     let waiting = server.shelf.take("/late/1");
     idle.probe("/a");
     server.begin_drain();
-    // Connections are told to drain in the order in which they came, so all have been told now.
+    // A drain reaches connections in the order of their creation, so it has reached all of them now.
     idle.expect_end();
     fresh.send(b"GET /d HTTP/1.1\r\nHost: h\r\n\r\n");
     let answer = fresh.answer();

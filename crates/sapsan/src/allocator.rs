@@ -1,10 +1,11 @@
-//! The allocator, chosen here alone.
+//! The allocator of the program.
 //!
-//! Small blocks: mimalloc, since late replies are allocated on one thread and freed on another, which it does without a
-//! lock. Large ones: a map of the kernel's own for each, through the C library. What is freed is the kernel's again at
-//! once, and a buffer that grows is moved by its page tables, not copied, so it never holds its bytes twice. mimalloc puts
-//! blocks of up to half a megabyte of one size and thread into runs of four megabytes and keeps what was touched of a run
-//! until all of it is free: after a burst of large documents that was most of a small memory setting.
+//! Small blocks are mimalloc's: late replies are allocated on one thread and freed on another, which mimalloc does without
+//! a lock. Each large block is a memory map of its own, made by the C library. Freeing it returns it to the kernel at
+//! once, and a buffer that grows is moved by its page tables instead of copied, so it never holds its bytes twice.
+//! mimalloc would put blocks of up to half a megabyte, of one size and thread, into runs of four megabytes, and keep the
+//! touched memory of a run until all its blocks are free. After a burst of large documents that was most of a small memory
+//! setting.
 
 #![allow(unsafe_code)] // An allocator, and the options of two others, which have no safe interface.
 
@@ -13,7 +14,7 @@ use std::ffi::{c_int, c_long};
 
 use mimalloc::MiMalloc;
 
-/// Blocks from here on are large. Requests in steady state allocate none: their buffers are lent and kept.
+/// Blocks of at least this size are large. Requests in steady state allocate none: they reuse kept buffers.
 const LARGE_BYTES: usize = 32 << 10;
 /// `mi_option_purge_delay` of mimalloc 3: milliseconds for which freed memory stays mapped.
 const PURGE_DELAY: c_int = 15;
@@ -76,8 +77,9 @@ unsafe impl GlobalAlloc for BySize {
     }
 }
 
-/// Gives freed memory back at once, for as long as the process lives. By default mimalloc keeps it for a second, and the C
-/// library for good once it has seen a large block freed: a burst would count twice against the memory setting.
+/// Returns freed memory to the kernel at once, for as long as the process lives. By default mimalloc keeps it for a
+/// second, and the C library keeps it for good once it has seen a large block freed: a burst would count twice against the
+/// memory setting.
 pub(crate) fn give_back_at_once() {
     // SAFETY: sets a number in a table of the allocator, at an index inside it; any thread may at any time.
     unsafe { mi_option_set(PURGE_DELAY, 0) }

@@ -28,7 +28,7 @@ pub(crate) struct Queries {
     log_rows: u64,
     scans: AtomicU64,
     rows_read: AtomicU64,
-    /// Queries that were started on a loop in vain.
+    /// Queries that a loop started and passed to the pool, because they took longer.
     left_loop: AtomicU64,
     /// The server has stopped.
     is_stopped: AtomicBool,

@@ -130,7 +130,7 @@ impl From<serde_json::Error> for DatabaseError {
     }
 }
 
-/// Errors that the client can correct get a reply that says how; all others are internal.
+/// Errors that the client can correct, and overload, get statuses of their own; all others are internal.
 impl From<DatabaseError> for Error {
     fn from(error: DatabaseError) -> Error {
         match error {

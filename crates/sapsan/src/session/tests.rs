@@ -24,14 +24,14 @@ fn load(codec: &Codec, cookie: &str, now: u32) -> SessionData {
     codec.load_first([cookie.as_bytes()].into_iter(), now)
 }
 
-/// What a reply tells a client whose cookie has this value, after `change`.
+/// The `Set-Cookie` field that a reply sends, after `change`, to a client whose cookie has this value.
 fn reply(codec: &Codec, cookie: &str, now: u32, change: impl FnOnce(&mut SessionData)) -> Option<String> {
     let mut data = load(codec, cookie, now);
     change(&mut data);
     codec.set_cookie(&data, now).unwrap()
 }
 
-/// The cookie's value that a `Set-Cookie` field gives the client.
+/// The cookie's value in a `Set-Cookie` field.
 #[track_caller]
 fn value(field: Option<String>) -> String {
     let field = field.expect("a cookie is set");
@@ -151,7 +151,7 @@ fn what_does_not_fit_the_cookie_is_refused_where_it_is_set() {
         assert!(error.starts_with("session: `text` does not fit: a session's entries have at most 29"), "{error}");
         assert!(error.contains("the others have 8"), "{error}");
         let fits = (2900..3000).rev().find(|&bytes| data.set("text", &"x".repeat(bytes)).is_ok()).unwrap();
-        // An entry that grows takes the place of its former self.
+        // An entry that grows replaces the old one, whose bytes do not count.
         data.set("text", &"y".repeat(fits)).unwrap();
         data.set("text", &"y".repeat(fits + 1)).unwrap_err();
         data.flash("a", "").unwrap_err();
@@ -192,7 +192,7 @@ fn a_cleared_session_deletes_its_cookie_and_begins_anew() {
     }));
     assert_ne!(load(&codec, &after, NOW).id(), before);
     assert_eq!(user(&codec, &after, NOW), Some(8));
-    // The documented limit of cookies: a copy of the old one is still right.
+    // The documented limit of cookies: a copy of the old one is still valid.
     assert_eq!(user(&codec, &cookie, NOW), Some(7));
 }
 
@@ -311,7 +311,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A client that keeps what it is sent sees what a map and a list would hold.
+    /// A client that keeps the cookies that it receives sees the same content as a map and a list.
     #[test]
     fn a_session_is_a_map_and_a_list_of_messages(steps in steps(), is_encrypted in any::<bool>()) {
         let codec = &both()[usize::from(is_encrypted)];
