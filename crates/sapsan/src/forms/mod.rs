@@ -7,7 +7,7 @@
 //! | the handler of such a form, and its limits | `upload` |
 //! | receiving the body: parsed on the loop, files written on an executor | `intake`, `spool` |
 //!
-//! The crate's [`http::forms`] parses the formats themselves.
+//! [`http::forms`] parses the formats themselves.
 
 mod deserializer;
 mod form;

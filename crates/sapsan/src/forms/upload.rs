@@ -48,9 +48,9 @@ pub struct Upload<F> {
     handler: Arc<F>,
 }
 
-/// Makes a handler of forms with files (`multipart/form-data`). Its first argument is the [`Multipart`]; up to five further ones must
-/// own their data, as those of [`crate::blocking()`]. The body is parsed as it arrives, and its larger files are written to disk. When the whole form has
-/// arrived, the handler runs on the executor of this name ([`crate::App::executor`]), where it may wait.
+/// Makes a handler of forms with files (`multipart/form-data`). Its first argument is the [`Multipart`]; up to five further ones must own
+/// their data, as those of [`crate::blocking()`]. The body is parsed as it arrives, and its larger files are written to disk. When the
+/// whole form has arrived, the handler runs on the executor of this name ([`crate::App::executor`]), where it may wait.
 ///
 /// The body may be larger than [`crate::App::body_bytes_max`]; its bounds are [`UploadLimits`]. Errors: 400 if the form is malformed, 413
 /// if it is too large, 415 if it is not multipart, 503 if the executor or the disk quota is full, 507 if the disk is full.
