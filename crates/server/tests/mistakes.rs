@@ -152,7 +152,7 @@ fn steps_are_checked_with_their_places() {
     check_steps("{ expect = \"rows\" }", &["6:1", "needs `sql`"]);
     check_steps("{ sql = \"DELETE FROM item\" }", &["6:9", "line 1, column 13: no collection \"item\""]);
     check_steps("{ sql = \"DELETE FROM items\", expect = \"lines > 0\" }", &["6:39", "line 1, column 1: no field"]);
-    check_steps("{ sql = \"DELETE FROM items\", expect = \"rows >\" }", &["6:39", "an expression"]);
+    check_steps("{ sql = \"DELETE FROM items\", expect = \"rows >\" }", &["6:39", "the expectation is incomplete"]);
     check_steps("{ sql = \"DELETE FROM items\", else = 409 }", &["6:37", "without `expect`"]);
     check_steps("{ sql = \"DELETE FROM items\", expect = \"rows\", else = 200 }", &["6:54", "from 400 to 599"]);
     check_steps("{ sql = \"DELETE FROM items WHERE id = :key\" }", &["6:9", "no value for :key; there are: id"]);
