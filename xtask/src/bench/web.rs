@@ -102,7 +102,11 @@ fn serve(stage: &Stage, program: &Path, more: &[String]) -> Result<Server, Strin
 fn serve_bank(stage: &Stage, bank: &Path, data: &Path, assets: &Path) -> Result<Server, String> {
     let address = free_address()?;
     let [data, assets] = [data, assets].map(|path| path.display().to_string());
-    let arguments = ["serve", "--data", &data, "--http", &address.to_string(), "--assets", &assets].map(str::to_owned);
+    let address_text = address.to_string();
+    // The load says which address each login comes from.
+    let proxy = ["--trusted-proxy", "127.0.0.1"];
+    let arguments = ["serve", "--data", &data, "--http", &address_text, "--assets", &assets];
+    let arguments: Vec<String> = arguments.iter().chain(&proxy).map(|word| (*word).to_owned()).collect();
     Server::start(&stage.cores.server, bank, &arguments, address)
 }
 
@@ -146,10 +150,10 @@ fn body_bytes(server: &Server, path: &str, cookie: &str) -> Result<usize, String
     }
 }
 
-/// Logs in the first user for whom it succeeds, and returns the cookie.
+/// Logs one user in and returns the cookie. The last users are tried first: the generated attempts have locked the first ones.
 fn session(server: &Server, users: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(users).map_err(|error| format!("{}: {error}", users.display()))?;
-    for line in text.lines().take(100) {
+    for line in text.lines().rev().take(100) {
         let fields: Vec<&str> = line.split('\t').collect();
         let body = format!("login={}&password={}", fields[1], fields[2]);
         let request = format!(
@@ -172,7 +176,8 @@ fn session(server: &Server, users: &Path) -> Result<String, String> {
     Err("none of a hundred users could log in".to_owned())
 }
 
-/// Logins of random users, one durable write each, compared with durable POSTs of the travels service.
+/// Logins of random users from random addresses, one durable write each, beside durable POSTs of the travels service. Each login reads
+/// the failures of its address, so logins from one address alone are committed one after the other.
 fn login(stage: &Stage, bank: &Server, users: &Path) -> Result<Row, String> {
     let travels = stage.serve(TRAIN)?;
     let make = format!(
@@ -182,7 +187,10 @@ fn login(stage: &Stage, bank: &Server, users: &Path) -> Result<Row, String> {
            users[#users + 1] = 'login=' .. login .. '&password=' .. password\n\
          end\n\
          wrk.headers['Content-Type'] = 'application/x-www-form-urlencoded'\n\
-         function make() return wrk.format('POST', '/login', nil, users[math.random(#users)]) end",
+         function make()\n\
+           wrk.headers['X-Forwarded-For'] = '10.' .. math.random(0, 255) .. '.' .. math.random(0, 255) .. '.7'\n\
+           return wrk.format('POST', '/login', nil, users[math.random(#users)])\n\
+         end",
         users.display()
     );
     let ours = Side { server: bank, load: Load { connections: CONNECTIONS, pipeline: 1, make, fresh: false } };
