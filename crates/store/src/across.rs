@@ -1,8 +1,8 @@
 //! A snapshot's state, shared with helper threads of the thread that took the snapshot.
 //!
-//! A snapshot belongs to one thread: its guard counts without atomic instructions, and its cache of places has one
-//! reader. The state itself is immutable and `Sync`. Other threads may read it while they borrow the snapshot, which
-//! pins the pages for all of them.
+//! A snapshot belongs to one thread: its guard counts without atomic instructions, and its cache of key positions
+//! serves one thread. The state itself is immutable and `Sync`. Other threads may read it while they borrow the
+//! snapshot, which pins the pages for all of them.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! A store that is not open: whether it exists, and the lock that keeps others from opening it while it is read.
+//! Access to a store that is not open: whether it exists, and the lock that keeps other processes from opening it while
+//! it is read.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +9,7 @@ use crate::engine::limits::{LOCK_NAME, TREE_NAME};
 use crate::error::Error;
 use crate::folder::{FolderLock, lock};
 
-/// Whether a store was made in this directory.
+/// Whether this directory holds a store.
 pub(crate) fn is_store(dir: &Path) -> bool {
     dir.join(TREE_NAME).is_file()
 }
@@ -27,8 +28,8 @@ pub(crate) fn open_disk(dir: &Path) -> Result<SystemDisk, Error> {
     SystemDisk::new(dir).map_err(|error| Error::io(format!("make the directory {}", dir.display()), error))
 }
 
-/// Keeps others from opening the source. If the source was never opened, it has no lock file, and none is created.
-/// There, and on a read-only file system, the tree file itself is locked.
+/// Keeps other processes from opening the source. A source that was never opened has no lock file, and none is created.
+/// In this case, and on a read-only file system, the tree file itself is locked.
 pub(crate) fn lock_source(from: &dyn Disk) -> Result<FolderLock, Error> {
     let names = from.list().map_err(|error| Error::io("list the store's files", error))?;
     if !names.iter().any(|name| name == LOCK_NAME) {

@@ -1,7 +1,7 @@
 //! Backup, restore and compaction of whole stores.
 //!
-//! A backup is a folder with a complete store: it can be opened, verified and queried as it is. A restore is a checked
-//! copy.
+//! A backup is a folder with a complete store: it can be opened, verified and queried directly. A restore is a verified
+//! copy of a backup.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -64,9 +64,9 @@ pub struct Compacted {
 pub type WatchRestore<'w> = dyn FnMut(RestoreProgress) -> ControlFlow<()> + 'w;
 
 impl Store {
-    /// Copies the open store into a folder that is empty or missing. The copy is one version: everything that was
-    /// acknowledged before the call, and only whole transactions. Writers continue; meanwhile the tree file grows by
-    /// the pages that checkpoints replace.
+    /// Copies the open store into a folder that is empty or missing. The copy shows one version, which includes
+    /// everything acknowledged before the call. Writers continue. Meanwhile the tree file grows by the pages that
+    /// checkpoints replace.
     ///
     /// The folder becomes a store only when this returns, after the copy was read back and verified. A crash before
     /// that leaves no store.
@@ -80,8 +80,8 @@ impl Store {
     }
 
     /// Rewrites the tree file of a closed store as compactly as possible and replaces the old file. If the new file
-    /// would be no smaller, the old one stays. Takes as much free space as the live data. A crash at any moment leaves
-    /// the old file or the new one.
+    /// would be no smaller, the old one stays. Needs as much free disk space as the live data takes. A crash at any
+    /// moment leaves the old file or the new one.
     pub fn compact(dir: &Path, options: Options, watch: &mut crate::tree::Watch<'_>) -> Result<Compacted, Error> {
         refuse_unless_store(dir)?;
         Store::compact_on(Arc::new(open_disk(dir)?), options, watch)
@@ -94,8 +94,8 @@ impl Store {
         watch: &mut crate::tree::Watch<'_>,
     ) -> Result<Compacted, Error> {
         let (store, _) = Store::open_on(disk, options)?;
-        // The engine's tree file is replaced while it is open, so from here on it takes no writes and writes no
-        // checkpoint.
+        // The tree file is replaced while the engine has it open, so from here on the engine accepts no writes and
+        // writes no checkpoint.
         store.engine().compact(watch)
     }
 
@@ -173,7 +173,7 @@ impl Copying<'_, '_> {
             let piece = &mut piece[..count as usize];
             source.read_exact_at(piece, at).map_err(context)?;
             target.write_all_at(piece, at).map_err(context)?;
-            // Without this the last sync would write gigabytes at once and delay all other writers of this disk.
+            // Otherwise the last sync would write gigabytes at once and delay all other writers of this disk.
             target.sync_range(at, count).map_err(context)?;
             at += count;
             self.progress.bytes += count;

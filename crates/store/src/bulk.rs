@@ -1,4 +1,4 @@
-//! Bulk builds: a tree's whole content, built bottom-up and not logged.
+//! Bulk builds: a tree is built bottom-up from sorted entries, without the log.
 
 use std::sync::Arc;
 

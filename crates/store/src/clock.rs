@@ -19,7 +19,7 @@ enum Source {
 }
 
 impl Clock {
-    /// A clock that shows as many seconds as the number holds.
+    /// A clock that shows this number of seconds, which a test may change.
     pub fn shows(seconds: Arc<AtomicU64>) -> Clock {
         Clock { source: Source::Seconds(seconds) }
     }

@@ -1,9 +1,9 @@
 //! Point reads past the page cache: many at once, by one thread that never waits for the disk.
 //!
-//! If the data is much larger than memory, most pages are read once. Through the map each such page evicts another one:
-//! the reader waits while the kernel reclaims memory, and in time hot pages are evicted too. So a page that was not
-//! read lately is read past the page cache into a buffer, used once and forgotten. A page that was read lately is read
-//! through the map, which keeps it in memory ([`Lately`]).
+//! If the data is much larger than memory, most pages are read once. Read through the map, each such page
+//! evicts another one: the reader waits while the kernel reclaims memory, and eventually hot pages are evicted too. So
+//! a page that was not read lately is read past the page cache into a buffer, used once and forgotten. A page that was
+//! read lately is read through the map, which keeps it in memory ([`Lately`]).
 //!
 //! Bounds: one read in flight for each slot (`place`), each slot with a buffer. A read that finds no slot, or is larger than the
 //! buffer, is left to the caller ([`Got::Elsewhere`]). Each read holds the tree state in which it began, so its pages
@@ -19,9 +19,9 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::tree::{PageNo, Part, Told, TreeView};
 
-/// Pages remembered as lately read past the page cache; a power of two. A page that is read again within the next
-/// 16,384 cold reads of an event loop is worth keeping in memory. With uniformly distributed reads that is hardly ever
-/// the case; a larger number would bring in pages that are soon evicted again.
+/// Number of pages remembered as lately read past the page cache; a power of two. A page that an event loop reads again
+/// within its next 16,384 cold reads is worth keeping in memory. With uniformly distributed reads this is rare. A
+/// larger number would load pages that are soon evicted again.
 const LATELY_PAGES: usize = 16 << 10;
 const _: () = assert!(LATELY_PAGES.is_power_of_two());
 
@@ -32,8 +32,8 @@ pub enum Got<'s> {
     Now(Option<Cow<'s, [u8]>>),
     /// The read is in flight in this slot; [`DirectReads::ended`] reports its result.
     Later(usize),
-    /// The read must wait, so it belongs on a thread that may: the page should stay in memory, the value is long, or
-    /// too many reads are in flight.
+    /// The read would have to wait; the caller must repeat it on a thread that may block. Reasons: the page should stay
+    /// in memory, the value is long, or too many reads are in flight.
     Elsewhere,
 }
 
@@ -106,8 +106,8 @@ impl DirectReads {
         self.queue.begin();
     }
 
-    /// Calls `tell` for each read that has ended, with the slot from [`Got::Later`] and the result. A lookup that needs
-    /// further pages is submitted by the next [`DirectReads::begin`].
+    /// Calls `tell` for each read that has ended, with its slot (see [`Got::Later`]) and its result. A lookup that
+    /// needs further pages is submitted by the next [`DirectReads::begin`].
     pub fn ended(&mut self, tell: &mut dyn FnMut(usize, Result<Outcome<'_>, Error>)) {
         self.queue.gather();
         while let Some((place, result)) = self.queue.next_ended() {
@@ -136,14 +136,15 @@ impl DirectReads {
 }
 
 impl Lookup {
-    /// The result found in the bytes. If the read failed in a way the map may not, returns the same part again.
+    /// The result found in the bytes. If the read failed but a read through the map may succeed, returns the same part
+    /// again.
     fn told<'b>(&self, result: io::Result<usize>, bytes: &'b [u8]) -> Result<Told<'b>, Error> {
         match result {
             Ok(count) if count == self.part.bytes() => {
                 self.view.go_on(&self.key, self.part, bytes.get(..count).unwrap_or_default())
             }
-            // The error of this read alone, and counted. Through the map the page would count as lost for all readers
-            // until the store is reopened.
+            // The error concerns only this read, and is counted. Through the map the page would count as lost for all
+            // readers until the store is reopened.
             Err(error) if error.raw_os_error() == Some(libc::EIO) => Err(self.view.read_failed(self.part, error)),
             // Not supported by the file system, or the kernel is short of memory: reading through the map may succeed.
             _ => Ok(Told::Further(self.part)),

@@ -1,19 +1,19 @@
 //! The disk interface: every file operation of the crate goes through [`Disk`] and [`DiskFile`].
 //!
-//! There are two reasons. Tests put a simulated disk under the engine (unsynced writes lost, torn, refused), and the
-//! kernel guarantees that the engine relies on are listed in one place:
+//! There are two reasons for it. Tests run the engine on a simulated disk that loses or tears unsynced writes, or
+//! refuses them. And the kernel guarantees that the engine relies on are listed in one place:
 //!
 //! - A `write_at` is durable after a later `sync_data` of the same file has returned, and not before. After a failed
-//!   `sync_data` it is unknown which earlier writes are on the disk, and a second one proves nothing (the kernel may
-//!   have dropped the dirty pages: fsync(2), "ERRORS").
+//!   `sync_data` it is unknown which earlier writes are on the disk, and the success of a second one proves nothing
+//!   (the kernel may have dropped the dirty pages: fsync(2), "ERRORS").
 //! - A new, renamed or removed name is durable after [`Disk::sync_dir`].
 //! - A write through a file opened as [`Access::Direct`] is durable when it returns, unless it grew the file.
 //! - `sync_range` only starts or paces writing; it promises nothing about durability (sync_file_range(2), "WARNING").
 //! - A map sees what `write_at` wrote: both go through the page cache.
-//! - So does a read past the page cache: dirty pages in its range are written first (open(2), "O_DIRECT").
+//! - A read past the page cache sees it too: dirty pages in its range are written first (open(2), "O_DIRECT").
 //!
-//! A name is one file in the store's directory; there are no sub-directories. [`SystemDisk`] is the real disk,
-//! [`MemoryDisk`] one for tools that check memory accesses.
+//! A name is one file in the store's directory; there are no sub-directories. [`SystemDisk`] is the real disk;
+//! [`MemoryDisk`] is for tools that check memory accesses.
 
 use std::any::Any;
 use std::io;
@@ -72,24 +72,24 @@ pub trait Disk: Send + Sync {
     /// Makes earlier creations, renames and removals durable. After an error it is unknown which are durable, and a
     /// later call need not report the error again.
     ///
-    /// Unlike the syncs of the tree file, these have no owner thread, since no thread relies on another thread's. In an
-    /// open store one thread changes names that matter, the log's keeper, and after an error it creates the segment and
-    /// its name again. Opening and copying end with the error, and the next start creates the names again. Compaction
-    /// syncs beside the keeper but does not touch the log, which works with either tree file.
+    /// Unlike the syncs of the tree file, these need no owner, because no thread relies on another thread's sync. In an
+    /// open store only the log's keeper changes names that matter, and after an error it creates the segment and its
+    /// name again. Opening and copying end with the error, and the next start creates the names again. Compaction syncs
+    /// beside the keeper, but does not touch the log, which works with the old and the new tree file.
     fn sync_dir(&self) -> io::Result<()>;
-    /// A file of this size, with all its space allocated, for work that ends with the process. `None` if such files
-    /// are not supported; then memory is used.
+    /// A temporary file of this size with all its space allocated. `None` if such files are not supported; then memory
+    /// is used.
     fn scratch(&self, _bytes: u64) -> io::Result<Option<ScratchFile>> {
         Ok(None)
     }
-    /// Bytes that files of this directory can still grow by; `None` if unknown.
+    /// Bytes by which files of this directory can still grow; `None` if unknown.
     fn free_bytes(&self) -> io::Result<Option<u64>> {
         Ok(None)
     }
     /// Locks the directory against other processes through a file of this name: `WouldBlock` if another process holds it.
     fn lock(&self, name: &str) -> io::Result<DirectoryLock>;
     /// Locks an existing file, without changing it, against other processes: `WouldBlock` if another process holds it,
-    /// `None` if the file does not exist. A disk of one process locks nothing.
+    /// `None` if the file does not exist, or if the disk belongs to one process and needs no locks.
     fn lock_file(&self, _name: &str) -> io::Result<Option<DirectoryLock>> {
         Ok(None)
     }
@@ -141,7 +141,7 @@ pub trait DiskFile: Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Fills `buffer`; `UnexpectedEof` if the file ends first.
+    /// Reads until `buffer` is full; `UnexpectedEof` if the file ends first.
     fn read_exact_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buffer.is_empty() {
             match self.read_at(buffer, offset) {

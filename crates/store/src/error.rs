@@ -5,19 +5,19 @@ use std::io;
 
 use crate::key::Version;
 
-/// Each variant says what the caller can do.
+/// An error of the store; each variant states what the caller can do.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// Try again later: the writer's queue or the readers' table is full.
     Busy,
-    /// The change may or may not be durable: the sync failed, or a thread panicked. No write is accepted until the
-    /// store is reopened.
+    /// The change may or may not be durable, because the sync failed or a thread panicked. No write is accepted until
+    /// the store is reopened.
     Unknown(io::Error),
     /// The store accepts no writes, after an earlier failed sync or a panic (`Stats::poisoned_by`).
     Poisoned,
     /// Snapshots hold the maximum number of old states, so no new state can be published. Drop the oldest snapshots,
-    /// above all nested ones of one reader, and try again; nothing was changed.
+    /// above all nested ones of one reader, and try again. Nothing was changed.
     Pinned {
         /// Number of old states held.
         states: u64,

@@ -29,8 +29,8 @@ pub struct Examination {
     pub newest: Report,
     /// The previous state, if its log start still exists and it differs from the newest one.
     pub older: Option<Report>,
-    /// One of the two meta pages is damaged. A power failure during its write leaves that, and the next checkpoint
-    /// repairs it: no fault by itself.
+    /// One of the two meta pages is damaged. This alone is no fault: a power failure during its write causes it, and
+    /// the next checkpoint repairs it.
     pub torn_meta: Option<Error>,
     /// Batches of the log after the newest state.
     pub batches: u64,
@@ -38,12 +38,12 @@ pub struct Examination {
     pub torn_bytes: u64,
     /// The last version.
     pub version: Version,
-    /// The first fault of the log. The log was read up to there.
+    /// The first fault of the log, which was read up to there.
     pub log_fault: Option<Error>,
 }
 
 impl Examination {
-    /// Whether nothing is wrong.
+    /// Whether no fault was found.
     pub fn is_clean(&self) -> bool {
         self.newest.is_clean() && self.older.as_ref().is_none_or(Report::is_clean) && self.log_fault.is_none()
     }

@@ -1,7 +1,7 @@
 //! Fail-stop: when the content of memory or disk is in doubt, all writing stops until the store is reopened.
 //!
-//! There are two causes. After a failed sync the content of the disk is unknown. After a panic in the middle of a change the
-//! content of memory is unknown. Every acknowledged change is in the log, so reopening is safe where continuing might not be.
+//! There are two causes: after a failed sync the content of the disk is unknown, and after a panic during a change the
+//! content of memory is. Every acknowledged change is in the log, so reopening is safe where continuing might not be.
 //!
 //! All writing parts of a store share one [`FailStop`]: the engine, its log and its tree file. A panicking thread stops the
 //! store before it releases any lock that it held ([`FailStop::lock`]), so the next holder of the lock finds the store stopped.
@@ -36,13 +36,13 @@ impl FailStop {
         self.cause.get().map(String::as_str)
     }
 
-    /// A disk operation failed with unknown outcome. Logs the cause once.
+    /// Stops the store after a disk operation with unknown outcome. Logs the cause once.
     #[cold]
     pub(crate) fn stop(&self, what: &str, error: &io::Error) {
         self.stop_because(|| format!("{what} failed: {error}"));
     }
 
-    /// A thread panicked while it was `doing` this.
+    /// Stops the store after a thread has panicked while it was `doing` this.
     #[cold]
     pub(crate) fn stop_after_panic(&self, doing: &str) {
         self.stop_because(|| format!("a panic while {doing}"));

@@ -9,12 +9,12 @@
 //!
 //! - Each transaction is delivered once, whole, and none is left out. Only changes that would survive a crash are
 //!   delivered: with a durability that syncs later, changes are delivered later.
-//! - A reader of changes retains nothing: no segment of the log, no pages, and no commit waits for it. If the segments
-//!   that it needs are recycled before it reads them, it gets [`Error::Gone`].
-//! - The content of a bulk build or a large transaction is not in the log. Its version resets the trees concerned
-//!   ([`Change::Reset`]): the reader must read them again from a snapshot. A load that failed at the last moment also
-//!   resets its trees, though nothing changed.
-//! - Memory is bounded: one batch of the log, and at least 256 KB after the first read.
+//! - A reader of changes retains neither log segments nor pages, and no commit waits for it. If the segments that it
+//!   needs are recycled before it reads them, it gets [`Error::Gone`].
+//! - The content of a bulk build or a large transaction is not in the log. Its version contains a [`Change::Reset`] for
+//!   each tree concerned: the reader must read the tree again from a snapshot. A load that fails at the last moment
+//!   also resets its trees, although nothing has changed.
+//! - Memory is bounded: 256 KB from the first read on, or one batch of the log if that is larger.
 //!
 //! To follow a store from its beginning, take a snapshot, read it, then follow the changes since its version.
 
@@ -30,7 +30,7 @@ use crate::log::{Batch, Follower, Logged, LoggedKind, LoggedOperations, Transact
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change<'r> {
-    /// A key has this value.
+    /// A key was inserted or has a new value.
     Put {
         /** The tree. */
         tree: TreeId,
@@ -77,7 +77,7 @@ impl<'r> Changeset<'r> {
 
     /// Its changes: deleted ranges first, then each key once.
     pub fn changes(&self) -> impl Iterator<Item = Change<'r>> + use<'r> {
-        // `of` has checked all operations, so none is left out here.
+        // `of` has checked all operations, so this never ends early.
         self.operations.map_while(|operation| change(operation.ok()?))
     }
 
@@ -257,7 +257,7 @@ impl Bell {
         self.changed.notify_all();
     }
 
-    /// False if it did not ring before `until`.
+    /// Waits until the bell rings; false if `until` comes first.
     fn wait(&self, until: Option<Instant>) -> bool {
         let mut has_rung = lock(&self.has_rung);
         while !*has_rung {

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use crate::error::Error;
 use crate::key::{Direction, KeyRange, TreeId, Visit};
 
-/// Applies an operand to a key's value, for counters, sums and the like: if the order of operands does not matter to
-/// the callers, a transaction need not read the value that it adds to.
+/// Applies operands to the values of keys, for counters, sums and the like: a transaction can add to a value without
+/// reading it, if the order of additions does not matter.
 ///
-/// The writer calls it in commit order, once for each operand, under the writer's lock. It must be quick, must depend on nothing
-/// but its arguments and the values that a [`FoldView`] shows, and must not call the store. A panic counts as a refusal.
+/// The writer calls it in commit order, once for each operand, under the writer's lock. It must be quick, must depend only on
+/// its arguments and on the values that a [`FoldView`] shows, and must not call the store. A panic rejects the transaction.
 pub trait Fold: Send + Sync {
     /// Applies `operand` to `old`, the key's current value. `new` is empty; with [`Folded::Put`] its content becomes
     /// the value. `further` queues an operand for another key as a consequence, to be folded after this one.
@@ -24,20 +24,20 @@ pub trait Fold: Send + Sync {
         further: &mut Further<'_>,
     ) -> Folded;
 
-    /// The derived row that a key is part of, if any: a number, and the row's own key. A derived row is stored nowhere. It is
-    /// computed from several keys ([`Fold::derive`]). If a transaction changes it, further folds follow ([`Fold::follow`]).
+    /// The derived row that depends on a key, if any: a number, and the row's own key. A derived row is computed from several
+    /// keys ([`Fold::derive`]) and is not stored. If a transaction changes it, further folds follow ([`Fold::follow`]).
     fn derived<'k>(&self, _tree: TreeId, _key: &'k [u8]) -> Option<(u32, &'k [u8])> {
         None
     }
 
-    /// Computes a derived row: before the transaction folds into the first of the row's keys, and again after all its
-    /// folds into them. `out` is empty, and stays empty if there is no such row.
+    /// Computes a derived row. Called before the transaction's first fold into any of the row's keys, and again after
+    /// its last. `out` is empty, and stays empty if there is no such row.
     fn derive(&self, _number: u32, _key: &[u8], _now: &dyn FoldView, _out: &mut Vec<u8>) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Queues the consequences of a changed derived row. They may fold into keys of other derived rows; each of those
-    /// is computed again after all folds of that stage.
+    /// Queues the folds that follow from a changed derived row. They may change keys of other derived rows; those rows
+    /// are computed again after all folds of that stage.
     fn follow(
         &self,
         _number: u32,
@@ -59,12 +59,13 @@ pub struct RowChange<'r> {
     pub after: &'r [u8],
 }
 
-/// What a [`Fold`] may read: keys as the earlier transactions, and the folds so far of this one, leave them.
+/// The data that a [`Fold`] may read: the state after all earlier transactions and the folds of this transaction so
+/// far.
 pub trait FoldView {
     /// The value of a key.
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error>;
-    /// Visits entries in key order until the range ends or `visit` breaks. Of the keys that were folded into, only
-    /// those that are part of a derived row are visited with their folded values.
+    /// Visits entries in key order until the range ends or `visit` breaks. Keys that are part of a derived row are
+    /// visited with their folded values, other keys with their values before the batch's folds.
     fn scan(&self, tree: TreeId, range: KeyRange<'_>, direction: Direction, visit: &mut Visit<'_>)
     -> Result<(), Error>;
 }
@@ -81,6 +82,6 @@ pub enum Folded {
     Delete,
     /// The key is unchanged.
     Unchanged,
-    /// The whole transaction is refused, for this reason, and changes nothing.
+    /// The whole transaction is rejected for this reason and changes nothing.
     Refused(&'static str),
 }

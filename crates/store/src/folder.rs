@@ -1,8 +1,8 @@
-//! A store's folder while it is being created: it must not pass for a store before it is complete.
+//! A store's folder during its creation. It must not be mistaken for a store before it is complete.
 //!
 //! 1. The lock is taken and the folder checked: it must be empty, or hold the remains of an unfinished copy.
-//! 2. [`PART_NAME`] is created before anything else. A folder with it and without a tree file is refused at every
-//!    start: opened as a new store, it would be an empty store in place of a full one.
+//! 2. [`PART_NAME`] is created before anything else. A folder with this file and without a tree file cannot be opened:
+//!    it would become a new, empty store in place of the copy.
 //! 3. Everything is written and synced, names included.
 //! 4. [`PART_NAME`] is renamed to the tree file, and the directory is synced. This step makes the folder a store.
 //!
@@ -28,7 +28,7 @@ pub(crate) struct Unfinished<'d> {
 impl<'d> Unfinished<'d> {
     /// Step 1.
     pub(crate) fn begin(disk: &'d dyn Disk) -> Result<Unfinished<'d>, Error> {
-        // Before the lock file is created: a foreign folder must stay unchanged.
+        // Checked before the lock file is created, so that a folder of another program stays unchanged.
         refuse_unless_empty(disk)?;
         let lock = lock(disk)?;
         refuse_unless_empty(disk)?;

@@ -51,7 +51,7 @@ impl<'k> KeyRange<'k> {
         KeyRange { from: Bound::Included(prefix), to }
     }
 
-    /// Whether the key is not below the range.
+    /// Whether the key is not below the lower bound.
     pub(crate) fn is_above_start(&self, key: &[u8]) -> bool {
         match self.from {
             Bound::Unbounded => true,
@@ -60,7 +60,7 @@ impl<'k> KeyRange<'k> {
         }
     }
 
-    /// Whether the key is not above the range.
+    /// Whether the key is not above the upper bound.
     pub(crate) fn is_below_end(&self, key: &[u8]) -> bool {
         match self.to {
             Bound::Unbounded => true,

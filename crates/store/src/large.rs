@@ -12,19 +12,19 @@ use crate::memtable::{Cursor, Lookup, Memtable, MemtableWriter};
 use crate::snapshot::Snapshot;
 use crate::transaction::{Abort, Commit};
 
-/// All its records have one version: no reader sees them before they are in the trees.
+/// The version of all its records. One is enough, since no reader sees them before they are in the trees.
 pub(crate) const OWN: Version = Version(1);
-/// The scratch memory is never smaller: its arena has fixed content at both ends.
+/// Minimum size of the scratch memory: an arena has fixed content at both ends.
 const SCRATCH_BYTES_MIN: u64 = 1 << 20;
 
-/// A transaction of any size. Its changes are kept in an unnamed file (memory that the kernel may write out), then in
-/// unreferenced pages of the trees, and one meta page makes all of them visible.
+/// A transaction of any size. Its changes are kept first in an unnamed file (memory that the kernel may write out),
+/// then in tree pages that no meta page references. One meta page makes all of them visible.
 ///
-/// Its caller reads a snapshot of its own and decides by it. Other writers continue meanwhile. The store reports which
-/// keys of the watched trees they have changed ([`Revise`]), and the caller adapts its changes, the last time while all
-/// writers wait. Only one large transaction runs at a time.
+/// The caller computes its changes from a snapshot of its own, while other writers continue. The store then reports
+/// which keys of the watched trees they have changed ([`Revise`]), and the caller adapts its changes, the last time
+/// while all writers wait. Only one large transaction runs at a time.
 ///
-/// To readers of changes its trees are reset, as after a bulk load.
+/// Readers of changes get a reset of its trees, as after a bulk load.
 pub struct LargeTx {
     engine: Arc<Engine>,
     own: MemtableWriter,
@@ -48,14 +48,14 @@ pub type Operand = (TreeId, Vec<u8>, Vec<u8>);
 
 /// Adapts a large transaction to the changes that others have made meanwhile.
 pub trait Revise {
-    /// Other transactions have changed these keys since the large one began, or since the last call; a snapshot taken
-    /// now shows the changes. Puts into `tx` the changes that are right for that snapshot. Called several times.
+    /// Puts into `tx` the changes that are right for a snapshot taken now, given the keys that other transactions have
+    /// changed since the large one began, or since the last call. Called several times.
     ///
     /// While `writers_wait`, there are at most [`CHANGED_LAST_MAX`] keys. If the revision would take more than some
     /// milliseconds, it should return `false`: then writers continue, and the same keys are passed again.
     fn revise(&mut self, tx: &mut LargeTx, changed: &[Changed], writers_wait: bool) -> Result<bool, Abort>;
 
-    /// The folds of the transaction, requested once after the last [`Revise::revise`]; bounded like those of an ordinary transaction.
+    /// The folds of the transaction, bounded like those of an ordinary one. Called once, after the last [`Revise::revise`].
     fn folds(&mut self) -> Vec<Operand>;
 }
 
@@ -136,8 +136,9 @@ impl LargeTx {
         Ok(())
     }
 
-    /// Commits the transaction and calls `revise` to adapt it. [`Error::Busy`]: others have changed too much meanwhile,
-    /// or deleted key ranges; the caller may begin again. After any error but [`Error::Unknown`] nothing was changed.
+    /// Commits the transaction and calls `revise` to adapt it. [`Error::Busy`]: other transactions have changed too
+    /// much meanwhile, or have deleted key ranges; the caller may begin again. After any error but [`Error::Unknown`]
+    /// nothing was changed.
     pub fn commit(mut self, revise: &mut dyn Revise) -> Result<Commit, Error> {
         let engine = Arc::clone(&self.engine);
         engine.commit_large(&mut self, revise)

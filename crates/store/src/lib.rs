@@ -8,8 +8,8 @@
 //!
 //! Entry points of [`Store`]: [`Store::reader`] and [`Reader::snapshot`] to read, [`Store::commit`] and [`Store::submit`]
 //! to write, [`Store::bulk`] and [`Store::attach`] to load, [`Store::changes_since`] to follow changes. `FORMAT.md` draws
-//! the files. Every file operation goes through [`disk`]. The modules `log`, `memtable`, `readers` and `tree` are public
-//! for their own tests and examples; other crates use the items re-exported at the root.
+//! the files. All file operations go through [`disk`]. The modules `log`, `memtable`, `readers` and `tree` are public for
+//! their own tests and examples; other crates use the items re-exported at the root.
 
 mod across;
 mod at_rest;

@@ -24,12 +24,14 @@ pub enum Durability {
 pub struct Options {
     /// See [`Durability`].
     pub durability: Durability,
-    /// Bytes of one memtable's arena. Normally there are two, active and frozen, and more while readers hold old ones. Default 96
-    /// MB: the more changes a checkpoint merges at once, the more of them share a page that it writes. Memory is taken as it fills.
+    /// Bytes of one memtable's arena. Normally there are two memtables, active and frozen, and more while readers hold old ones.
+    /// Memory is allocated as they fill. Default 96 MB: the more changes a checkpoint merges at once, the fewer pages it writes for
+    /// each.
     pub memtable_bytes: usize,
-    /// Maximum number of memtables: active, frozen, and those that readers of old states hold. At the maximum writers wait
-    /// for these readers, and after a second they get [`Error::Busy`]; a thread that writes while it holds a snapshot may
-    /// wait for itself. Default: unlimited; then the number of states held by readers is the bound ([`Error::Pinned`]).
+    /// Maximum number of memtables: active, frozen, and those that readers of old states hold. At the maximum, writers
+    /// wait for these readers for up to a second and then get [`Error::Busy`]. A thread that writes while it holds a
+    /// snapshot may wait for itself. Default: unlimited; then only the number of states held by readers is bounded
+    /// ([`Error::Pinned`]).
     pub memtables_max: usize,
     /// Bytes of one log segment. Default 16 MB.
     pub log_segment_bytes: u64,
@@ -42,22 +44,24 @@ pub struct Options {
     /// Maximum bytes of prepared transactions that wait for the writer or the disk; further ones are refused with
     /// `Error::Busy`. Default 64 MB.
     pub queue_bytes_max: usize,
-    /// Maximum log bytes of one transaction. Half of a memtable and a log segment also bound it; by default only they do.
-    /// The largest value, 64 MB, needs `memtable_bytes` of at least 129 MB and `log_segment_bytes` of at least 65 MB.
+    /// Maximum log bytes of one transaction. A transaction must also fit into half of a memtable and into a log segment;
+    /// by default only that limits it. The largest value, 64 MB, needs `memtable_bytes` of at least 129 MB and
+    /// `log_segment_bytes` of at least 65 MB.
     pub transaction_bytes_max: usize,
-    /// Bytes of one reader's cache of the places of short keys; allocated at the first hit. 0 disables it. Default 4
-    /// MB: in a table that is mostly empty, few keys collide.
+    /// Bytes of each reader's cache of the positions of short keys in the tree file. It is allocated when the reader
+    /// first finds a key. 0 disables it. Default 4 MB: few keys collide in a table that is mostly empty.
     pub places_bytes: usize,
     /// Bytes of log kept for readers of changes (`Store::changes_since`), in whole segments, beside the segments that recovery needs;
-    /// at most 4,096 segments. On a full disk they are removed first. Default 0: readers must keep up with checkpoints or start again.
+    /// at most 4,096 segments. On a full disk they are removed first. Default 0: a reader that falls behind the checkpoints must start
+    /// again.
     pub changes_kept_bytes: u64,
-    /// Maximum time for which they are kept; after a restart it counts from the opening. Default: unlimited.
+    /// Maximum time for which such segments are kept. After a restart it counts from the opening. Default: unlimited.
     pub changes_kept_for: Duration,
-    /// The clock that measures it.
+    /// The clock by which `changes_kept_for` is measured.
     pub clock: Clock,
     /// Address space reserved for mapping the tree file, which cannot grow beyond it. Default 1 TB.
     pub map_bytes: u64,
-    /// Whether the kernel also reads the pages around a touched one. That helps if all data fits into memory, and wastes disk
+    /// Whether the kernel reads ahead around a page that is accessed. This helps if all data fits into memory, and wastes disk
     /// time otherwise. Default `None`: yes, unless the tree file is larger than half of the machine's memory when it is opened.
     pub read_ahead: Option<bool>,
 }
@@ -66,16 +70,16 @@ const MEMTABLE_BYTES_MIN: usize = 256 * 1024;
 /// The active one, the frozen one, and one more for the moment between publishing a merge and releasing the merged memtable.
 const MEMTABLES_MIN: usize = 3;
 const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
-/// A memtable with a fourth as many bytes as the trees has changes for nearly every page, unless values are large.
+/// A memtable a quarter the size of the trees has changes for nearly every page, unless values are large.
 const WORTH_LIVE_PART: u64 = 4;
 /// With nearly empty trees a checkpoint costs little more than its two syncs.
 const WORTH_BYTES_LEAST: usize = 8 << 20;
 /// A batch is closed at this size: a larger one syncs no faster per byte and makes its first transaction wait longer.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// Nor does a batch take a larger part of a memtable, so that small settings have small buffers.
+/// A batch is also at most this fraction of a memtable, so that small memtables have small buffers.
 const MEMTABLE_PARTS_PER_BATCH: usize = 8;
-/// A transaction may fill at most this part of a memtable, so that it always fits into an empty one: the smallest
-/// entries take less than twice the bytes that are counted for them.
+/// A transaction is at most this fraction of a memtable, so that it always fits into an empty one: the smallest entries
+/// take less than twice the bytes that are counted for them.
 const MEMTABLE_PARTS_PER_TRANSACTION: usize = 2;
 
 impl Default for Options {
@@ -125,14 +129,14 @@ impl Options {
         Ok(())
     }
 
-    /// The same options, but keeping all changes: for tools that open a store which another configuration serves.
+    /// The same options, but with all changes kept. For tools that open a store whose configuration they do not know.
     pub fn keeping_changes(mut self) -> Options {
         self.changes_kept_bytes = u64::MAX;
         self.changes_kept_for = Duration::MAX;
         self
     }
 
-    /// What is kept of the log for readers of changes.
+    /// The bounds on log segments that are kept for readers of changes.
     pub(crate) fn kept(&self) -> Kept {
         Kept { bytes: self.changes_kept_bytes, time: self.changes_kept_for, clock: self.clock.clone() }
     }
@@ -142,14 +146,14 @@ impl Options {
         LOG_BYTES_MAX.max(2 * self.memtable_bytes as u64).max(4 * self.log_segment_bytes)
     }
 
-    /// Bytes of the active memtable at which its checkpoint is due: nearly all of it, since a larger merge writes less
-    /// for each change. The next memtable takes over during the merge.
+    /// Bytes of the active memtable at which its checkpoint is due: nearly full, since a larger merge writes less for
+    /// each change. The next memtable takes over during the merge.
     pub(crate) fn checkpoint_at_bytes(&self) -> usize {
         self.memtable_bytes / 8 * 7
     }
 
-    /// Bytes at which a checkpoint is worth its writes without need, for trees of this size: by then nearly every page
-    /// has changes. So a small store that is changed steadily needs little memory.
+    /// Bytes of the active memtable at which a checkpoint is worthwhile although nothing requires it, for trees of this
+    /// size: by then nearly every page has changes. So a small store with steady writes needs little memory.
     pub(crate) fn checkpoint_worth_bytes(&self, live_bytes: u64) -> usize {
         let most = self.checkpoint_at_bytes();
         let part = usize::try_from(live_bytes / WORTH_LIVE_PART).unwrap_or(most);

@@ -14,8 +14,8 @@ use crate::readers::{Guard, ReaderSlot};
 use crate::transaction::first_of;
 use crate::tree::{Lack, VisitEntries};
 
-/// The registration of one thread as a reader. Not `Sync`. It keeps the files open: the store cannot be opened again
-/// before its readers are dropped.
+/// The registration of one thread as a reader. Not `Sync`. It keeps the files open, so the store cannot be reopened
+/// before all readers are dropped.
 pub struct Reader {
     pub(crate) slot: ReaderSlot<Generation>,
     pub(crate) engine: Arc<Engine>,
@@ -35,27 +35,29 @@ pub struct Snapshot<'r> {
 }
 
 impl Reader {
-    /// The same reader without its cache of places ([`crate::Options::places_bytes`]): for data that is hardly ever read twice.
+    /// The same reader without its cache of key positions ([`crate::Options::places_bytes`]), for data that is rarely read
+    /// twice.
     pub fn without_places(self) -> Reader {
         Reader { places: Places::new(0), ..self }
     }
 
     /// Sets whether snapshots of this reader refuse a read with [`Error::NotInMemory`] if it would wait for the disk; a scan
-    /// may have visited entries before that. The check costs a system call for each page. Without it such a read waits.
+    /// may have visited entries before the error. The check costs a system call for each page. By default reads wait.
     #[inline]
     pub fn ask_before_waiting(&self, is_asking: bool) {
         self.is_asking.set(is_asking);
     }
 
-    /// Makes reads of this reader fail with [`Error::NotInMemory`] if they would compute the checksum of a value of
-    /// more bytes than this. A checksum is computed when a value is first read by any reader. For threads that must not
-    /// be delayed. `usize::MAX`, the default, allows all.
+    /// Makes reads of this reader fail with [`Error::NotInMemory`] if they would have to compute the checksum of a
+    /// value of more bytes than this. For threads that must not be delayed. The checksum is computed when the first
+    /// reader reads a value. The default, `usize::MAX`, never fails a read.
     #[inline]
     pub fn check_at_most(&self, bytes: usize) {
         self.places.check_at_most(bytes);
     }
 
-    /// The newest committed state; it is durable if `Options::durability` says so.
+    /// The newest committed state. It is durable with [`crate::Durability::Commit`]; otherwise its newest changes may
+    /// not be.
     #[inline]
     pub fn snapshot(&self) -> Snapshot<'_> {
         let (guard, version) = self.engine.pin(&self.slot);
@@ -106,7 +108,7 @@ impl Snapshot<'_> {
         View { generation: &self.guard, version: self.version }
     }
 
-    /// The value of a key, borrowed from the map or the arena.
+    /// The value of a key, borrowed from the mapped tree file or the memtable.
     #[inline]
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
         if self.is_asking && !matches!(self.view().lack(tree, key)?, Lack::Nothing) {
@@ -150,16 +152,16 @@ impl Snapshot<'_> {
         self.guard.tree.check_lost(self.lost)
     }
 
-    /// The exact number of keys of a tree. Costs a lookup for each key that was changed since the last checkpoint, or a
-    /// visit of every key if ranges were deleted since then.
+    /// The exact number of keys of a tree. Costs a lookup for each key that was changed since the last checkpoint. If
+    /// ranges were deleted since then, every key is visited.
     pub fn count(&self, tree: TreeId) -> Result<u64, Error> {
         let count = self.view().count(tree)?;
         self.check()?;
         Ok(count)
     }
 
-    /// The first of two prefetch steps by which many lookups take about the time of one: prefetches this reader's cache
-    /// entry for the key. Call it for all keys, then [`Snapshot::fetch_value`] for all, then `get`.
+    /// The first of two prefetch steps, with which many lookups take about the time of one. Prefetches this reader's
+    /// cache entry for the key. Call it for all keys, then [`Snapshot::fetch_value`] for all, then `get`.
     #[inline]
     pub fn fetch_place(&self, tree: TreeId, key: &[u8]) {
         self.places.fetch_place(tree, key);
@@ -171,8 +173,9 @@ impl Snapshot<'_> {
         self.places.fetch_value(&self.guard.tree, tree, key);
     }
 
-    /// The values of many keys of four bytes, in about the time of one lookup, each written to the same index of
-    /// `values`. `false`: this snapshot refuses to wait ([`Reader::ask_before_waiting`]); use [`Snapshot::get`].
+    /// Looks up many keys of four bytes in about the time of one lookup, and writes each value to the key's index in
+    /// `values`. Returns `false`, without a lookup, if this snapshot refuses to wait ([`Reader::ask_before_waiting`]);
+    /// use [`Snapshot::get`] then.
     #[inline]
     pub fn get_all<'s>(
         &'s self,

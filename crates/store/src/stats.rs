@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Recovery {
     /// Log batches replayed.
     pub batches: u64,
-    /// Bytes of an unacknowledged torn tail that were dropped.
+    /// Bytes of a torn, unacknowledged batch at the end of the log that were dropped.
     pub torn_bytes: u64,
     /// The newest version after recovery.
     pub version: u64,
@@ -16,7 +16,7 @@ pub struct Recovery {
     pub elapsed: Duration,
 }
 
-/// State and counters since the start, for metrics. Collected without stopping anything, so values may be microseconds apart.
+/// State and counters since the start, for metrics. Collected while the store runs, so values may be microseconds apart.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -62,7 +62,7 @@ pub struct Stats {
     pub retired_generations: u64,
     /// States of the tree file since the oldest one that a reader holds. A checkpoint makes one or more.
     pub pinned_states: u64,
-    /// Pages that only such readers keep from being reused.
+    /// Pages that cannot be reused only because readers hold older states.
     pub pinned_pages: u64,
     /// Pages of the tree file that the disk failed to read: see `Snapshot::check`.
     pub lost_pages: u64,
@@ -74,7 +74,7 @@ pub struct Stats {
     pub is_stopped_by_damage: bool,
     /// Writes are refused until the store is reopened.
     pub is_poisoned: bool,
-    /// The cause.
+    /// Why writes are refused until the store is reopened.
     pub poisoned_by: Option<String>,
     /// Writes are refused until the disk has room; then they resume by themselves.
     pub is_full: bool,

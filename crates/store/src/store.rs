@@ -23,7 +23,7 @@ use crate::stats::{Recovery, Stats};
 use crate::transaction::{Abort, Commit, Submit, Transaction, Tx, Work};
 use crate::tree::{Report, SortedRunWriter, Sorter};
 
-/// The engine. Cheap to clone; dropping the last clone closes it with a final sync, and needs no checkpoint.
+/// The engine. Cheap to clone. Dropping the last clone closes the store with a final sync, without a checkpoint.
 #[derive(Clone)]
 pub struct Store {
     running: Arc<Running>,
@@ -42,7 +42,7 @@ impl Store {
         Store::open_on(Arc::new(at_rest::open_disk(dir)?), options)
     }
 
-    /// Whether a store was made in this directory.
+    /// Whether this directory holds a store.
     pub fn is_in(dir: &Path) -> bool {
         at_rest::is_store(dir)
     }
@@ -88,9 +88,9 @@ impl Store {
         Ok(Reader { slot: engine.register()?, engine, places, is_asking: false.into() })
     }
 
-    /// Reads past the page cache for the calling thread: `places` reads in flight, each of adjacent pages of at most
-    /// `place_bytes`, a multiple of 4,096. `None` if the data fits into memory, or the system does not support such
-    /// reads (io_uring(7) of Linux 6.1, a file system with `O_DIRECT`).
+    /// Reads past the page cache for the calling thread: up to `places` reads in flight, each of adjacent pages with at
+    /// most `place_bytes` bytes, a multiple of 4,096. `None` if the data fits into memory, or if the system does not
+    /// support such reads (they need io_uring(7) of Linux 6.1 and a file system with `O_DIRECT`).
     pub fn direct_reads(&self, places: usize, place_bytes: usize) -> Option<DirectReads> {
         let queue = self.engine().read_queue(places, place_bytes)?;
         Some(DirectReads::new(self.engine(), queue, places, place_bytes))
@@ -99,8 +99,8 @@ impl Store {
     /// Prepares the transaction on this thread and passes it to the writer. `finish` is called when it is durable or refused.
     ///
     /// Transactions of one thread take effect in the order of submission, even if a later one depends on an earlier one
-    /// that is still queued. So an abort that depends on reads is provisional: the transaction is queued like any
-    /// other, and the writer prepares it again if its reads have changed.
+    /// that is still queued. So if a transaction that has read something aborts itself, the abort is provisional: the
+    /// transaction is queued like any other, and the writer prepares it again if its reads have changed.
     pub fn submit(&self, reader: &Reader, mut transaction: Box<dyn Transaction>) -> Submit {
         let mut work = Work::new(self.engine().options.transaction_bound());
         let prepared = {
@@ -137,14 +137,15 @@ impl Store {
         self.engine().commit(change)
     }
 
-    /// Whether a quarter of the queue is free. A caller with many transactions should wait while it is not, and leave
-    /// the rest of the queue to others.
+    /// Whether a quarter of the queue is free. A caller with many transactions should wait until it is, so that other
+    /// callers find room.
     pub fn has_room(&self) -> bool {
         self.engine().has_room()
     }
 
-    /// Begins a transaction of any size, of at most `bytes` bytes, whose disk space is taken at once ([`Error::Full`]). The store will
-    /// report to its caller the keys of the `watched` trees that others change. [`Error::Busy`]: another large transaction is active.
+    /// Begins a transaction of at most `bytes` bytes, which may exceed an ordinary transaction's bound. Its disk space is allocated at
+    /// once ([`Error::Full`]). The store reports which keys of the `watched` trees other transactions change meanwhile.
+    /// [`Error::Busy`]: another large transaction is active.
     ///
     /// A snapshot taken after this returns contains all earlier changes.
     pub fn large(&self, bytes: u64, watched: &[TreeId]) -> Result<LargeTx, Error> {
@@ -167,14 +168,14 @@ impl Store {
         self.engine().sorter(memory_bytes)
     }
 
-    /// Starts a temporary file of entries that come in order already, in the store's directory; it can be read any number of times.
+    /// Starts a temporary file, in the store's directory, for entries that are already sorted. It can be read any number of times.
     pub fn sorted_run(&self) -> Result<SortedRunWriter, Error> {
         self.engine().sorted_run()
     }
 
-    /// Makes finished builds the content of these trees, all or none, durably. A tree that is not empty is an error.
-    /// `rows`, a few catalog-like rows, are put in the same step. [`Error::Unknown`]: a sync failed; after the store is
-    /// reopened either all of it exists or nothing.
+    /// Makes finished builds the content of these trees, durably, all or none. Each of the trees must be empty. `rows`,
+    /// a few catalog-like rows (tree, key, value), are put in the same step. [`Error::Unknown`]: a sync failed; after
+    /// the store is reopened either all of it exists or nothing.
     pub fn attach(
         &self,
         builds: Vec<(TreeId, BulkTree)>,
@@ -188,8 +189,9 @@ impl Store {
         self.engine().attach(finished, rows)
     }
 
-    /// All transactions after this version, in order, then the new ones: see [`ChangeReader`]. [`Error::Gone`]: they
-    /// are no longer kept. [`Error::Ahead`]: there is no such version. [`Error::Busy`]: too many readers.
+    /// A reader of all transactions after this version, in order, followed by new ones as they are committed.
+    /// [`Error::Gone`]: the log no longer has all of them. [`Error::Ahead`]: there is no such version. [`Error::Busy`]:
+    /// too many readers.
     pub fn changes_since(&self, version: Version) -> Result<ChangeReader, Error> {
         ChangeReader::new(self.engine(), version)
     }
@@ -222,7 +224,7 @@ impl Running {
         std::thread::Builder::new()
             .name(name.to_string())
             .spawn(move || {
-                // Any panic of the thread stops the store: others may wait for it, or take its work for done.
+                // Any panic of the thread stops the store, because other threads may wait for its work or rely on it.
                 let _watch = engine.fail_stop.watch(name);
                 life(&engine);
             })
@@ -231,7 +233,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Queued transactions are committed and acknowledged; then the other threads end, and an empty batch ends the log.
+    /// Commits and acknowledges queued transactions, stops the other threads, and ends the log with an empty batch.
     fn drop(&mut self) {
         self.engine.refuse_new();
         let committers = std::mem::take(&mut self.committers).into_iter();

@@ -1,4 +1,5 @@
-//! Transactions as values: prepared against a snapshot, validated by the writer, and prepared again after a conflict.
+//! Transactions as values: a transaction is prepared against a snapshot, validated by the writer, and prepared again
+//! after a conflict.
 
 use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
@@ -12,21 +13,23 @@ use crate::key::{Direction, Entry, KeyRange, Span, TreeId, Version, Visit};
 /// A successful commit.
 #[derive(Clone, Copy, Debug)]
 pub struct Commit {
-    /// The transaction's version. A transaction without changes gets the newest version that it could see.
+    /// The transaction's version. A transaction without changes gets the newest version whose changes it saw.
     pub version: Version,
 }
 
-/// A transaction aborts itself; its own state holds the reason.
+/// Returned by a transaction that aborts itself. The reason is in the transaction's own state.
 #[derive(Clone, Copy, Debug)]
 pub struct Abort;
 
 /// A transaction as a value: it can be prepared again if its reads have changed.
 pub trait Transaction: Send {
-    /// Reads through `tx`, checks, and puts its changes into `tx`. Called on the caller's thread against a snapshot. If
-    /// others have changed what it read, it is called again, on the writer's thread, against the newest state. Must
-    /// depend only on what it reads. A panic on the writer's thread counts as `Abort`.
+    /// Reads through `tx`, checks, and puts its changes into `tx`. Called first on the caller's thread against a
+    /// snapshot. If another transaction has changed what it read, it is called again, on the writer's thread, against
+    /// the newest state. The result must depend only on what it reads. A panic on the writer's thread counts as
+    /// `Abort`.
     fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort>;
-    /// Called once with the outcome: durable at a version, or an error. Runs on a thread of the store: must not block.
+    /// Called once with the outcome: the version of the durable transaction, or an error. Runs on a thread of the store
+    /// and must not block.
     fn finish(self: Box<Self>, outcome: Result<Commit, Error>);
 }
 
@@ -53,7 +56,7 @@ pub(crate) struct Work {
     pub(crate) changes: Changes,
     /// The version of the snapshot against which it was prepared.
     pub(crate) snapshot: u64,
-    /// It aborted itself. The abort is valid as long as its reads are.
+    /// The transaction aborted itself. The abort is final only if its reads are still valid.
     pub(crate) is_aborted: bool,
 }
 
@@ -78,7 +81,7 @@ impl Work {
         self.snapshot = view.version;
         let lost = view.generation.tree.lost();
         self.is_aborted = prepare(&mut Tx { view, work: self }).is_err();
-        // Its decisions may rest on a page that was read as zeros.
+        // The transaction may have read a lost page, which reads as zeros.
         if let Err(error) = view.generation.tree.check_lost(lost) {
             self.is_aborted = true;
             self.changes.clear();
@@ -153,7 +156,8 @@ impl Tx<'_> {
         self.work.changes.put(tree, key, value, false);
     }
 
-    /// The same, but the writer replaces the value's first 8 bytes by the transaction's version (little-endian).
+    /// Like [`Tx::put`], but the writer replaces the value's first 8 bytes by the transaction's version
+    /// (little-endian).
     pub fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
         self.work.changes.put(tree, key, value, true);
     }
@@ -164,7 +168,8 @@ impl Tx<'_> {
     }
 
     /// Deletes all keys of a range, including those that this transaction has put so far; later puts stay. The cost does not depend
-    /// on the range's content, and nothing is read: keys that others put into the range before the commit are deleted too.
+    /// on the number of keys. Nothing is read, so keys that other transactions put into the range before the commit are deleted
+    /// too.
     pub fn delete_range(&mut self, tree: TreeId, range: KeyRange<'_>) {
         self.work.changes.delete_range(tree, range);
     }
@@ -173,12 +178,13 @@ impl Tx<'_> {
     /// with no other fold of the same key. A reader that sees the transaction sees the result of its folds. A
     /// transaction must neither read nor otherwise change a tree into which it has folded: that is [`Error::Refused`].
     ///
-    /// Readers of changes get the results as puts and deletions, in a transaction of its own after the transactions of the batch.
+    /// Readers of changes get the results of a batch's folds as puts and deletions, in a separate transaction at the end of the
+    /// batch.
     pub fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
         self.work.changes.fold(tree, key, operand);
     }
 
-    /// The tree's content is known only at commit.
+    /// Returns an error if the transaction has folded into the tree, whose content is then known only at commit.
     fn refuse_after_fold(&self, tree: TreeId) -> Result<(), Error> {
         match self.work.changes.folds_into(tree) {
             false => Ok(()),
@@ -197,7 +203,7 @@ pub(crate) fn first_of(scan: impl FnOnce(&mut Visit<'_>) -> Result<(), Error>) -
     Ok(found)
 }
 
-/// A range without some spans, which are sorted and disjoint.
+/// The parts of a range outside the spans, which are sorted and disjoint.
 fn gaps_between<'k>(spans: impl Iterator<Item = &'k Span>, range: KeyRange<'k>) -> Vec<KeyRange<'k>> {
     let mut gaps = Vec::new();
     let mut from = range.from;
@@ -224,7 +230,7 @@ struct OwnChanges<'m> {
     own: &'m [(&'m [u8], Option<&'m [u8]>)],
     at: usize,
     direction: Direction,
-    /// The last key visited, set if the visitor broke off.
+    /// The last key visited, set if the visitor broke.
     last: &'m mut Option<Vec<u8>>,
     visit: &'m mut Visit<'m>,
 }

@@ -6,7 +6,7 @@
 //!   page is not written again, so slices taken from a view stay valid without locks.
 //! - Changes become visible only by a meta page ([`Meta`]), written after everything that it reaches is synced. After a
 //!   crash at any point the trees of the last meta page are intact.
-//! - Pages freed by checkpoint N are reused only when no view older than N lives and the meta page before N has been
+//! - A page freed by checkpoint N is reused only when no living view reaches it and the meta page before N has been
 //!   overwritten. So either of the two meta pages on disk can be recovered.
 //! - Damaged pages yield [`Error::Corrupt`](crate::Error::Corrupt) or correct data, never a panic or a hang: no byte of
 //!   a page is returned before its checksum was computed once since the file was opened (`checked.rs`).

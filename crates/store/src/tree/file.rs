@@ -154,7 +154,7 @@ impl TreeFile {
         self.shared.space().freed_by_next(oldest, newest)
     }
 
-    /// Sequence of the oldest view that is held: pages freed since cannot be reused.
+    /// Sequence of the oldest view that is held. Pages freed since may be reachable from a held view.
     pub fn oldest_view(&self) -> u64 {
         let current = self.current();
         current.views.oldest().unwrap_or(current.view.meta().sequence)
