@@ -1,9 +1,9 @@
 //! Point reads past the page cache: many at once, by one thread that never waits for the disk.
 //!
-//! If the data is much larger than memory, most pages are read once. Read through the map, each such page
-//! evicts another one: the reader waits while the kernel reclaims memory, and eventually hot pages are evicted too. So
-//! a page that was not read lately is read past the page cache into a buffer, used once and forgotten. A page that was
-//! read lately is read through the map, which keeps it in memory ([`Lately`]).
+//! If the data is much larger than memory, most pages are read once. Read through the map, each such page evicts
+//! another: the reader waits while the kernel reclaims memory, and eventually hot pages are evicted too. So a page that
+//! was not read lately is read past the page cache into a buffer, used once and forgotten. A page that was read lately
+//! is read through the map, which keeps it in memory ([`Lately`]).
 //!
 //! Bounds: one read in flight for each slot (`place`), each slot with a buffer. A read that finds no slot, or is larger than the
 //! buffer, is left to the caller ([`Got::Elsewhere`]). Each read holds the tree state in which it began, so its pages

@@ -5,12 +5,12 @@
 //! 1. If [`Log::write`] returns without error, and the log syncs each batch, this batch and all earlier ones will be
 //!    replayed after any crash.
 //! 2. A batch is replayed whole or not at all, and only after the batch that precedes it in the chain.
-//! 3. A segment is reused under a new number only after [`Log::release_before`] has released it, and after the bounds
-//!    for readers of changes ([`retention`]) have expired it.
+//! 3. A segment is reused under a new number only after [`Log::release_before`] has released it, and it is no longer
+//!    kept for readers of changes ([`retention`]).
 //!
-//! There are two ways to write, both into allocated space, so that a sync writes no file system metadata: directly
-//! (`O_DIRECT | O_DSYNC`), with one system call; or, if the file system cannot do that, buffered with fdatasync.
-//! Measured for 4, 16, 64 and 256 KB: direct takes 33, 35, 50 and 95 µs in the median, buffered 39, 46, 62 and 130.
+//! Batches are written into allocated space, so that a sync writes no file system metadata. They are written directly
+//! (`O_DIRECT | O_DSYNC`), with one system call, or, if the file system does not support this, buffered with fdatasync.
+//! Measured medians for 4, 16, 64 and 256 KB: 33, 35, 50 and 95 µs directly, 39, 46, 62 and 130 µs buffered.
 
 mod batch;
 mod buffer;
@@ -47,12 +47,12 @@ use segment::{DATA_AT, Segment};
 /// Bytes of a segment that a batch cannot use: the segment's header, the batch's header and padding, and the closing batch.
 pub(crate) const SEGMENT_OVERHEAD_BYTES: u64 = DATA_AT as u64 + 2 * DIRECT_ALIGN as u64 + CLOSING_BYTES;
 
-/// Kept free after every batch for the empty batch that is written when the log is closed, or opened after a crash:
-/// neither must fail for lack of space.
+/// Kept free after every batch for the empty batch that is written when the log is closed, or opened after a crash.
+/// Neither may fail for lack of space.
 const CLOSING_BYTES: u64 = DIRECT_ALIGN as u64;
 
-/// Prepared segments that writers do not use, so that a store that was closed on a full disk can be opened any number
-/// of times, and its first checkpoint releases more.
+/// Prepared segments that writers do not use. With them a store that was closed on a full disk can be opened any number
+/// of times; its first checkpoint releases further segments.
 const SEGMENTS_KEPT: usize = 1;
 
 /// Settings of the log.
@@ -78,7 +78,7 @@ pub(crate) struct Log {
     version_synced: AtomicU64,
     /// Segment and offset after the last written batch: see [`WrittenEnd`].
     end: AtomicU64,
-    /// One sync at a time: a second one would find nothing unsynced and return before the first has finished. True
+    /// Held during a sync: a second one would find nothing unsynced and return before the first has finished. True
     /// after a failed sync, whose segments are no longer in the unsynced list.
     syncing: Mutex<bool>,
     fail_stop: Arc<FailStop>,
@@ -182,7 +182,8 @@ impl Log {
         }
         let tail_segment = live.get(&at.segment).cloned().ok_or_else(|| Error::corrupt("log", 0, "no tail segment"))?;
         remove_files(&*disk, |_| false)?;
-        // Also the segments after the tail: prepared, or written and lost. So their space stays reserved on a full disk.
+        // Includes the segments after the tail (prepared, or written and lost), so that their space stays reserved on a
+        // full disk.
         let version = found.version();
         found.hand_over(&retention, |number| live.get(&number).map_or(0, |segment| segment.bytes));
         // Segments beyond the bounds become spares, like all earlier ones.
@@ -198,7 +199,7 @@ impl Log {
         log.version_synced.store(version, Ordering::Release);
         let mut tail = Tail { segment: tail_segment, at, version, mark_from: at.offset };
         if replayed.format < segment::FORMAT_VERSION {
-            // A segment that an older build can read must stay readable for it: no batch with newer content is added.
+            // A segment of an older format stays readable for older builds: no batch with newer content is added to it.
             log.roll_leaving(&mut tail, 0)?;
         }
         log.write_empty_batch(&mut tail)?;
@@ -235,7 +236,7 @@ impl Log {
         self.segments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Continues in the next segment. `Full` if the disk has no room for one; then nothing has changed.
+    /// Continues in the next segment. Returns `Full` if the disk has no room for one; then nothing has changed.
     pub(crate) fn roll(&self, tail: &mut Tail) -> Result<(), Error> {
         self.roll_leaving(tail, SEGMENTS_KEPT)
     }
@@ -282,7 +283,8 @@ impl Log {
     pub(crate) fn write(&self, sealed: &Sealed<'_>) -> std::io::Result<()> {
         sealed.segment.file.write_all_at(sealed.bytes, u64::from(sealed.at.offset))?;
         self.bytes_written.fetch_add(sealed.bytes.len() as u64, Ordering::Relaxed);
-        // Segment numbers rise by one: 32 bits last for 4 billion segments. Beyond that a reader reads more than it needs.
+        // Segment numbers rise by one, so 32 bits last for 4 billion segments. After that a reader only reads more than it
+        // needs.
         let end = u64::from(sealed.at.offset) + sealed.bytes.len() as u64;
         self.end.store(sealed.at.segment << 32 | end, Ordering::Release);
         if self.settings.sync_each {
@@ -328,7 +330,7 @@ impl Log {
             self.roll_leaving(tail, 0)?;
         }
         let mut builder = BatchBuilder::new(DIRECT_ALIGN);
-        // So every batch has a first version that says how far the versions are.
+        // An empty batch too has a first version, from which readers learn the newest version.
         builder.restart(tail.version + 1);
         let sealed = self.seal(tail, &mut builder);
         self.write(&sealed).and_then(|()| self.sync()).map_err(|error| Error::io("write to the log", error))
@@ -440,7 +442,7 @@ pub(crate) fn holds_data(disk: &dyn Disk) -> Result<bool, Error> {
     }
     let start = LogPosition { segment: 1, offset: DATA_AT, previous: 0, sequence: 1, epoch: 1 };
     if !start_exists(disk, &start)? {
-        // A segment gets its name when it is complete. Of a new store's segments the first may have been removed again.
+        // A segment gets its name when it is complete. The first segments of a new store may already have been removed.
         return Ok(numbers.iter().any(|number| !(2..=3).contains(number)));
     }
     let mut transactions = 0;

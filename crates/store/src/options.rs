@@ -76,9 +76,9 @@ const WORTH_LIVE_PART: u64 = 4;
 const WORTH_BYTES_LEAST: usize = 8 << 20;
 /// A batch is closed at this size: a larger one syncs no faster per byte and makes its first transaction wait longer.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// A batch is also at most this fraction of a memtable, so that small memtables have small buffers.
+/// A batch is also at most a memtable divided by this, so that small memtables have small buffers.
 const MEMTABLE_PARTS_PER_BATCH: usize = 8;
-/// A transaction is at most this fraction of a memtable, so that it always fits into an empty one: the smallest entries
+/// A transaction is at most a memtable divided by this, so that it always fits into an empty one: the smallest entries
 /// take less than twice the bytes that are counted for them.
 const MEMTABLE_PARTS_PER_TRANSACTION: usize = 2;
 

@@ -1,8 +1,8 @@
 //! Places: a reader's cache of where short keys lie in the tree file, so that it need not descend the tree again.
 //!
-//! A joined or popular document is looked up again and again, and its place in the file stays the same until the next
-//! checkpoint. A descent through three or four pages is a chain of dependent cache misses. A remembered place costs the
-//! miss on the table's own line, and then the value's lines are fetched together.
+//! A joined or popular document is looked up repeatedly, and its position in the file (its place) stays the same until
+//! the next checkpoint. A descent through three or four pages is a chain of dependent cache misses. A lookup by a
+//! remembered place costs one miss for the cache's own line, and then the value's lines are fetched together.
 //!
 //! ```text
 //!  a set, one cache line                               place
@@ -13,11 +13,11 @@
 //! ```
 //!
 //! An entry holds the whole key (at most 8 bytes, so integer keys and short texts) and its length, so a false hit is
-//! impossible. A place is an offset and a length, and is checked against the map like any other, so it cannot point
-//! outside of it. A place that does not fit the bits (a high tree number, an offset past 512 GB) is not remembered.
+//! impossible. A place is an offset and a length. It is checked against the map like any other, so it cannot point
+//! outside the map. A place that does not fit the bits (a high tree number, an offset past 512 GB) is not remembered.
 //!
-//! The same table remembers where a range begins, by the range's first key: a leaf, with the rank of the range's first
-//! entry in place of a length. The name, which is tree number and key length, tells the two kinds apart.
+//! The same table remembers where a range begins, by the range's first key: the entry holds a leaf, and the rank of the
+//! range's first entry in place of a length. The two kinds of entries differ in the name (tree number and key length).
 //!
 //! The sequence of a set is the tree state that its entries belong to. A set with another sequence counts as empty, so
 //! a checkpoint costs nothing here; clearing the whole table would delay the reader's event loop.
@@ -35,7 +35,8 @@ use crate::error::Error;
 use crate::key::TreeId;
 use crate::tree::{Beginning, PAGE_BYTES, PageNo, TreeView, VALUE_INLINE_MAX};
 
-/// Keys that are prefetched together: eight connections with batches of sixteen. Their lines fill a good part of an L1 cache.
+/// Maximum number of keys that are prefetched together: eight connections with batches of sixteen. Their lines fill a good
+/// part of an L1 cache.
 const FORESEEN_MAX: usize = 128;
 /// Keys that [`Places::get_all`] fetches together: as many as a word has bits, and more than a core's outstanding misses.
 const TOGETHER_MAX: usize = u32::BITS as usize;
@@ -43,7 +44,8 @@ const TOGETHER_MAX: usize = u32::BITS as usize;
 const KEY_BYTES: usize = 8;
 /// Shortest first key of a range that is remembered: the name has bits for no more lengths.
 const BEGINNING_BYTES_MIN: usize = 3;
-/// Added to the length in the name of a range's beginning: the sum is above any key's length, and fits the same bits.
+/// Added to the length in the name of a range's beginning. The sum is above any key's length and fits into the same
+/// bits.
 const BEGINNING_LENGTHS: u64 = (KEY_BYTES + 1 - BEGINNING_BYTES_MIN) as u64;
 const KEY_BITS: u32 = 4;
 const TREE_BITS: u32 = 10;

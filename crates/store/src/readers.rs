@@ -1,5 +1,5 @@
-//! Published values: readers take the current value without a lock. The owner replaces it, and frees old values once no
-//! reader can hold them.
+//! Published values: readers load the current value without a lock. The owner replaces it, and frees an old value once
+//! no reader can hold it.
 //!
 //! Each reader owns a slot, a cache line of its own, in a fixed table. Values are numbered by epochs 1, 2, 3, …
 //!

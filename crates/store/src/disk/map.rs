@@ -10,7 +10,6 @@
 //! - The file never shrinks while it is mapped.
 //! - The tree is copy-on-write: a page that a view reaches is not written again before the last such view is dropped,
 //!   and slices are taken only from pages that a view reaches.
-//!   slices are only taken from pages that a view reaches.
 
 #![allow(unsafe_code)] // The crate's only place where the map's memory becomes a slice.
 

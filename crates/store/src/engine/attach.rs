@@ -1,7 +1,7 @@
 //! Attaching bulk builds: whole trees become visible at once, through one meta page.
 //!
 //! Writers are blocked from the check that the trees are empty until the meta page is durable; the builds' pages were written before.
-//! The memtables' content is part of the same checkpoint, so the new version is the newest of all and replay starts after it.
+//! The same checkpoint also merges the memtables. So the trees contain every version up to the new one, and replay starts after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

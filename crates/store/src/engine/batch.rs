@@ -8,7 +8,7 @@ use crate::log::BatchBuilder;
 use crate::options::Options;
 use crate::transaction::{Abort, Transaction, Tx, Work};
 
-/// A queued transaction. Its `finish` is always called: if a panic drops the request, with an unknown outcome.
+/// A queued transaction. Its `finish` is always called; if a panic drops the request, the outcome is unknown.
 pub(crate) struct Request {
     /// `Some` until `finish` is called.
     transaction: Option<Box<dyn Transaction>>,

@@ -19,7 +19,7 @@ use crate::tree::TREES_MAX;
 const NEXT_ID_KEY: &[u8] = &[0];
 const NAME_PREFIX: u8 = 1;
 
-/// Name and id of a row, if it is a name's row.
+/// The name and the id in a row, if it is the row of a name.
 pub(super) fn row<'r>(key: &'r [u8], value: Option<&[u8]>) -> Option<(&'r str, TreeId)> {
     let (prefix, name) = key.split_first()?;
     let name = std::str::from_utf8(name).ok()?;

@@ -145,7 +145,8 @@ impl Checkpoints {
     pub(crate) fn wait_until_merged(&self, engine: &Engine, mut follow: impl FnMut()) -> Result<(), Error> {
         let is_pinned = engine.published.reserve().is_none();
         let mut state = self.state();
-        // An earlier failure does not count, since the disk may have room by now, unless it has just happened.
+        // Only a failure of a new attempt counts, or one that has just happened: after an earlier one the disk may have
+        // room by now.
         let tries = state.tries;
         let is_over = |failure: &Error| matches!(failure, Error::Pinned { .. }) && !is_pinned;
         while state.frozen.is_some() {
@@ -370,7 +371,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Merges one piece of the frozen memtable. The last piece returns the trees with all of it, which are not yet published.
+    /// Merges one piece of the frozen memtable. After the last piece, returns the complete trees, which are not yet
+    /// published.
     fn merge_piece(
         &self,
         walk: &mut Walk<'_>,
@@ -391,7 +393,7 @@ impl Engine {
         self.room_advanced(self.tree.merged_pages() - before);
         self.checkpoints.state().reached = walk.reached().cloned();
         self.checkpoints.changed.notify_all();
-        // An idle writer holds the previous state; a busy one refreshes by itself.
+        // An idle writer still holds the previous state; a busy writer refreshes by itself.
         if let Some(mut writer) = self.try_hold_writer() {
             self.refresh(&mut writer);
         }
@@ -402,8 +404,8 @@ impl Engine {
     /// An empty checkpoint: after it no meta page reaches the pages that the previous checkpoint has freed. False if
     /// another checkpoint is running or about to run, which has the same effect.
     pub(super) fn checkpoint_nothing(&self) -> Result<bool, Error> {
-        // The checkpoint that freed the pages may be about to end; wait one tick. Not longer: it may wait for a writer
-        // that waits for this.
+        // The checkpoint that freed the pages may be about to end, so wait for one tick. Waiting longer could deadlock:
+        // that checkpoint may wait for a writer, and the writer for this call.
         let until = Instant::now() + TICK;
         let _merging = loop {
             match self.fail_stop.try_lock(&self.checkpoints.merging, MERGING) {

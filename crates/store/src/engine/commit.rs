@@ -5,11 +5,13 @@
 //!  committer B            gather …………… write and sync ─ acknowledge   gather …
 //! ```
 //!
-//! `writer` is held while a batch is gathered and sealed, `turn` while it is written to the disk. The turn is taken before
-//! the writer is released, so batches reach the log in order. While one batch syncs, the other committer gathers the next:
-//! it sleeps until [`STRIDE`] transactions wait or the turn is free. So a batch is ready when the disk is free, and a large
-//! remainder is left for the next batch, so that the disk does not wait for memory. If a committer slept on the turn itself
-//! and gathered only then, the disk would be idle meanwhile; if each transaction woke it, each would cost a thread switch.
+//! To gather a batch is to place transactions: each is validated, appended to the batch and inserted into the memtable. The
+//! lock `writer` is held while a batch is gathered and sealed, the lock `turn` while it is written to the disk. The turn is
+//! taken before the writer is released, so batches reach the log in order. While one batch syncs, the other committer
+//! gathers the next: it sleeps until [`STRIDE`] transactions wait or the turn is free. So a batch is ready when the disk is
+//! free, and a large remainder is left for the next batch, so that the disk does not wait for memory. If a committer slept
+//! on the turn itself and gathered only then, the disk would be idle meanwhile; if each transaction woke it, each would
+//! cost a thread switch.
 //!
 //! The alternative is a gathering thread that passes batches to a syncing thread. It costs two more thread switches for
 //! each group, and inline commits would be a special case.
@@ -29,7 +31,8 @@ use crate::transaction::{Abort, Commit, Transaction, Tx, Work};
 /// Number of transactions that wakes the gathering committer while the other one's batch is in flight. Placing one
 /// takes about a microsecond, a wake-up several.
 const STRIDE: usize = 16;
-/// Transactions that are still placed when the disk is already free: a sync takes as long as some dozens of them.
+/// Maximum number of transactions that are still placed when the disk is already free: a sync takes as long as placing
+/// some dozens.
 const LATE_MAX: usize = 2 * STRIDE;
 
 /// The right to write to the log. Its release wakes the gathering committer.
@@ -116,7 +119,7 @@ impl Engine {
         self.slow_down(writer);
         self.gather(writer, batch, usize::MAX);
         loop {
-            // A leftover did not fit: only sending the batch makes room for it.
+            // A leftover transaction did not fit; only sending the batch makes room for it.
             if !writer.backlog.is_empty() {
                 return self.turn(self.fail_stop.lock(&self.turn, SENDING));
             }
@@ -209,7 +212,7 @@ impl Engine {
 
     /// Finishes all transactions of the batch.
     fn acknowledge(&self, batch: &mut OpenBatch, sent: &Sent) {
-        // Before any outcome is reported: its receiver may submit again at once.
+        // Done before any outcome is reported, because its receiver may submit again at once.
         self.weights.give_back(batch.done.iter().map(|(request, _)| request.weight).sum());
         let mut callers = 0;
         for (request, outcome) in batch.done.drain(..) {
@@ -274,7 +277,7 @@ impl Engine {
         }
         self.watching.pause();
         let mut writer = self.try_hold_writer()?;
-        // Small commits of one caller hardly outrun a merge; large ones do.
+        // Large commits of a single caller can outrun a merge.
         self.slow_down(&mut writer);
         let turn = self.try_turn()?;
         if self.is_poisoned() {

@@ -3,7 +3,7 @@
 //! The next checkpoint would meet the same page. So from then on writes are refused with the page and its fault, until
 //! a checkpoint succeeds. Acknowledged changes are in the log and in memory, and reads of all other pages continue. If
 //! writes continued until the memtables are full, the log could grow beyond what a start with smaller memtables can
-//! replay, and the refusal would come later and say less.
+//! replay, and the error would come later and be less specific.
 
 use std::io;
 use std::sync::Mutex;

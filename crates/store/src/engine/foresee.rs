@@ -1,7 +1,8 @@
-//! Prefetching for the writer: memory that it will need soon, requested while it places earlier transactions.
+//! Prefetching for the writer: memory that it will need soon is prefetched while it places earlier transactions.
 //!
 //! A transaction's memory was written by the core that prepared it, and its keys lie anywhere in the memtable. Each access is a
-//! cache miss that takes longer than the rest of placing it. Each step below requests what the previous step made readable.
+//! cache miss, which takes longer than the rest of placing the transaction. Each step below prefetches what the previous step
+//! has made readable.
 
 use std::slice::from_ref;
 

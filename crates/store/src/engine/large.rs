@@ -1,16 +1,17 @@
 //! Commit of large transactions: they are merged into unpublished trees while writers continue, and one meta page makes them visible.
 //!
 //! 1. The transaction's changes are merged into new pages. This takes longest, and no writer waits for it.
-//! 2. The visible changes of other transactions are merged too, from the memtables. If they change what the transaction
-//!    rests on, it is revised. This is repeated until little is left.
+//! 2. The visible changes of other transactions are merged too, from the memtables. If they change keys of the watched
+//!    trees, the transaction is revised. This is repeated until few changes are left.
 //! 3. Under the writer's lock: the remaining changes, the last revision, the meta page. So the trees contain all
 //!    versions before the transaction's and the transaction itself, and replay starts after it.
 //!
-//! If both changed a key, the transaction's value counts: it was revised with the other value known.
+//! If the large transaction and another one changed the same key, the large transaction's value wins: its revision knew
+//! the other value.
 //!
-//! If others change about as many keys during a revision as were revised, each batch is delayed, longer from round to
-//! round. No checkpoint can merge a memtable meanwhile. If writers fill both memtables, they wait; then the new trees
-//! are dropped, the memtable is merged, and the work starts again.
+//! From the third round on, each batch of the committers is delayed, longer from round to round, so that others change
+//! fewer keys in a round. No checkpoint can merge a memtable meanwhile. If writers fill both memtables, they wait. Then
+//! the new trees are dropped, the memtable is merged, and the work starts again.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Bound;
@@ -40,11 +41,11 @@ use crate::tree::TreeWriter;
 const WATCHED_BYTES_MAX: usize = 4 << 20;
 /// Overhead of a recorded key.
 const KEY_OVERHEAD: usize = 64;
-/// Rounds beside writers before the commit gives up: each should take less time than the one before.
+/// Rounds before the commit gives up. Each should take less time than the one before.
 const ROUNDS_MAX: u32 = 16;
-/// Number of times the trees are started.
+/// Maximum number of attempts to build the new trees.
 const TRIES_MAX: usize = 3;
-/// A writer that holds its lock this long waits for the memtable that cannot be merged.
+/// If the writer's lock is held this long, its holder is assumed to wait for a memtable that cannot be merged.
 const WRITER_WAIT_MAX: Duration = Duration::from_millis(500);
 /// Minimum delay of a batch while this commit wants the writer's lock; without it a committer would take the lock again at once.
 const PAUSE_LEAST: Duration = Duration::from_millis(1);
@@ -70,7 +71,7 @@ struct Noted {
     bytes: usize,
     /// The newest version recorded.
     version: u64,
-    /// More has changed than can be recorded by key.
+    /// More has changed than can be recorded key by key, or a range was deleted.
     is_lost: bool,
 }
 
@@ -229,7 +230,7 @@ impl Engine {
         let mut merged = Merged::default();
         tx.begin_late();
         merge_all(&mut tree, tx.table())?;
-        // Keys passed back unrevised because writers had waited long enough.
+        // Keys that `revise` has passed back because writers had waited long enough.
         let mut left = Vec::new();
         for round in 0..ROUNDS_MAX {
             self.watching.set_pause(Watching::pause_in(round));
@@ -254,7 +255,7 @@ impl Engine {
                 continue;
             }
             let (table, table_writer) = match self.next_memtable(&mut writer, Duration::ZERO) {
-                // Readers hold the memtables, and no writer waits for that: try again later.
+                // Readers hold all memtables. No writer waits for them here; try again later.
                 Err(Error::Busy) => {
                     drop((turn, writer));
                     std::thread::sleep(READERS_WAIT_MAX / ROUNDS_MAX);
@@ -318,7 +319,7 @@ impl Engine {
         Err(Error::Busy.into())
     }
 
-    /// The writer's lock, for the thread that keeps memtables from being merged.
+    /// The writer's lock, for a large commit, during which no memtable can be merged.
     fn writer_or_waiting(&self) -> Result<Held<'_, Writer>, Unfinished> {
         let began = Instant::now();
         let pause = Duration::from_micros(self.watching.pause.load(Ordering::Relaxed));

@@ -133,7 +133,7 @@ pub(crate) struct Counters {
     pub(crate) slowed: AtomicU64,
 }
 
-/// Called once for each group or rarely, so the cost of the locked instruction does not matter.
+/// Called at most once for each group, so the cost of the locked instruction does not matter.
 pub(crate) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
@@ -177,8 +177,8 @@ impl Engine {
         pin::pin(&self.published, slot, |generation| self.visible().max(generation.tree.meta().version.0))
     }
 
-    /// Replaces the published generation, unless readers hold so many old states that it would have to wait. For states
-    /// that the next one replaces anyway.
+    /// Replaces the published generation, unless readers hold so many old states that it would have to wait. For
+    /// intermediate states, which the next one replaces soon.
     fn publish_if_room(&self, change: impl FnOnce(&mut Generation)) {
         let mut current = self.fail_stop.lock(&self.current, "a state was published");
         let mut next = current.clone();
@@ -231,7 +231,8 @@ impl Engine {
             if let Some(slot) = lock(&self.slots).pop() {
                 return LentSlot { engine: self, slot: Some(slot) };
             }
-            // All slots are in use, each for one prepare. Readers' slots are not taken: they may be needed for long.
+            // All slots are in use, each for the duration of one `prepare`. The slots of registered readers are not
+            // used here.
             std::thread::yield_now();
         }
     }
@@ -241,7 +242,7 @@ impl Engine {
         Sorter::new(Arc::clone(&self.disk), &self.sorter_name(), memory_bytes)
     }
 
-    /// The same for entries that come in order already.
+    /// The same for entries that are already sorted.
     pub(crate) fn sorted_run(&self) -> Result<SortedRunWriter, Error> {
         SortedRunWriter::new(Arc::clone(&self.disk), &self.sorter_name())
     }

@@ -81,11 +81,11 @@ impl FoldView for Overlay<'_> {
     }
 }
 
-/// `Break` if the visitor broke; else whether the current folded entry replaces the tree's entry.
+/// `Break` if the visitor broke; otherwise whether a folded entry has replaced the tree's entry.
 type Shown = ControlFlow<(), bool>;
 
 impl Overlay<'_> {
-    /// Shows the folded entries before a key, and that of the key itself, if there is one.
+    /// Visits the folded entries up to and including a key.
     fn show_folded(&self, folded: &mut Folded<'_>, until: Option<&[u8]>, visit: &mut Visit<'_>) -> Shown {
         while let Some((key, place)) = folded.peek() {
             let is_it = match until.map(|until| if folded.is_forward { key.cmp(until) } else { until.cmp(key) }) {

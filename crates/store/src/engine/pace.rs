@@ -1,9 +1,9 @@
 //! Write rate of checkpoints and bulk builds, which share the disk with the syncs of the log.
 //!
-//! A checkpoint writes as slowly and evenly as it may: in small slices, each waited for, at a rate at which it ends
-//! before the next memtable is full or the log too long ([`Pacer::rate`]). A sync of the log waits for at most one
-//! slice, and most syncs for none. If commits come too fast for that, the checkpoint runs at full speed, in larger
-//! stretches, since commits will wait for its end. It also runs at full speed if there are no commits.
+//! A checkpoint writes slowly and evenly, in small slices, and waits for each slice. Its rate is the lowest at which it
+//! ends before the next memtable is full or the log too long ([`Pacer::rate`]). A sync of the log waits for at most one
+//! slice, and most syncs for none. If commits come too fast for that, they will have to wait for the checkpoint's end,
+//! so it runs at full speed, in larger stretches. It also runs at full speed if there are no commits.
 //!
 //! While commits run, a bulk build pauses after each stretch for as long as the stretch took. Without commits, as in
 //! most imports, it does not pause. It writes out each stretch even then: otherwise the last sync would write hundreds
@@ -38,7 +38,7 @@ const EVEN_RATE_MAX: f64 = 256e6;
 const SLICE_SECONDS: f64 = 62.5e-6;
 /// Bytes written out at once at full speed.
 const FAST_STRETCH_BYTES: u64 = 256 << 10;
-/// Maximum time to be caught up after a pause that was too long.
+/// Maximum lost time that is caught up after a pause that took too long.
 const CATCH_UP_MAX: Duration = Duration::from_millis(1);
 /// After this time without a commit, writers count as idle.
 const IDLE_AFTER: Duration = Duration::from_millis(20);
@@ -137,7 +137,7 @@ impl Pacer {
     fn step(&mut self, file: &dyn DiskFile, start: u64, len: u64) -> io::Result<()> {
         check_open(&self.is_closing)?;
         let (low, high, bytes) = self.unwritten.take().unwrap_or((start, start, 0));
-        // Each call is one write. A stretch of several writes may have gaps, which are not written.
+        // Each call reports one write. A stretch of several writes may have gaps, whose pages are clean.
         let bytes = bytes + len;
         let (low, high) = (low.min(start), high.max(start + len));
         let rate = self.rate(Instant::now());
@@ -150,7 +150,7 @@ impl Pacer {
         file.sync_range(low, high - low)?;
         if let Some(rate) = rate {
             let now = Instant::now();
-            // Lost time is hardly caught up, which would be a burst.
+            // At most `CATCH_UP_MAX` of lost time is caught up, because more would be a burst.
             let earliest = now.checked_sub(CATCH_UP_MAX).unwrap_or(now);
             self.due = self.due.max(earliest) + Duration::from_secs_f64(bytes as f64 / rate);
             std::thread::sleep(self.due.saturating_duration_since(now).min(REST_MAX));

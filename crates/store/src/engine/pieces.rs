@@ -1,16 +1,16 @@
 //! Pieces: the frozen memtable is merged in several steps, one range of keys after the other, each with its own meta page.
 //!
 //! Pages freed by one piece are reused once the next one is durable. So a checkpoint needs free space for about two
-//! pieces, not for everything that it rewrites, twice.
+//! pieces, instead of twice the pages that it rewrites.
 //!
 //! The meta pages in between keep `version` and log start from before the checkpoint, although the trees contain part of
 //! the memtable's changes. Readers overlay the frozen memtable, and recovery replays the log from its start: the same puts
-//! and deletions again, with the same result. So a tree alone is a consistent state only if no frozen memtable lies over it
-//! and the log after it is empty. The meta page also says how far those changes go (`Meta::reaches`). If the log ends
-//! before that, durable changes are lost, and the trees alone would show part of a transaction.
+//! and deletions again, with the same result. So the trees alone are a consistent state only if there is no frozen memtable
+//! and the log after them is empty. The meta page also stores the highest version among those changes (`Meta::reaches`). If
+//! the log ends before that, durable changes are lost, and the trees alone would show part of a transaction.
 //!
-//! A failed piece is retried from the end of the last durable one, see [`Walk::after`]. The durable pieces no longer
-//! count for what the merge may need ([`Engine::room_advanced`](super::Engine::room_advanced)).
+//! A failed piece is retried from the end of the last durable one, see [`Walk::after`]. The space reserved for the
+//! merge is reduced by that of the durable pieces ([`Engine::room_advanced`](super::Engine::room_advanced)).
 
 use std::iter::Peekable;
 use std::ops::Bound;
@@ -23,10 +23,10 @@ use crate::tree::{Cut, PAGE_BYTES, TreeWriter};
 
 /// Maximum number of pieces of a checkpoint: each syncs twice, and writes catalog and space map once.
 pub(super) const PIECES_MAX: u64 = 16;
-/// A piece rewrites about this part of the trees; a checkpoint that rewrites less is one piece.
+/// A piece rewrites at least about the trees' pages divided by this; a checkpoint that rewrites less has one piece.
 const PARTS: u64 = 16;
-/// Nor does a piece rewrite less than this part of a memtable. With a half the file was 1.20 times as long as its
-/// content after a million inserts, with a third 1.15 times.
+/// A piece also rewrites at least a memtable's pages divided by this. After a million inserts the file was 1.20 times
+/// as long as its content with 2, and 1.15 times with 3.
 const PARTS_OF_MEMTABLE: u64 = 3;
 /// Pages that a piece rewrites at least, with the smallest memtable.
 const PIECE_PAGES_LEAST: u64 = 16;
@@ -131,7 +131,7 @@ pub(super) fn name_trees(writer: &mut TreeWriter<'_>, table: &Memtable) -> Resul
     Ok(())
 }
 
-/// Deleted stretches as cuts; adjacent ones are joined.
+/// The deleted stretches as cuts; adjacent stretches are joined.
 fn cuts<'m>(deleted: &[Stretch<'m>]) -> Vec<Cut<'m>> {
     let mut cuts: Vec<Cut<'m>> = Vec::new();
     for Stretch { from, to, .. } in deleted {

@@ -1,7 +1,8 @@
 //! Recovery: chooses the newest meta page whose log start exists, then replays the log into memtables.
 //!
-//! No tree page is read. The log after the tree's version fits into the two memtables it came from. Only if
-//! `memtable_bytes` was reduced since, the first one is merged here.
+//! Of the tree file only the meta pages, the catalog and the space map are read. The log after the trees' version fits
+//! into the two memtables that it came from. Only if `memtable_bytes` was reduced since, the first memtable is merged
+//! here.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -140,7 +141,8 @@ fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), Error> {
     }
     let (log, tail) = Log::create(Arc::clone(disk), settings)?;
     let start = tail.position();
-    // The log's keeper syncs names too, and could receive an error that concerns the tree file's name.
+    // The log's keeper, which also syncs names, ends here: it could receive an error that concerns the tree file's
+    // name.
     drop((tail, log));
     TreeFile::create(&**disk, TREE_NAME, Version(0), start)
 }
@@ -234,8 +236,9 @@ impl<'t> Replay<'t> {
     fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), Error> {
         let damage = |what| Error::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
         if !self.is_meta_whole && self.missing_build == Some(batch.epoch()) {
-            // Nothing is logged after the announcement before the build is in the tree file, or abandoned. So it was in the
-            // tree file: the damaged meta page had it, and this one is older. After a crash in between, the epoch differs.
+            // A later batch of the same epoch proves that the build was complete: after its announcement nothing is logged
+            // until it is in the tree file or abandoned, and after a crash the epoch differs. So the damaged meta page had
+            // the build, and this one is older.
             return Err(damage(
                 "the tree file lacks a bulk build that was complete, and one of its meta pages is damaged",
             ));
@@ -243,11 +246,11 @@ impl<'t> Replay<'t> {
         for transaction in batch.transactions() {
             let (version, operations) = transaction.map_err(damage)?;
             if version <= self.last_version {
-                // Already in the tree: replay starts at a batch, a checkpoint may end inside one.
+                // Already in the trees: replay starts at the beginning of a batch, but a checkpoint may end inside one.
                 continue;
             }
             if version > self.last_version + 1 {
-                // Part of the log is missing, or the newest meta page is, and this is the older state.
+                // Part of the log is missing, or the newest meta page is missing and this is the older state.
                 return Err(damage("an earlier version is missing: neither the log nor the tree file holds it"));
             }
             // If replay skips all operations, the transaction announces a build. A transaction of folds alone has no operations.
@@ -274,8 +277,8 @@ impl<'t> Replay<'t> {
         Ok(())
     }
 
-    /// The memtable may end inside a transaction. Its merge is not used before both memtables exist, and replay from
-    /// `at` would repeat the whole batch.
+    /// Freezes the full memtable, which may end inside a transaction. That is safe: no reader sees its merge before
+    /// both memtables exist, and a replay from `at` repeats the whole batch.
     fn rotate(&mut self, at: &LogPosition) -> Result<(), Error> {
         if let Some((table, version, log_start)) = self.frozen.take() {
             let mut writer = self.tree.begin(Box::new(|_, _, _| Ok(())))?;

@@ -1,8 +1,8 @@
 //! Room: disk space for the next checkpoints is reserved before anything is acknowledged.
 //!
-//! On a full disk the store may refuse writes, but acknowledged changes must reach the tree, and the store must open
-//! again. So each transaction is placed only if the merge of everything in the memtables is certain to find its pages.
-//! Their number is bounded by the keys and bytes of a memtable, see [`Need`].
+//! On a full disk the store may refuse writes, but acknowledged changes must reach the tree, and the store must be able
+//! to open. So each transaction is placed only if the merge of everything in the memtables is certain to find its
+//! pages. Their number is bounded by the keys and bytes of a memtable, see [`Need`].
 //!
 //! While the disk has far more free space than that ([`AMPLE_BYTES`]), nothing is allocated, and the file stays small.
 //! If free space becomes scarce, the pages are written ahead, durably, into the tree file.
@@ -27,23 +27,25 @@ use crate::error::Error;
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation};
 use crate::tree::{PAGE_BYTES, Runs, VALUE_INLINE_MAX, overflow_pages};
 
-/// Free disk space, beyond the need, above which nothing is reserved: other programs do not fill as much within a [`TICK`].
+/// Free disk space, beyond the need, above which nothing is reserved. Other programs are not expected to fill so much
+/// within a [`TICK`].
 const AMPLE_BYTES: u64 = 1 << 30;
 /// Pages granted beyond the request, if available, so that not every commit has to ask.
 pub(crate) const AHEAD_PAGES: u64 = 256;
-/// The same while free space is ample: then a grant costs nothing, and a request costs the writer two thread switches.
-/// A sixteenth of [`AMPLE_BYTES`], a few thousand transactions.
+/// The same while free space is ample. Then a grant is free of cost, while a request costs the writer two thread
+/// switches. A sixteenth of [`AMPLE_BYTES`], a few thousand transactions.
 const AHEAD_AMPLE_PAGES: u64 = AMPLE_BYTES / 16 / PAGE_BYTES as u64;
 /// Idle ticks after which a grant without reserved pages lapses.
 const QUIET_TICKS: u32 = 10;
 /// Pages that any checkpoint takes for leaves and branches of catalog and space map, regardless of the file's size.
 const FIXED_PAGES: u64 = 32;
 /// Pages that a deleted range may rewrite beside the leaves at its ends: the branches above both, and neighbours of
-/// pages that are too empty. Twelve levels would take more; a tree of 2^32 pages has five.
+/// pages that are too empty. Enough for trees of fewer than twelve levels; a tree of 2^32 pages has five.
 const RANGE_PAGES: u64 = 20;
 /// Pages of each further piece of a checkpoint for catalog and space map, with the pages on which two pieces meet.
 const PIECE_PAGES: u64 = 16;
-/// File pages for each of which one page of the space map may be rewritten (a map page covers 32,576; old and new, and a directory).
+/// For this many pages of the file a checkpoint may rewrite one page of the space map. (A map page covers 32,576 pages; the bound
+/// includes the old page, the new one and a directory.)
 const PAGES_PER_MAP_PAGE: u64 = 8192;
 
 /// Pages that only deletions may use, so that deletions can free a full disk.
@@ -88,10 +90,10 @@ impl Need {
 
     /// Maximum number of pages, if the trees have `live` pages before.
     ///
-    /// Each key touches one leaf, and no more leaves can be touched than exist. Added bytes apart, a touched leaf is split into
-    /// at most two, or into three with an untouched neighbour, and the more leaves are touched, the fewer are untouched. A leaf
-    /// is at least half full unless it was cut because of a neighbour that does not fit. Branches have at least three children,
-    /// so there are at most half as many as leaves. Each piece of the merge rewrites catalog and space map.
+    /// Each key touches one leaf, and no more leaves can be touched than exist. Apart from added bytes, a touched leaf becomes
+    /// at most two leaves, or three together with an untouched neighbour; the more leaves are touched, the fewer are untouched.
+    /// A leaf is at least half full unless it was cut because of a neighbour that does not fit. Branches have at least three
+    /// children, so there are at most half as many as leaves. Each piece of the merge rewrites catalog and space map.
     pub(crate) fn pages(&self, live: u64) -> u64 {
         if self.keys == 0 {
             return 0;
@@ -249,7 +251,7 @@ impl Engine {
                 quiet = 0;
                 let (pages, runs) = asked.unwrap_or((needed, needed_runs));
                 drop(state);
-                // While writes are refused, require room for a while of writing.
+                // While writes are refused, they resume only if there is room for many of them.
                 let probe = if room.is_refusing() { RECOVERY_PAGES } else { 0 };
                 let provided = self.provide(pages.max(needed + probe), runs);
                 let (outcome, failed_runs) = match provided {
@@ -259,7 +261,8 @@ impl Engine {
                 };
                 state = room.state();
                 state.failed_runs = failed_runs;
-                // Not by `failure`, which each checkpoint clears: on a full disk the same message would be repeated.
+                // `failure` is not compared, since each checkpoint clears it: on a full disk the same message would be
+                // repeated.
                 if outcome.is_err() != room.is_refusing() {
                     tell(outcome.as_ref().err());
                 }
@@ -306,7 +309,8 @@ impl Engine {
         let wanted = in_pages(pages + AHEAD_PAGES);
         let grow = || self.tree.promise(wanted, runs, true);
         let mut grown = grow();
-        // First remove segments kept only for readers of changes, one at a time; then free the pages of the older meta page.
+        // First segments kept only for readers of changes are removed, one at a time; then the pages of the older meta page
+        // are freed.
         while let Ok(all) = &grown
             && (all.pages < wanted || all.runs < runs.pages)
             && (self.log.give_back() || self.free_waiting(all.pages)?)

@@ -1,8 +1,8 @@
 //! Throttling of writers before the memtable is full.
 //!
 //! If commits come faster than a checkpoint merges, the active memtable would soon be full, and no writer could commit
-//! during the seconds that the merge still takes. So a part of it may fill freely; beyond that it fills no faster than
-//! the frozen one is merged. Each batch waits a little, and the checkpoint runs at full speed.
+//! during the seconds that the merge still takes. So only a part of the active memtable fills freely. Beyond that it
+//! fills no faster than the frozen one is merged: each batch waits a little, and the checkpoint runs at full speed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::{Engine, count};
 /// Part of the active memtable, in thousandths, that fills freely.
 const FREE: u64 = 250;
 const WHOLE: u64 = 1000;
-/// Maximum delay of a batch: a stalled merge stops no writer before the memtable is full.
+/// Maximum delay of a batch. So a stalled merge does not stop writers before the memtable is full.
 const WAIT_MAX: Duration = Duration::from_millis(20);
 /// Polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(1);

@@ -1,9 +1,10 @@
 //! All data at one version: the memtables over the tree.
 //!
 //! A generation is the pair of tree and memtables that stays the same between a freeze and the end of a checkpoint. A
-//! view is a generation with a version. A read asks the newest part first. A scan merges up to three cursors; a
-//! memtable without changes in the tree has no cursor, and unchanged stretches need no comparisons. Over deleted
-//! ranges, a scan goes from boundary to boundary and skips what is deleted between two of them.
+//! view is a generation with a version. A lookup reads the newest part first. A scan merges up to three cursors. A
+//! memtable without changes of the tree has no cursor, and in stretches without changes the tree's entries need no
+//! comparisons. If ranges were deleted, a scan proceeds from boundary to boundary and skips what is deleted between
+//! them.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -49,7 +50,7 @@ impl<'g> View<'g> {
         }
     }
 
-    /// The same, with the reader's cache of places for the tree.
+    /// The same, with the reader's cache of positions in the tree file.
     #[inline]
     pub(crate) fn get_by(&self, places: &Places, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'g, [u8]>>, Error> {
         match self.changed(tree, key) {
@@ -58,7 +59,7 @@ impl<'g> View<'g> {
         }
     }
 
-    /// The values of many keys of one length, with the reader's cache of places for the tree.
+    /// The values of many keys of one length, with the reader's cache of positions in the tree file.
     pub(crate) fn get_all_by<const N: usize>(
         &self,
         places: &Places,
@@ -79,7 +80,7 @@ impl<'g> View<'g> {
         Ok(())
     }
 
-    /// What a read of this key would wait for.
+    /// The pages for which a lookup of this key would have to wait.
     pub(crate) fn lack(&self, tree: TreeId, key: &[u8]) -> Result<Lack, Error> {
         if self.changed(tree, key).is_some() { Ok(Lack::Nothing) } else { self.generation.tree.lack(tree, key) }
     }
@@ -105,7 +106,7 @@ impl<'g> View<'g> {
     }
 
     /// Visits the tree's entries of a range leaf by leaf if no memtable changes any of them; else visits nothing and
-    /// returns false. The reader's cache of places may know the range's beginning.
+    /// returns false. The reader's cache of positions may contain the range's beginning.
     pub(crate) fn scan_leaves(
         &self,
         places: Option<&Places>,
@@ -148,8 +149,8 @@ impl<'g> View<'g> {
         self.scan_by(None, false, tree, range, direction, visit)
     }
 
-    /// The same, optionally with the reader's cache of places. With `is_asking`, returns an error if the tree's part is
-    /// not in memory ([`Cursor::asking`]).
+    /// The same, optionally with the reader's cache of positions. With `is_asking`, returns an error if the tree's part
+    /// is not in memory ([`Cursor::asking`]).
     pub(crate) fn scan_by(
         &self,
         places: Option<&Places>,

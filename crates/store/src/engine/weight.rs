@@ -1,8 +1,8 @@
-//! Bytes of all transactions that are prepared and not finished, with a bound. The queue's length alone would not do: a
-//! patch of a few bytes may prepare a large document.
+//! Bytes of all transactions that are prepared and not finished, with a bound. The queue's length alone is no bound on
+//! memory, because a patch of a few bytes may prepare a large document.
 //!
 //! All submitting threads and the committers update the sum. So each transaction adds once, and a group's bytes are returned in
-//! one step. A reference-counted guard for each transaction moved the cache line between cores four times for each.
+//! one step. With a reference-counted guard, the cache line would move between cores four times for each transaction.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

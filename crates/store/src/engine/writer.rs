@@ -43,7 +43,7 @@ pub(crate) struct Writer {
     /// Results of the batch's folds, not yet put.
     pub(crate) folds: Folds,
     pub(crate) fold: Option<Arc<dyn Fold>>,
-    /// A transaction of this group has waited in vain for readers to release old states; the others do not wait again.
+    /// A transaction of this group has waited in vain for readers to release old states, so the others do not wait.
     pub(crate) gave_up: bool,
     /// Taken from the queue, not yet placed.
     pub(crate) backlog: VecDeque<Box<Request>>,
@@ -107,7 +107,7 @@ impl Engine {
             let current = super::lock(&self.current);
             writer.generation = current.clone();
             writer.epoch = self.published.epoch();
-            // A merge that is still to come adds no more pages than it needs.
+            // A pending merge adds at most as many pages as it needs.
             let frozen = writer.generation.frozen.as_ref().map_or(0, |_| self.room.frozen_pages());
             writer.live_pages = u64::from(self.tree.live_pages()) + frozen;
         }
@@ -160,8 +160,8 @@ impl Engine {
         placed
     }
 
-    /// Puts the results of the folds into the batch, as a transaction of its own. Its room was reserved with that of
-    /// each transaction that folded.
+    /// Puts the results of the folds into the batch, as a transaction of its own. Its space was reserved together with
+    /// that of each transaction that folded.
     pub(crate) fn put_folds(&self, writer: &mut Writer, batch: &mut OpenBatch) {
         if writer.folds.is_empty() {
             return;
@@ -203,7 +203,8 @@ impl Engine {
         }
         while !fits_memtable(writer, work) {
             if writer.table.table().is_empty() {
-                // Within the bound on bytes, but spread over so many trees that even an empty memtable might be too small.
+                // The transaction is within the bound on bytes, but spread over so many trees that even an empty memtable
+                // might be too small.
                 return Err(Error::Limit { what: "transaction", limit: self.options.transaction_bound().0 as u64 });
             }
             if writer.generation.frozen.is_none() {
@@ -230,7 +231,7 @@ impl Engine {
         }
     }
 
-    /// Whether the checkpoint of this transaction is certain to find its pages; false if a checkpoint now would help.
+    /// Whether the pages for the checkpoint of this transaction are reserved; false if a checkpoint now would help.
     fn has_disk_room(&self, writer: &Writer, work: &Work) -> Result<bool, Error> {
         let mut need = writer.need;
         let mut keys = writer.table.table().len();
@@ -241,7 +242,7 @@ impl Engine {
             keys += 1 + usize::from(matches!(change.operation.edit, Edit::DeleteRange { .. }));
             *(if matches!(change.operation.edit, Edit::Put(_)) { &mut puts } else { &mut deletions }) += 1;
         }
-        // Its folds take only a few bytes if there are other changes.
+        // If there are other changes, its folds take only a few bytes.
         let is_deletion = puts == 0 && deletions > 0;
         let reserve = if is_deletion { 0 } else { DELETION_PAGES };
         need.keys = keys as u64;
@@ -250,7 +251,7 @@ impl Engine {
         if self.room.covers(pages + reserve, need.runs) {
             return Ok(true);
         }
-        // With a smaller margin every few transactions would need a checkpoint of their own: then the disk counts as full.
+        // With less room than this margin every few transactions would need a checkpoint. Then the disk counts as full.
         let margin = if writer.is_all_merged() && !is_deletion { AHEAD_PAGES } else { 0 };
         match self.room.ask(pages + reserve + margin, need.runs, self) {
             Ok(()) => Ok(true),
@@ -308,10 +309,10 @@ impl Engine {
     }
 
     /// Freezes the active memtable and continues with a new one. The open batch, if any, will be sealed at the tail's
-    /// position, so that is where replay must start for what the frozen one lacks. If readers hold too many states or
-    /// memtables, waits at most `wait_max` for each of the two; an error has changed nothing.
+    /// position, so replay of the changes that the frozen memtable lacks must start there. If readers hold too many
+    /// states or memtables, waits at most `wait_max` for each of the two. After an error nothing has changed.
     pub(crate) fn rotate(&self, writer: &mut Writer, wait_max: Duration) -> Result<(), Error> {
-        // A previously frozen memtable would be dropped, and its acknowledged changes with it.
+        // Otherwise the frozen memtable would be dropped, and its acknowledged changes with it.
         assert!(writer.generation.frozen.is_none(), "a frozen memtable is merged before the next one is frozen");
         let place = self.reserve_state(wait_max)?;
         let (table, table_writer) = self.next_memtable(writer, wait_max)?;

@@ -156,7 +156,7 @@ impl BatchBuilder {
         self.open_operations += 1;
     }
 
-    /// Adds to the open transaction that a tree was loaded.
+    /// Adds the record that a tree was loaded to the open transaction.
     pub(crate) fn push_loaded(&mut self, tree: u32) {
         let mut header = [0; OPERATION_HEADER_BYTES];
         header[0] = KIND_LOADED;

@@ -1,4 +1,5 @@
-//! A reader of the log beside its writer: batch after batch from a mark on, through segments that may be recycled meanwhile.
+//! A reader of the log that runs beside its writer. It reads batch after batch from a mark on, in segments that may be
+//! recycled meanwhile.
 //!
 //! It reads files, never the writer's memory, and takes no lock that a commit waits for. So it may read a file that is
 //! just being recycled. The same checks protect it as in replay: a batch is accepted only if its checksum is valid and

@@ -3,8 +3,9 @@
 //! One thread reuses a recycled file if there is one, else writes a new one, until [`READY_SEGMENTS`] are ready. If the
 //! disk refuses, requests for the next segment fail at once, and the thread retries each [`RETRY_AFTER`].
 //!
-//! Segments that are kept only for readers of changes are given up first: one is recycled if there is no room for a new
-//! one, and they are removed while the disk has little free space. The thread also expires kept segments that are too old.
+//! Segments that are kept only for readers of changes yield their space first: if there is no room for a new segment, one
+//! of them is recycled, and while the disk has little free space they are removed. The thread also expires kept segments
+//! that are too old.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,7 +18,7 @@ use crate::disk::{Access, DIRECT_ALIGN, Disk};
 use crate::error::Error;
 use crate::fail_stop::FailStop;
 
-/// Number of prepared segments: one would do at a low rate; two cover a slow preparation.
+/// Number of prepared segments. One suffices at a low write rate; two cover a slow preparation.
 const READY_SEGMENTS: usize = 2;
 /// Delay before a refused preparation is retried.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -25,8 +26,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 const KEPT_TICK: Duration = Duration::from_millis(250);
 /// Free disk space, in segments, below which kept ones are removed.
 const FREE_SEGMENTS_MIN: u64 = 8;
-/// Maximum number of recycled files; more are removed. As many as a checkpoint of large memtables releases at once, so
-/// that none is removed and written anew each time.
+/// Maximum number of recycled files; more are removed. A checkpoint of large memtables releases about as many at once,
+/// so that they need not be removed and written anew each time.
 const SPARES_MAX: usize = 16;
 /// Recycled files kept on a full disk beside the prepared ones: deletions on a full disk may fill a segment before the
 /// checkpoint ends that releases the previous one.
@@ -60,7 +61,7 @@ struct State {
 }
 
 impl State {
-    /// A file for segment `number`: the spare that already has its name, if there is one. Otherwise the rename would
+    /// A file for segment `number`. If a spare already has that name, it is chosen: otherwise the rename would
     /// overwrite that spare, and the segment would later be taken for a spare while in use.
     fn take_spare(&mut self, number: u64) -> Option<u64> {
         match self.spares.iter().position(|spare| *spare == number) {
@@ -157,7 +158,7 @@ impl Keeper {
         let before = state.spares.len();
         state.spares.extend(numbers);
         if state.spares.len() > before {
-            // A preparation that failed for lack of space is worth a retry.
+            // A preparation that failed for lack of space may succeed now.
             state.failure = None;
         }
         drop(state);
@@ -170,7 +171,7 @@ impl Drop for Keeper {
         self.shared.state().closing = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // The panic was reported there; the log is closed either way.
+            // A panic of the thread has been reported; the log is closed in either case.
             let _ = thread.join();
         }
     }
@@ -281,7 +282,7 @@ fn prepare(shared: &Shared, number: u64, spare: Option<u64>) -> Result<Segment, 
         && let Ok(Some(free_bytes)) = shared.disk.free_bytes()
         && free_bytes < shared.segment_bytes
     {
-        // Not even begun: its blocks would be missing elsewhere.
+        // Not begun, because its blocks would be taken from other writes.
         return Err(Error::Full);
     }
     let written = write_segment(shared, &source, number, spare.is_none());
@@ -302,8 +303,8 @@ fn give_up(shared: &Shared, source: &str, spare: Option<u64>) {
 }
 
 /// After a failed sync the written data is in the page cache, marked clean: it can be read, but may not be on the disk,
-/// and no later sync writes it. So nothing that an earlier attempt left in a new file counts. In a recycled file the
-/// length does not count: its last block is written again, and with it the length that the header says.
+/// and no later sync writes it. So a new file that an earlier attempt has left is truncated and written again. In a
+/// recycled file at least the last block is written again, and with it the length that the header states.
 fn write_segment(shared: &Shared, name: &str, number: u64, is_new: bool) -> std::io::Result<()> {
     let file = shared.disk.open(name, true, Access::Buffered)?;
     let mut len = file.len()?;

@@ -1,8 +1,8 @@
 //! The segments before the log start that an opened store still holds for readers of changes.
 //!
-//! For each segment only its header and the header of its first batch are read, newest first, until one is not as expected:
-//! half recycled at a power failure, truncated, of another format. This one and all before it are given up. The batches
-//! inside are checked by the readers of changes: a damaged one is an error with its place, never a missing change.
+//! Of each segment only the header and the header of its first batch are read, newest segment first. The first unexpected
+//! one (half recycled at a power failure, truncated, or of another format) and all before it are not kept. Readers of
+//! changes check the batches inside: a damaged batch is an error with its position, never a missing change.
 
 use super::batch::{Batch, HEADER_BYTES};
 use super::position::LogPosition;

@@ -62,7 +62,8 @@ impl Image {
         }
         let image = Image { name, number, file, len: len as usize, window: Vec::new(), start: 0 };
         if access != Access::ReadOnly {
-            // After a kill (unlike a power cut), unsynced bytes are in the page cache. What is replayed must be durable.
+            // After a kill (unlike a power failure) unsynced bytes are still in the page cache. Replayed bytes must be
+            // durable.
             image.sync()?;
         }
         Ok(Some(image))
@@ -113,8 +114,8 @@ impl Image {
     }
 }
 
-/// Whether the log can be replayed from here: the segment exists with its number. A disk error is reported: taken for a
-/// missing log, it would make recovery use an older state.
+/// Whether the log can be replayed from here: the segment exists with its number. A disk error is returned: if it
+/// counted as a missing log, recovery would use an older state.
 pub(crate) fn start_exists(disk: &dyn Disk, start: &LogPosition) -> Result<bool, Error> {
     let name = segment::live_name(start.segment);
     let context = |error| Error::io(format!("open {name}"), error);
@@ -243,7 +244,7 @@ fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition, acce
     if has_witness(image, end.offset, end.segment, end)? {
         return damage();
     }
-    // All later segments: if several are missing in the middle, the next one still proves it.
+    // Reads all later segments: even if several in the middle are missing, a later one proves durability.
     for number in super::numbers(disk)?.into_iter().filter(|number| *number > end.segment) {
         let Some(mut later) = Image::load(disk, number, access)? else { continue };
         if has_witness(&mut later, DATA_AT, number, end)? {

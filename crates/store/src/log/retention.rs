@@ -5,13 +5,13 @@
 //!                │  oldest ◄──── bounds, a full disk        │  ◄──── checkpoints           │ ◄──── writer
 //! ```
 //!
-//! The segments form one unbroken row. Each has marks: positions where a batch begins, with the last version before it. A
+//! The segments have consecutive numbers. Each has marks: positions where a batch begins, with the last version before it. A
 //! reader of the changes after version N starts at the last mark not above N and skips at most the batches between two marks.
 //!
 //! Guarantees:
 //!
-//! 1. A segment leaves only at the old end, and only when recovery does not need it. A reader with a position in it must
-//!    ask again ([`Retention::follow`]), and must not rely on the file's content: a recycled file holds other batches.
+//! 1. Only the oldest segment is given up, and only when recovery does not need it. A reader with a position in it must
+//!    call [`Retention::follow`], and must not rely on the file's content, because a recycled file holds other batches.
 //! 2. Kept segments stay within [`Kept`] and [`KEPT_SEGMENTS_MAX`]. Bytes count whole files; the age of a segment is
 //!    that of its last change. After a restart ages count from the opening.
 //! 3. No reader retains a segment. A reader that is too slow gets an error with the oldest version that is still available.
@@ -113,7 +113,7 @@ impl State {
         self.segments.get(usize::try_from(number.checked_sub(first)?).ok()?)
     }
 
-    /// Removes the oldest segment if it is only kept.
+    /// Removes the oldest segment if it is kept only for readers of changes.
     fn pop(&mut self) -> Option<u64> {
         if self.has_kept() { self.segments.pop_front().map(|held| held.number()) } else { None }
     }
@@ -150,7 +150,7 @@ impl Retention {
         let began = self.kept.clock.now();
         let mut state = self.state();
         if state.segments.back().is_some_and(|last| last.number() + 1 != mark.at.segment) {
-            // Cannot happen. If it did, the segments before the gap would be useless.
+            // Not expected. Segments before a gap would be useless.
             state.segments.clear();
         }
         state.segments.push_back(Held { bytes, began, marks: vec![mark] });
@@ -180,7 +180,7 @@ impl Retention {
         let mut bytes: u64 = state.segments.iter().take(count).map(|held| held.bytes).sum();
         let mut given_back = Vec::new();
         while count > 0 {
-            // After a kept segment there is always another, at last the tail.
+            // A kept segment always has a successor; the last segment is the tail.
             let age = now.saturating_sub(state.segments.get(1).map_or(now, |next| next.began));
             if bytes <= self.kept.bytes && age < self.kept.time && count <= KEPT_SEGMENTS_MAX {
                 break;

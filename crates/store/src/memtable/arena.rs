@@ -44,9 +44,9 @@ pub(super) const UNIT: usize = 8;
 const LINE: usize = 64;
 /// Largest arena: what 32-bit offsets reach.
 const ARENA_BYTES_MAX: usize = UNIT * (u32::MAX as usize + 1);
-/// Distance ahead of the lower end up to which memory is requested in advance.
+/// Bytes ahead of the lower end for which memory is requested in advance.
 const AHEAD_BYTES: usize = 1 << 20;
-/// A smaller memtable requests nothing: most stores are idle most of the time.
+/// Up to this fill level nothing is requested in advance, because most stores are idle most of the time.
 const UNASKED_BYTES: usize = 256 << 10;
 /// Bytes before the key's bytes.
 const KEY_HEADER: usize = 12;

@@ -4,8 +4,9 @@
 //! parent's. The writer splits from the top down, changing parent and child under both locks. So a child whose parent
 //! did not change in between covers the key sought; a reader that meets a change restarts at the root.
 //!
-//! Leaves are read whole, into a [`Batch`]. Nothing that a snapshot may see is added to a leaf later (versions rise), and fences do not
-//! move. So a batch stays valid for its snapshot, and its `next` leads to the following keys, whatever the writer does meanwhile.
+//! Leaves are read whole, into a [`Batch`]. Records added to a leaf later have higher versions, so a snapshot does not see them, and
+//! fences do not move. So a batch stays valid for its snapshot, and its `next` leads to the following keys, whatever the writer does
+//! meanwhile.
 
 use std::sync::atomic::Ordering;
 

@@ -1,8 +1,8 @@
 //! Writes chunks of new pages to the file, with pacing, on the thread that fills them or on a second one.
 //!
-//! A checkpoint writes on its own thread, since it should be gentle. A long bulk build has a second thread: encoding
-//! pages and waiting for the disk take about the same time, and would add up on one thread. A build's first chunks are
-//! written on its own thread, so that an application's many small trees start no threads.
+//! A checkpoint writes on its own thread, since it is paced anyway. A long bulk build has a second thread: encoding
+//! pages and waiting for the disk take about the same time, which would add up on one thread. A build's first chunks
+//! are written on its own thread, so that an application's many small trees start no threads.
 //!
 //! Chunks are written in the order in which they are passed. At most [`CHUNKS_WAITING`] wait, one is being written and
 //! one is being filled, which bounds a build's memory. The writer must be finished before pages are freed: a chunk
@@ -152,7 +152,8 @@ impl Beside {
         let shared = paced.shared.clone();
         let (full, chunks) = sync_channel::<Chunk>(CHUNKS_WAITING);
         let (used, empty) = sync_channel::<Vec<u8>>(CHUNKS_WAITING + 1);
-        // The thread receives its writer only once it runs: a builder that could not start it still has the writer.
+        // The writer is sent to the thread only once it runs, so that the builder keeps it if the thread cannot be
+        // started.
         let (hand, given) = sync_channel::<Paced>(1);
         let life = move || {
             let Ok(mut paced) = given.recv() else { return Ok(()) };

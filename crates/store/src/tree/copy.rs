@@ -1,13 +1,13 @@
 //! A copy of all trees of a view in a new tree file, for backups and compaction.
 //!
 //! Trees are read in key order and built anew, bottom-up: the copy has full leaves and hardly any free space, and was
-//! written sequentially. Copying the pages as they are would read sequentially too, but the file would keep its holes;
-//! and reading keys in order verifies more than checksums do.
+//! written sequentially. A copy page by page would read sequentially too, but would keep the file's free space, and
+//! reading keys in order verifies more than checksums do.
 //!
 //! - The checksum of every page read is computed, and its number, kind and level are compared. Keys must rise through the whole
 //!   tree, and the number of entries must be the catalog's. So damage is reported with its place in the source, and never copied.
-//! - Both meta pages of the copy have the same trees. The first meta page of a new file has none: beside it, a single
-//!   bad page would turn a full store into an empty one.
+//! - Both meta pages of the copy have the same trees. If one of them were the empty state of a new file, damage to the
+//!   other one would turn a full store into an empty one.
 //! - The copy is read back completely and verified before it is used.
 //!
 //! [`measure`] builds the same trees from all visible data, including the log's changes, to determine the size of such a file.

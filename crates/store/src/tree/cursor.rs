@@ -1,6 +1,6 @@
 //! Cursor: a position in a tree that moves in both directions.
 //!
-//! Within a leaf it moves without key comparisons. [`Cursor::leaf_entries_below`] tells a merging reader how far it can
+//! Within a leaf it moves without key comparisons. [`Cursor::leaf_entries_below`] returns how far a merging reader can
 //! go without checking its other sources.
 
 use std::ops::Bound;

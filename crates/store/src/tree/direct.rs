@@ -1,11 +1,11 @@
 //! Lookups whose last pages are read past the page cache, into the reader's own buffers.
 //!
-//! The descent to a leaf goes through the map while its pages are in memory. Then a leaf is missing, or the extent of a
-//! long value: the caller reads its bytes, and the lookup continues in them. A missing branch is left to the map: it
-//! leads to hundreds of leaves, so it belongs in memory.
+//! The descent to a leaf goes through the map while its pages are in memory. If the leaf is not in memory, or the
+//! extent of a long value is not, the caller reads its bytes, and the lookup continues in them. A branch that is not in
+//! memory is read through the map: it leads to hundreds of leaves, so it belongs in memory.
 //!
-//! Pages read this way are fresh from the disk, so their checksum is computed each time; for pages of the map it is
-//! computed once. While the view is held, a page does not change after its number was found.
+//! The checksum of pages read this way is computed at each read; for pages of the map it is computed once. While the
+//! view is held, a page does not change after its number was found.
 
 use std::collections::HashSet;
 use std::io;

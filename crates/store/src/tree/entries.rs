@@ -1,7 +1,7 @@
 //! Entries of a leaf within a range, passed together.
 //!
-//! A scan that calls its visitor with each key and value assembles every key and makes a call for every entry, even if the visitor does
-//! not use the key. A visitor of a leaf's entries requests only what it needs of each, and the values live as long as the view.
+//! An ordinary scan assembles every key and calls its visitor for every entry, even if the visitor does not use the key. A visitor of a
+//! leaf's entries requests only what it needs of each, and the values live as long as the view.
 
 use std::ops::{Bound, ControlFlow};
 

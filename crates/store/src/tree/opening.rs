@@ -37,7 +37,7 @@ impl TreeFile {
         file.set_len(0).map_err(context)?;
         let meta = Meta::empty(version, log_start);
         for place in (0..META_PAGES).map(PageNo) {
-            // Even the first one has a twin, so that one bad page does not make a new file unreadable.
+            // A new file has two meta pages of the same state, so that one bad page does not make it unreadable.
             let meta = Meta { sequence: meta.sequence + u64::from(place.0), ..meta.clone() };
             file.write_all_at(&meta.encode(place), place.offset()).map_err(context)?;
         }
@@ -76,7 +76,7 @@ impl TreeFile {
         }
         metas.sort_by_key(|(_, meta)| std::cmp::Reverse(meta.sequence));
         match (metas.is_empty(), format, faults.pop()) {
-            // Also beside an intact meta page, which is older or has an older format.
+            // An error even if the other meta page is intact: that one is older or has an older format.
             (_, Some(error), _) | (true, None, Some(error)) => Err(error),
             (_, _, fault) => {
                 faults.extend(fault);

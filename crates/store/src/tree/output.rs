@@ -1,9 +1,9 @@
 //! Output of new pages: allocation, and buffered writes in chunks with pacing.
 //!
 //! Adjacent pages are written together, at most a chunk at once. After each write of a checkpoint the caller's [`Pace`] may
-//! wait until the write has left for the disk: a checkpoint that leaves hundreds of megabytes to one fdatasync delays every
-//! sync of the log in between. The pace decides how much is written out at once. It is called for each write, because most
-//! writes are of a single page, wherever one was free, and the disk serves a sync after all earlier writes.
+//! wait until the kernel has written it to the disk: if hundreds of megabytes were left to one fdatasync, every sync of the
+//! log would be delayed meanwhile. The pace decides how much is written out at once. It is called for each write, because
+//! most writes are of a single page, wherever one was free, and the disk serves a sync after all earlier writes.
 //!
 //! Bulk builds write chunks of [`BULK_CHUNK_BYTES`] at multiples of that size. For such a write the kernel allocates
 //! one huge page of its cache, if the file system supports it, and maps it as one. A million documents then need a

@@ -1,5 +1,5 @@
-//! Whether a lookup would have to wait for the disk: it descends to a leaf and checks that each page is in memory
-//! before it reads it, except for the upper branches. A scan's cursor checks by itself.
+//! Whether a lookup would have to wait for the disk. The check descends to a leaf, and before it reads a page it checks
+//! that the page is in memory, except for the upper branches. A scan's cursor has its own check.
 
 use super::direct::{Lack, Pages, Part};
 use super::node::{OverflowRef, Stored};

@@ -9,11 +9,11 @@ use std::ops::Range;
 use super::node::{HEAD_BYTES, NodeSize, OverflowRef, Payload, common_prefix};
 use super::page::{PAGE_BYTES, PageNo};
 
-/// If the only page of a run has fewer bytes than this, a neighbour is taken in.
+/// If the only page of a run has fewer bytes than this, a neighbour joins the run.
 const UNDERFULL_BYTES: usize = PAGE_BYTES / 3;
 /// If the last page of a run has less room than this, reading a neighbour is not worth it.
 const SPARE_BYTES_MIN: usize = PAGE_BYTES / 4;
-/// Pages of a run that become one more with a neighbour: what does not fit into one page is divided into three, not two.
+/// A run of this many half-empty pages takes in a neighbour and becomes three fuller pages.
 const SHARED_PAGES: usize = 2;
 /// A run heavier than this (in uncompressed bytes) is cut before its end is known.
 const EARLY_WEIGHT: usize = 32 * PAGE_BYTES;
@@ -165,9 +165,10 @@ impl<'a> Run<'a> {
             && self.size(0..self.len(), level).bytes(level) < UNDERFULL_BYTES
     }
 
-    /// Whether a sibling with `len` bytes of entries should join the run, which would end before it. If it fits into the
-    /// free room of the last page, a page is saved and no additional one is written. If a page has just become two
-    /// half-empty ones, these become three fuller ones with the sibling. `None` asks before the sibling's size is known.
+    /// Whether a sibling with `len` bytes of entries should join the run, which would otherwise end before it. If the
+    /// sibling fits into the free room of the last page, a page is saved and no additional one is written. If a page has
+    /// just become two half-empty ones, these and the sibling become three fuller ones. `len` is `None` while the
+    /// sibling's size is not known.
     pub(super) fn should_take(&self, level: u8, len: Option<usize>) -> bool {
         if self.is_empty() || self.weight > EARLY_WEIGHT {
             return false;

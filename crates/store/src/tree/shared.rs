@@ -16,9 +16,10 @@ use crate::Error;
 use crate::disk::{DiskFile, Map};
 use crate::fail_stop::FailStop;
 
-/// Growth step of the file in pages: at least 256 KB, at most 4 MB for a checkpoint and 16 MB for a bulk build; in between a
-/// 32nd of the file, for a bulk build an 8th. Bulk builds grow by holes, which cost nothing, while each change of the length
-/// waits for the write in progress. Checkpoints write zeros at once, unpaced, half of which are unused on average; hence 4 MB.
+/// Growth step of the file in pages. For a checkpoint: a 32nd of the file, at least 256 KB and at most 4 MB, because the zeros
+/// are written at once, without pacing, and half of them are not needed on average. For a bulk build: an 8th of the file, at
+/// least 256 KB and at most 16 MB. It grows by holes, which cost nothing, but each change of the length waits for the write in
+/// progress.
 const GROWTH_PAGES_MIN: u32 = 64;
 pub(super) const GROWTH_PAGES_MAX: u32 = 1024;
 const GROWTH_PAGES_MAX_SPARSE: u32 = 4096;
@@ -122,8 +123,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes an error of a page's fault; the page is counted, and refused to readers from now on. A page that the disk
-    /// failed to read is counted by the map, and reads as zeros.
+    /// Turns a page's fault into an error. The page is counted, and reads of it fail from now on. A page that the disk
+    /// failed to read reads as zeros and is counted by the map.
     #[cold]
     pub(super) fn damage(&self, place: PageNo, damage: Damage) -> Error {
         if self.is_lost(place) {
@@ -367,7 +368,7 @@ impl Shared {
         Ok(taken)
     }
 
-    /// Ends the account of a finished or abandoned checkpoint: these pages are no longer its own.
+    /// Subtracts the pages of a finished or abandoned checkpoint from those that the running one has taken.
     pub(super) fn settle(&self, pages: u32) {
         let mut space = self.space();
         space.merging = space.merging.saturating_sub(pages);
@@ -400,7 +401,7 @@ impl Shared {
         let step = (space.page_count / fraction).clamp(GROWTH_PAGES_MIN, most);
         let missing = growth.missing(space, wanted);
         match self.grow_by(space, missing.max(step), growth) {
-            // What did fit belongs to the file now, and may suffice.
+            // The part that did fit belongs to the file now, and may suffice.
             Err(Error::Full) if growth.missing(space, wanted) > 0 => {
                 self.grow_by(space, growth.missing(space, wanted), growth)
             }
@@ -409,7 +410,7 @@ impl Shared {
         }
     }
 
-    /// Grows the file by this many pages; if the disk gets full first, by what did fit.
+    /// Grows the file by this many pages, or by as many as fit on the disk.
     pub(super) fn grow_by(&self, space: &mut Space, pages: u32, growth: Growth) -> Result<(), Error> {
         let old = PageNo(space.page_count).offset();
         let limit = self.map.reserve().min(PageNo(u32::MAX).offset());
@@ -421,7 +422,8 @@ impl Shared {
             Growth::Zeroed => self.file.write_zeros(old, new - old),
             Growth::Sparse => self.file.set_len(new),
         };
-        // Zeros written before the disk was full are pages too. If they were freed, other programs would take their space.
+        // Zeros written before the disk was full stay in the file as free pages. If the file were truncated, other
+        // programs would take their space.
         let len = if grown.is_ok() { new } else { self.file.len().unwrap_or(old).clamp(old, new) };
         self.cover()?;
         space.grow((len / PAGE_BYTES as u64) as u32);

@@ -9,11 +9,12 @@
 //!  of less memory:  | filling                                            | blocks                           |
 //! ```
 //!
-//! More memory means more kept parts, not longer ones: a part that is sorted while the next one fills costs the caller
-//! nothing, and only the last one is waited for. A part is kept as a sorted copy, so that the merge, which has one
-//! thread, reads memory sequentially; and the memory that the caller fills soon needs no new pages.
+//! More memory means more kept parts, not longer ones: the caller does not wait while a part is sorted and the next one
+//! fills, only for the last part. A part is kept as a sorted copy, so that the single-threaded merge reads memory
+//! sequentially, and the memory that the caller fills is soon reused and needs no new pages.
 //!
-//! Little memory is not divided into parts: they would be sorted sooner than a thread starts, and make short runs.
+//! Little memory is not divided into parts: sorting them would take less time than starting a thread, and their runs
+//! would be short.
 //!
 //! Entries are returned in order of key and then of value: the reader decides what equal keys mean.
 

@@ -6,13 +6,13 @@
 //! - `taken`: must not be allocated. Beside live pages these are pages in flight (written by a checkpoint or a bulk build
 //!   and not yet reached by a meta page) and waiting pages: freed, but reached by an older view or by the older meta page.
 //!
-//! Free pages are allocated as runs, in ascending order from the end of the last search (next fit). The pages of one
-//! checkpoint are then in few ascending stretches, which suits writing and pacing.
+//! Free pages are allocated as runs, in ascending order from the end of the last search (next fit). So the pages of one
+//! checkpoint are in few ascending stretches, which suits writing and pacing.
 //!
 //! A value of several pages needs as many adjacent free pages. If the disk has no room for the file to grow, stretches
 //! of free pages are kept for such values ([`Space::keep`]), so that single pages do not break them up. Values of at
-//! most m pages each fill at least n - m + 1 pages of a stretch of n, in whatever order they come, because a value that
-//! does not fit finds fewer than m pages.
+//! most m pages each fill at least n - m + 1 pages of a stretch of n, whatever their order: when a value does not fit,
+//! fewer than m pages are left.
 
 use std::collections::VecDeque;
 

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A chunk is the part of the file that one bits page covers: 127 MB. Map pages are copied on write like all others: a
-//! checkpoint rewrites the chunks in which it took or freed pages, and their directories. A chunk without a page is all free.
+//! checkpoint rewrites the chunks in which it took or freed pages, and their directories. In a chunk without a bits page all
+//! pages are free.
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 //!
 //! The kernel reports a failed write-back once for an open file, to whichever sync comes next, and then marks the pages clean
 //! (fsync(2), "ERRORS"). So the sync of a build, or of the room thread, may get the error of a checkpoint's pages. Therefore
-//! any failed sync stops the store, and a checkpoint considers nothing synced before all syncs in progress have ended:
+//! any failed sync stops the store, and a checkpoint counts its pages as synced only after all syncs in progress have ended:
 //!
 //! ```text
 //!  a build's sync_range      ────────────── EIO, stop ─┤

@@ -4,8 +4,8 @@
 //! the fences of the branch above (so across pages too); overflow values; the trees' entry counts; and that the space
 //! map is exactly what is reachable: no page twice, none reachable and free, none in use and unreachable.
 //!
-//! Damage is reported with its place, and the pass continues with the other pages. No page is entered twice, so it ends
-//! whatever the pages contain.
+//! Damage is reported with its position, and the pass continues with the other pages. No page is visited twice, so the
+//! pass ends whatever the pages contain.
 
 use super::file::TreeFile;
 use super::node::{Node, Stored};

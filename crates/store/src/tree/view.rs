@@ -22,7 +22,7 @@ pub struct TreeView {
     _hold: Hold,
 }
 
-/// What a view knows of a tree without reading pages.
+/// Information about a tree that needs no page reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeInfo {
     /// Its id.
