@@ -1,9 +1,9 @@
-//! Announced rules: a schema, a reference or an expiry that a collection with documents gets while the database serves.
+//! Announced rules: a new schema, reference or expiry of a collection that has documents, applied while the database serves.
 //!
 //! From its announcement every write obeys a rule in addition to the rules in force, and a thread checks the stored documents
-//! (`index_build.rs`). If all documents satisfy it, the catalog's row records it and it replaces the old rule; if a single one
-//! breaks it, it is refused, and from then on writes obey the old rules alone. Until a replacement the rows on disk hold the old
-//! rule, so an opening after a stop at any moment finds the same difference and begins again.
+//! (`index_build.rs`). If all documents satisfy the rule, it is written to the catalog's row and replaces the old rule. If any
+//! document breaks it, the rule is refused, and from then on writes obey only the old rules. Until the replacement the rows on
+//! disk hold the old rule. So after a stop at any moment, the next opening finds the same difference and begins again.
 //!
 //! The catalog for queries ([`crate::catalog`]) promises only what both schemas promise, and contains neither an announced
 //! reference nor an announced expiry. These appear when the database is opened again ([`crate::Database::reopen`]).
@@ -41,7 +41,7 @@ pub(crate) struct Announced {
 
 #[derive(Debug)]
 pub(crate) enum Rule {
-    /// Checked by the general checker: the plain one relies on the row places of the schema in force.
+    /// Checked by the general checker, because the plain one relies on the row positions of the schema in force.
     Schema(Schema),
     Reference(ReferencePlace),
     Expire {
@@ -53,9 +53,9 @@ pub(crate) enum Rule {
 /// Which rules are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// Those in force and those announced, as writes must obey.
+    /// Those in force and those announced; writes must obey both.
     All,
-    /// Those in force, as stored documents must satisfy.
+    /// Those in force; stored documents satisfy them.
     InForce,
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn announce(
     Ok(())
 }
 
-/// The promises of a new schema that hold while stored documents may still fit only the old one.
+/// The guarantees of a new schema that hold even while stored documents may fit only the old one.
 pub(crate) fn weakened(new: &Schema, before: Option<&Schema>) -> Vec<FieldInfo> {
     let known = |name: &str| before.and_then(|schema| schema.fields().iter().find(|field| field.name == name));
     let fields = new.fields().iter().map(|field| {

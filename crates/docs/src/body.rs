@@ -1,7 +1,7 @@
 //! A request's body as parameters of statements: an object that fits a JSON Schema; each field that the schema names is one
 //! parameter.
 //!
-//! A missing or null field is NULL, a boolean 1 or 0, an array or object its minified text (rule 3).
+//! A missing or null field is NULL, a boolean is 1 or 0, and an array or object is its minified text.
 
 use binjson::{Document, Encoder};
 

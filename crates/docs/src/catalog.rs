@@ -1,6 +1,8 @@
-//! The catalog: the content of a database, resolved to trees. Made when a database is opened, read-only afterwards.
+//! The catalog: the collections, indexes and rules of a database, resolved to trees. Made when a database is opened, read-only
+//! afterwards.
 //!
-//! Plans are made from it: it lists the trees, the fields of their keys, and the schema's promises about a collection's fields.
+//! The planner uses it: it lists the trees, the fields of their keys, and what the schema guarantees about a collection's
+//! fields.
 //!
 //! - Documents: tree `docs/NAME`; key = [`crate::key::Key`], value = change number (8 bytes, little-endian), then binjson.
 //! - Index: tree `index/NAME/FIELD,FIELD`; key = each field, then the primary key, all by [`crate::order::encode`]; a
@@ -73,8 +75,8 @@ pub struct CollectionInfo {
     pub tree: TreeId,
     /// The primary key.
     pub key: KeyInfo,
-    /// The text of the JSON Schema in force. While stored documents are checked against a new schema, and after its refusal,
-    /// the old one.
+    /// The text of the JSON Schema in force. This is the old schema while stored documents are checked against a new one, and
+    /// after the new one is refused.
     pub schema: Option<Arc<str>>,
     /// The fields that the schema names, in its order (the order of `*`); empty if there is no schema.
     pub fields: Vec<FieldInfo>,
@@ -88,12 +90,12 @@ pub struct CollectionInfo {
     pub references: Vec<ReferenceInfo>,
     /// When documents expire.
     pub expire: Option<ExpireInfo>,
-    /// The fields that together identify a row; none for a view with ROLLUP and a query in FROM.
+    /// The fields that together identify a row; `None` for a view with ROLLUP and for a query in FROM.
     pub identity: Option<Vec<String>>,
 }
 
 impl CollectionInfo {
-    /// Whether equal values are adjacent in its indexes whatever their kinds: 5 and 5.0 are one group of a view.
+    /// Whether equal values are adjacent in its indexes whatever their kinds. (In a view 5 and 5.0 are one group.)
     pub(crate) fn keeps_equal_together(&self) -> bool {
         is_table(self.tree) && self.key.field.is_empty()
     }
@@ -166,14 +168,14 @@ pub enum FieldKind {
     Boolean,
     /// Nothing is promised.
     Any,
-    /// A column of a view: its values have these types. Their form in an index is as open as for [`FieldKind::Any`].
+    /// A column of a view, whose values have these types. Their form in an index is not determined, as for [`FieldKind::Any`].
     Computed(JsonTypes),
 }
 
 /// One index.
 ///
 /// Fields are encoded by value: numbers and text as they are; a missing field and null as NULL; a boolean as the integer 1 or
-/// 0; an object or array as its minified text (SQL rule 3). So an entry's key alone does not tell `true` from `1`.
+/// 0; an object or array as its minified text, as in queries. So an entry's key alone does not tell `true` from `1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexInfo {
     /// The indexed fields, in order. (The primary key follows them in each entry's key.)

@@ -1,4 +1,4 @@
-//! Catching panics of work that others wait for: the panic becomes the work's error, so nobody waits in vain.
+//! Catching panics of work that other threads wait for: the panic becomes the work's error, so that no thread waits in vain.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,8 +1,9 @@
-//! An open collection: its catalog entry resolved to places in a document's row, and the tree entries of a document.
+//! An open collection: its catalog entry, with field names resolved to positions in a document's row, and the tree entries of a
+//! document.
 //!
-//! [`Collection::check`] decides whether a document may be stored as far as the document alone shows (schema and key);
-//! [`Collection::index_entry`] and [`Collection::unique_key`] make exactly the bytes that are stored in the trees, for writes,
-//! imports, rebuilds and verification alike.
+//! [`Collection::check`] checks a document by itself (schema and key). [`Collection::index_entry`] and
+//! [`Collection::unique_key`] return exactly the bytes that are stored in the trees; writes, imports, rebuilds and verification
+//! all use them.
 
 use std::sync::Arc;
 
@@ -211,7 +212,7 @@ impl Collection {
         self.names.with_row(document, shape, each)
     }
 
-    /// Whether the document alone may be stored: it is an object, fits the schema and has a key. Returns the key.
+    /// Checks a document by itself: it must be an object, fit the schema and have a key. Returns the key.
     #[inline]
     pub(crate) fn check<'d>(&self, document: Document<'d>, row: &Row<'_, 'd>) -> Result<Plain<'d>, WriteError> {
         self.check_held(Held::All, document, row)
@@ -352,7 +353,7 @@ impl Collection {
 pub(crate) fn key_value(kind: KeyType, value: Value<'_>) -> Option<Plain<'_>> {
     let found = plain(Some(value));
     kind.of_scalar(found.scalar())?;
-    // `-0` is an integer in JSON, but a key has one spelling; and booleans are 0 or 1 in queries only.
+    // `-0` is an integer in JSON, but a key has only one spelling. Booleans are 0 or 1 in queries, but no keys.
     let is_other = value.raw().starts_with(b"-0") || matches!(value.raw().first(), Some(b't' | b'f'));
     (kind == KeyType::String || !is_other).then_some(found)
 }

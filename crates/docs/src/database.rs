@@ -1,7 +1,7 @@
 //! A database: a directory opened with a configuration.
 //!
-//! [`Database::open`] brings the directory in line with the configuration before anything is served. The handle is cheap to
-//! clone; each thread that uses it opens a [`Session`].
+//! [`Database::open`] applies the configuration to the directory before anything is served. The handle is cheap to clone; each
+//! thread that uses it opens a [`Session`].
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ pub struct Database {
 }
 
 pub(crate) struct Inner {
-    /// First, so that the builder ends before the structures that it uses.
+    /// The first field, so that the builder's threads end before what they use is dropped.
     pub(crate) builder: Mutex<Builder>,
     pub(crate) index_builder: Mutex<IndexBuilder>,
     /// Its thread stops when it is dropped.
@@ -59,14 +59,14 @@ pub(crate) struct Inner {
     /// The database that has taken over, with another configuration.
     pub(crate) successor: OnceLock<Database>,
     pub(crate) is_superseded: AtomicBool,
-    /// Shared by all databases that have taken over from one another; each one in memory holds a reference.
+    /// Shared by all databases that have replaced one another; each of them that is in memory holds a reference.
     pub(crate) generations: Arc<()>,
 }
 
 impl Drop for Inner {
-    /// Writes the unused reserved key numbers back, so that they are not skipped. The drop does not wait, as this may be a
-    /// thread of the store; closing the store commits what is queued. If the store takes no writes, the numbers are skipped as
-    /// after a crash.
+    /// Submits the next key numbers to be stored, so that reserved numbers are not skipped. It does not wait, because this may
+    /// be a thread of the store; closing the store commits what is queued. If the store accepts no writes, the numbers are
+    /// skipped as after a crash.
     fn drop(&mut self) {
         if self.is_superseded.load(Ordering::SeqCst) {
             return;
@@ -126,10 +126,10 @@ pub struct Required {
 }
 
 impl Database {
-    /// Opens or creates the database in a directory, and brings it in line with the configuration: new and changed indexes are
-    /// built, documents are checked against a changed schema, new references are checked. Collections and indexes that the
-    /// configuration no longer declares are dropped only if [`Config::may_drop`] permits it; otherwise opening fails and the
-    /// directory stays unchanged.
+    /// Opens or creates the database in a directory and applies the configuration: new and changed indexes are built, documents
+    /// are checked against a changed schema, and new references are checked. Collections and indexes that the configuration no
+    /// longer declares are dropped only if [`Config::may_drop`] permits it; otherwise opening fails and the directory stays
+    /// unchanged.
     pub fn open(config: &Config, dir: &Path, options: store::Options) -> Result<(Database, Recovery), OpenError> {
         let (store, recovery) = Store::open(dir, options)?;
         let database = Database::with_store(config, dir, store)?;
@@ -155,9 +155,9 @@ impl Database {
         self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner).begin();
     }
 
-    /// Brings the store in line with a configuration while no writes run. Returns the new catalog rows; trees that they mark as
-    /// dropped are still to be removed. Nothing is built before [`Database::begin_builds`]. `until_now` belongs to the database
-    /// that used the store before.
+    /// Applies a configuration to the store while no writes run. Returns the new catalog rows; the caller must remove the trees
+    /// that they mark as dropped. Background builds start only with [`Database::begin_builds`]. `until_now` is the core of the
+    /// database that used the store before.
     pub(crate) fn assemble(
         config: &Config,
         dir: &Path,
@@ -246,7 +246,7 @@ impl Database {
         &self.inner.heart.collections[id.0]
     }
 
-    /// Prepares a query. To learn which fields a query wants indexes to carry, prepare it on [`outline`](crate::outline) before
+    /// Prepares a query. To learn which fields indexes should include for it, prepare it on [`outline`](crate::outline) before
     /// the database is opened.
     pub fn prepare_query(&self, sql: &str) -> Result<Query, SqlError> {
         Query::prepare(sql, &self.inner.catalog)
@@ -287,18 +287,18 @@ impl Database {
         }
     }
 
-    /// Counts the statistics anew that the planner uses ([`crate::counts`]); a thread also does so periodically.
+    /// Updates the planner's statistics ([`crate::counts`]). A thread also does so periodically.
     pub fn count(&self) {
         self.inner.counter.count(&self.inner.heart, &self.inner.catalog);
     }
 
-    /// Computes a view again as of one moment and compares it with its rows, while writes go on. `None`: there is no such view,
-    /// or it is not built.
+    /// Computes a view again at one version and compares the result with the view's rows, while writes continue. `None`: there
+    /// is no such view, or it is not built.
     pub fn verify_view(&self, name: &str) -> Result<Option<ViewReport>, ReadError> {
         self.verify_view_while(name, &|| true)
     }
 
-    /// The same while `goes_on` returns true; it is called repeatedly. Afterwards [`ReadError::Stopped`].
+    /// The same, with `goes_on` called repeatedly. Once it returns false, the verification ends with [`ReadError::Stopped`].
     pub fn verify_view_while(&self, name: &str, goes_on: &dyn Fn() -> bool) -> Result<Option<ViewReport>, ReadError> {
         let views = &self.inner.heart.views.list;
         let Some(view) = views.iter().find(|view| view.name == name && view.is_ready()) else { return Ok(None) };
@@ -362,7 +362,7 @@ impl Database {
         }
     }
 
-    /// Whether a document exists for a transaction: it is stored and has not expired.
+    /// Whether a document exists in a transaction, that is, it is stored and has not expired.
     pub(crate) fn is_there(&self, required: &Required, tx: &mut store::Tx<'_>) -> Result<bool, store::Error> {
         let collection = self.collection_at(required.collection);
         let found = tx.get(collection.info.tree, &required.key)?;
@@ -391,8 +391,7 @@ impl Database {
         })
     }
 
-    /// Whether preparing a write would check a long document against a general schema, which is too much work for an event
-    /// loop.
+    /// Whether preparing a write would check a long document against a general schema, which takes too long for an event loop.
     pub fn has_long_check(&self, session: &Session, write: &Write) -> bool {
         let collection = self.collection_at(write.collection);
         if !collection.checks_fully() {
@@ -417,8 +416,8 @@ impl Database {
         self.collection_at(collection).checks_fully()
     }
 
-    /// Whether a write may turn out, while it is prepared, to be too long for an event loop: there it needs a
-    /// [`Submission::long`](crate::Submission::long). An insert meets a stored document only if that one has expired.
+    /// Whether the preparation of a write may turn out to take too long for an event loop; on one it then needs a
+    /// [`Submission::long`](crate::Submission::long). (An insert reads a stored document only if that document has expired.)
     pub fn may_be_long(&self, write: &Write) -> bool {
         let collection = self.collection_at(write.collection);
         !matches!(write.op, Op::Insert { .. }) || collection.is_timed() || collection.checks_fully()

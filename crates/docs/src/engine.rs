@@ -1,5 +1,5 @@
-//! The two small traits through which documents reach a storage engine, so that an engine other than `store` can take its
-//! place.
+//! The two small traits through which documents and queries access a storage engine, so that another engine could replace
+//! `store`.
 //!
 //! [`View`] is what queries read: a snapshot, or through [`Within`] a transaction in progress. [`Change`] is a transaction in
 //! progress, where writes happen. Both name trees by [`TreeId`] and know nothing of documents.
@@ -37,7 +37,7 @@ pub trait View {
     ) -> Result<bool, store::Error> {
         Ok(false)
     }
-    /// Looks many keys up in about the time of one, and writes each key's value to its place in `values`. `false`: nothing was
+    /// Looks up many keys in about the time of one, and writes each value to the key's index in `values`. `false`: nothing was
     /// looked up; use [`View::get`].
     fn get_all<'v>(
         &'v self,
@@ -47,7 +47,7 @@ pub trait View {
     ) -> Result<bool, store::Error> {
         Ok(false)
     }
-    /// How many indexes had become ready before this state was taken ([`crate::readiness`]).
+    /// Number of indexes that had become ready before this state was taken ([`crate::readiness`]).
     #[inline]
     fn ready_by(&self) -> u64 {
         u64::MAX
@@ -56,7 +56,7 @@ pub trait View {
     fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
         None
     }
-    /// Keys in order that cut a range into up to `count` parts of about equal size.
+    /// Ascending keys that divide a range into up to `count` parts of about equal size.
     fn cuts(&self, _tree: TreeId, _range: KeyRange<'_>, _count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
         Ok(Vec::new())
     }
@@ -64,7 +64,7 @@ pub trait View {
     fn entries_about(&self, _tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
         Ok(None)
     }
-    /// Prefetch: many lookups take about the time of one if memory is requested for all of them first. Call this for each key,
+    /// Prefetches: many lookups take about the time of one if all their memory is prefetched first. Call this for each key,
     /// then [`View::fetch_value`] for each, then [`View::get`]. Results do not change.
     #[inline]
     fn fetch_place(&self, _tree: TreeId, _key: &[u8]) {}

@@ -1,4 +1,4 @@
-//! Why an operation on documents failed, by what the caller can do about it.
+//! Errors of operations on documents. There is one variant for each possible reaction of the caller.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub enum ReadError {
     Damaged(String),
     /// The engine reported an error.
     Store(store::Error),
-    /// The read was cancelled: nobody waits for it.
+    /// The read was cancelled.
     Stopped,
 }
 
@@ -63,7 +63,8 @@ impl WriteError {
     }
 }
 
-/// Why a write is rejected when its view row cannot be stored in another view that reads the first one.
+/// The reason for rejecting a write if the resulting row of a view cannot be represented in another view that reads the first
+/// one.
 pub(crate) const VIEW_CANNOT_TAKE: &str =
     "a view over a view cannot store the resulting row: its key is too long, or a value exceeds 64 bits";
 

@@ -1,10 +1,10 @@
 //! The gate that every write passes, so that no write is in progress while a database is opened anew
 //! ([`crate::Database::reopen`]) or a collection is emptied ([`crate::truncate`]).
 //!
-//! A write is counted from before its preparation until its result is reported. To close, the gate first blocks writes that may
-//! take long (statements on threads of their own, which may wait), then all. What is then inside are single transactions on
-//! their way to the disk, so others wait for some milliseconds. An event loop never waits: [`Gate::try_enter`] returns that the
-//! gate is closed, the loop keeps the write and tries again.
+//! A write is counted from before its preparation until its result is reported. The gate closes in two steps. First it blocks
+//! long writes (statements on threads that may block) and waits for those in progress. Then it blocks all writes; those still
+//! in progress are single transactions on their way to the disk, so writers wait for some milliseconds. An event loop never
+//! waits: [`Gate::try_enter`] reports that the gate is closed, and the event loop keeps the write and tries again.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -36,9 +36,9 @@ pub(crate) enum Kind {
 /// Why a write could not enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shut {
-    /// For some time: try again.
+    /// Closed for some time; try again.
     Closed,
-    /// For ever: another database has taken over.
+    /// Closed for ever, because another database has taken over.
     Gone,
 }
 
@@ -162,7 +162,8 @@ impl Gate {
         self.empties(Kind::Long, LONG_WAIT) || self.give_up()
     }
 
-    /// Then blocks all writes.
+    /// After [`Gate::close_to_long`]: blocks all writes and waits until none is inside. If that takes too long, opens the gate
+    /// again and returns false.
     pub(crate) fn close(&self) -> bool {
         self.set(CLOSED);
         self.empties(Kind::Short, SHORT_WAIT) || self.give_up()

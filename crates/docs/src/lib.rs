@@ -1,7 +1,7 @@
 //! Collections, schemas, indexes and SQL over the store. A library without any network.
 //!
-//! [`config`] reads the declarations; [`Database::open`] brings a directory in line with them; a [`Session`] reads,
-//! [`Database::write`] changes. Every write updates documents, index entries, unique values and references together, in one
+//! [`config`] reads the declarations, and [`Database::open`] opens a directory and applies them. A [`Session`] reads;
+//! [`Database::write`] writes. Every write updates documents, index entries, unique values and references together, in one
 //! transaction ([`write`](mod@write)).
 
 mod announced;

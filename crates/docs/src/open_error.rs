@@ -24,7 +24,7 @@ pub enum OpenError {
         /** The collections of the configuration. */
         declared: CollectionNames,
     },
-    /// The configuration would drop these parts of the directory, and [`crate::config::Config::may_drop`] does not permit it.
+    /// The configuration would drop these parts of the directory, which [`crate::config::Config::may_drop`] does not permit.
     WouldDrop(Differences),
     /// Stored data cannot be read.
     Read(ReadError),

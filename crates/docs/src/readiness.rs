@@ -1,11 +1,11 @@
-//! Whether an index or unique field is complete: if it was declared for a collection with documents, it is built while the
+//! Whether an index or unique field is complete. One that is declared for a collection with documents is built while the
 //! database serves (`index_build.rs`).
 //!
-//! All copies of a catalog's entry share one state, so that plans and writes see it change. It changes once: from building to
-//! ready, or to refused because of a stored document.
+//! All copies of a catalog entry share one state, so that plans and writes see it change. It changes once: from building to
+//! ready, or to refused if a stored document breaks the rule.
 //!
-//! A reader's snapshot may be older than the end of a build and lack later entries. So each index that becomes ready gets the
-//! next number, and a reader notes the highest number before it takes a snapshot ([`count`]): the snapshot is complete for
+//! A reader's snapshot may be older than the end of a build and lack entries. So each index that becomes ready gets the next
+//! number, and a reader reads the highest number ([`count`]) before it takes a snapshot. The snapshot has all entries of
 //! indexes up to that number, and must not be read through later ones ([`Readiness::is_ready_by`]).
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -15,10 +15,10 @@ const BUILDING: u8 = 0;
 const READY: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// How many parts have become ready, in all databases of the process.
+/// Number of indexes and rules that have become ready, in all databases of the process.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// How many parts have become ready so far. Must be read before a snapshot is taken.
+/// Number of indexes and rules that have become ready so far. Must be read before a snapshot is taken.
 #[inline]
 pub(crate) fn count() -> u64 {
     COUNT.load(Ordering::SeqCst)
@@ -52,7 +52,7 @@ pub enum ReadinessState {
     Refused(String),
 }
 
-/// All are equal, so that readiness does not affect the equality of catalog entries.
+/// Any two are equal, so that readiness does not affect the equality of catalog entries.
 impl PartialEq for Readiness {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -1,17 +1,17 @@
-//! Another configuration for an open database, without downtime.
+//! Changing the configuration of an open database, without downtime.
 //!
 //! A [`Database`] keeps the configuration that it was opened with. [`Database::reopen`] opens another one over the same store,
 //! as at a start: new parts are built and checked beside writes. It takes over while no write is in progress ([`crate::gate`]),
 //! so no write runs half under the old and half under the new configuration:
 //!
-//! 1. Mistakes are rejected, and so are changes that cannot be made beside writes and changes that would drop more than is
-//!    permitted ([`crate::losses`]); nothing has been changed yet.
+//! 1. The configuration is rejected if it has mistakes, if a change cannot be made beside writes, or if it would drop more than
+//!    is permitted ([`crate::losses`]). Nothing has been changed yet.
 //! 2. New writes wait, those in progress end, builders stop.
-//! 3. The new database is made; it builds nothing yet. The caller directs requests to it (`publish`), or rejects it: then the
-//!    catalog is restored, and writes go on under the old one.
-//! 4. The old database is superseded: its writes go to the new one, and reads that begin then through its indexes or views fail
-//!    ([`crate::Moment::check_indexes`]); earlier ones finish on their snapshots.
-//! 5. Writes go on. Undeclared parts are removed.
+//! 3. The new database is made, but builds nothing yet. The caller directs requests to it (`publish`) or rejects it. If it is
+//!    rejected, the catalog is restored, and writes continue in the old database.
+//! 4. The old database is superseded. Writes to it go to the new one. Reads through its indexes or views that begin from then
+//!    on fail ([`crate::Moment::check_indexes`]); earlier ones finish on their snapshots.
+//! 5. Writes continue. Undeclared parts are removed.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Deref};
@@ -34,7 +34,7 @@ use crate::rebuild;
 use crate::stored_catalog::{self, Rows, Work};
 use crate::views::{self, Builder};
 
-/// The failure of a view whose build was stopped by a reopening that failed.
+/// The failure reported for a view whose build was stopped by a failed reopening.
 const STOPPED: &str = "its build was stopped by a change of the configuration that failed; restart";
 
 /// The error for a panic during a change.
@@ -78,9 +78,9 @@ fn needs_restart(info: &CollectionInfo, work: &Work) -> String {
 }
 
 impl Database {
-    /// Opens the store with another configuration, which then takes over; `publish` is called in between, with the new
-    /// database, while writes wait. If it returns an error, everything stays as it was. Returns the new database, and how long
-    /// writes waited.
+    /// Opens the store with another configuration, which then takes over. Before that, while writes wait, `publish` is called
+    /// with the new database; if it returns an error, everything stays as it was. Returns the new database, and how long writes
+    /// waited.
     ///
     /// Builds of views and checks of rules that are in progress begin anew.
     pub fn reopen<E: From<OpenError>>(
@@ -144,14 +144,14 @@ impl Database {
         Ok(())
     }
 
-    /// Makes the new database and has it published. After an error of either everything is as before.
+    /// Makes the new database and calls `publish`. After an error of either step everything is as before.
     fn make_or_put_back<E: From<OpenError>>(
         &self,
         config: &Config,
         publish: impl FnOnce(&Database) -> Result<(), E>,
     ) -> Result<(Database, Rows), E> {
         let before = self.catalog_rows().map_err(OpenError::from)?;
-        // All writes wait: a panic must become an error like any other.
+        // All writes wait for this, so a panic must become an error like any other.
         let made = caught::unless_panic(|| {
             self.make(config).map_err(E::from).and_then(|made| publish(&made.0).map(|()| made))
         });
@@ -188,7 +188,8 @@ impl Database {
     }
 
     /// Restores the catalog's rows; the new database has changed nothing else in the store. A remaining row would mislead a
-    /// later opening: a view could be marked as ready (its collection was empty) though writes have not maintained it since.
+    /// later opening. For example, a view whose collection was empty could be marked as ready although writes have not
+    /// maintained it since.
     fn put_back(&self, before: &CatalogRows) -> Result<(), store::Error> {
         let (now, tree) = (self.catalog_rows()?, self.inner.heart.catalog_tree);
         if now != *before {
@@ -209,8 +210,8 @@ impl Database {
         *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = IndexBuilder::default();
     }
 
-    /// Restarts the index builder after a failed reopening, and fails views in progress: their snapshots are gone. The next
-    /// successful reopening begins them anew ([`Database::has_stopped_builds`]).
+    /// Restarts the index builder after a failed reopening. Views that were being built fail, because their snapshots are gone.
+    /// The next successful reopening begins them anew ([`Database::has_stopped_builds`]).
     fn start_builders(&self) {
         for view in self.inner.heart.views.list.iter().filter(|view| view.state() == views::ViewState::Building) {
             view.fail(STOPPED.to_string());

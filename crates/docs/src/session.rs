@@ -13,14 +13,14 @@ use crate::readiness;
 use crate::sql::FirstRange;
 use crate::views::table::WithViews;
 
-/// Expired documents that one list skips: so many cost a few milliseconds.
+/// Maximum number of expired documents that one list skips: reading them takes a few milliseconds.
 const HIDDEN_MAX: usize = 20_000;
 
-/// A list calls `goes_on` after this many documents; each document counts once more for every 2 KiB. Some ten microseconds.
+/// A list calls `goes_on` after this many documents, about every ten microseconds. A document counts once more for every 2 KiB.
 const LISTED_PER_ASKING: u32 = 32;
 const LISTED_BYTES_PER_ASKING: usize = 2 << 10;
 
-/// A registered thread. Not shared between threads.
+/// The registration of one thread as a reader of a database. Not shared between threads.
 pub struct Session {
     database: Database,
     reader: store::Reader,
@@ -29,7 +29,7 @@ pub struct Session {
 /// The database as of one moment. Should be short-lived: it pins pages while it lives.
 pub struct Moment<'s> {
     database: &'s Database,
-    /// Another database had taken over: the indexes and views of this one are no longer maintained.
+    /// Another database has taken over, so the indexes and views of this one are no longer maintained.
     is_superseded: bool,
     view: WithViews<'s, store::Snapshot<'s>>,
 }
@@ -55,7 +55,7 @@ impl Session {
         Session { database, reader }
     }
 
-    /// The same session without the memory of where documents were found: for documents that are rarely read twice.
+    /// The same session without its cache of document positions, for documents that are rarely read twice.
     pub fn without_places(self) -> Session {
         Session { reader: self.reader.without_places(), ..self }
     }
@@ -138,8 +138,7 @@ impl<'s> Moment<'s> {
     }
 
     /// Visits up to `limit` documents after a key (from the first if there is none), in order of key, until `visit` breaks. A
-    /// list that skips too many expired documents ends early and returns the key of the last one, after which the next list
-    /// continues.
+    /// list that skips too many expired documents ends early and returns the last key; the next list can continue after it.
     pub fn list(
         &self,
         collection: CollectionId,
@@ -150,7 +149,7 @@ impl<'s> Moment<'s> {
         self.list_while(collection, after, limit, &|| true, visit)
     }
 
-    /// The same while `goes_on` returns true; it is called every few documents, hidden ones included. Afterwards
+    /// The same, with `goes_on` called every few documents, hidden ones included. Once it returns false, the list ends with
     /// [`ReadError::Stopped`].
     pub fn list_while(
         &self,
@@ -216,8 +215,8 @@ impl<'s> Moment<'s> {
         Ok(self.view.inner.check()?)
     }
 
-    /// The same for reads through indexes or views, which must have been maintained. [`store::Error::Busy`] if another database
-    /// had already taken over.
+    /// The same for reads through indexes or views. [`store::Error::Busy`] if another database had already taken over, since
+    /// this one's are then no longer maintained.
     #[inline]
     pub fn check_indexes(&self) -> Result<(), store::Error> {
         if self.is_superseded {
@@ -226,7 +225,7 @@ impl<'s> Moment<'s> {
         self.view.inner.check()
     }
 
-    /// Whether another database had taken over: indexes and views are no longer maintained.
+    /// Whether another database had taken over, so that indexes and views were no longer maintained.
     #[inline]
     pub fn is_superseded(&self) -> bool {
         self.is_superseded

@@ -1,7 +1,8 @@
-//! Statements that write, alone or as steps, are one transaction: prepared on the caller's thread, and again after a conflict.
+//! Statements that write, alone or as steps. Each run is one transaction, which is prepared on the caller's thread, and again
+//! after a conflict.
 //!
 //! The retry runs on the committing thread, so it is limited to [`AGAIN_ROWS_MAX`] rows and [`AGAIN_TIME`]. A longer statement
-//! gives up its turn and begins anew on the caller's thread, at most [`TRIES_MAX`] times.
+//! is aborted there and begins anew on the caller's thread, at most [`TRIES_MAX`] times.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -22,9 +23,9 @@ use crate::sql::{
 
 /// Rows that a statement may scan while all commits wait for it: some milliseconds.
 pub(crate) const AGAIN_ROWS_MAX: u64 = 20_000;
-/// Time limit for the same, whatever a row costs.
+/// Time limit for the same, independent of the cost of a row.
 pub(crate) const AGAIN_TIME: Duration = Duration::from_millis(5);
-/// Time that submitted steps may take on the event loop, whose connections all wait.
+/// Time that submitted steps may take on the event loop, while all of its connections wait.
 const LOOP_TIME: Duration = Duration::from_millis(1);
 /// Attempts for a longer statement.
 const TRIES_MAX: usize = 5;
@@ -76,8 +77,8 @@ impl Database {
     /// Submits steps as one transaction; `done` is called once, perhaps before this returns. Steps that exceed
     /// [`StepsCall::rows_max`] or [`StepsCall::bytes_max`] are rejected, and may be run by [`Database::run_steps`].
     ///
-    /// For event loops: while another configuration takes over, for some milliseconds, the call is given back. Afterwards the
-    /// result is [`store::Error::Busy`], as the steps were prepared by the old database.
+    /// For event loops. While another configuration takes over (some milliseconds), the call is returned to the caller, to be
+    /// submitted again. After that the result is [`store::Error::Busy`], because the steps were prepared by the old database.
     pub fn try_submit_steps(
         &self,
         session: &Session,
@@ -112,7 +113,7 @@ impl Database {
             let (mut runs, mut outcome) = (0, None);
             let commit = self.store().commit(&mut |tx| {
                 runs += 1;
-                // The retry runs on the committing thread, which must not wait for files: so no spilling.
+                // A retry runs on the committing thread, which must not wait for files, so nothing is spilled.
                 let own = Budget { now_ms: self.moment_ms(budget.now_ms), spill: None, ..*budget };
                 let result = match runs {
                     1 => attempt(tx, &own),
@@ -147,7 +148,7 @@ impl Database {
 }
 
 thread_local! {
-    /// The share under which this thread works.
+    /// Set while the time of this thread is shared with others that wait for it.
     static SHARE: Cell<Option<ShareOf>> = const { Cell::new(None) };
 }
 
@@ -164,9 +165,9 @@ pub(crate) fn is_in_share_of_loop() -> bool {
 /// The thread whose time is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShareOf {
-    /// An event loop, whose connections all wait.
+    /// An event loop: all of its connections wait.
     Loop,
-    /// The committing thread, which works for all.
+    /// The committing thread: all commits wait.
     Commits,
 }
 
@@ -328,7 +329,7 @@ impl Refusal for ModifyError {
         matches!(self, ModifyError::Query(QueryError::Limit { what: ROWS_READ, .. }))
     }
     fn is_of_time(&self) -> bool {
-        // In a share, the check of a long document fails with `Busy`.
+        // While others wait for this thread, the check of a long document fails with `Busy`.
         matches!(self, ModifyError::Query(QueryError::Deadline) | ModifyError::Write(WriteError::Busy))
     }
 }

@@ -1,8 +1,9 @@
 //! Transactions of arbitrary reads and writes, as closures.
 //!
-//! The closure runs on its caller's thread against a snapshot, and after a conflict again on the committing thread. So it must
-//! depend only on what it reads through its [`Transaction`], and be short: all commits wait for a second run. A rejected write
-//! does not end the transaction by itself: the closure's result does, and if that is an error nothing is changed.
+//! The closure runs on its caller's thread against a snapshot, and after a conflict again on the committing thread. So its
+//! result must depend only on what it reads through its [`Transaction`], and it must be short, because all commits wait for a
+//! second run. A rejected write does not abort the transaction by itself. The closure's result decides: if it is an error,
+//! nothing is changed.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -114,8 +115,8 @@ pub type RunDone<T, E> = Box<dyn FnOnce(Result<T, E>) + Send>;
 /// A transaction that was not accepted.
 pub type GivenBack<T, E> = (Run<T, E>, RunDone<T, E>);
 
-/// Takes a transaction that turned out to be too long for an event loop, to run it by [`Database::transact`] on another thread.
-/// May be called on a thread of the store; must not block.
+/// Receives a transaction that turned out to be too long for an event loop, and must run it by [`Database::transact`] on
+/// another thread. May be called on a thread of the store and must not block.
 pub type Elsewhere = Arc<dyn Fn(Box<dyn FnOnce(&Database) + Send>) + Send + Sync>;
 
 impl Database {
@@ -126,11 +127,11 @@ impl Database {
         T: Send,
         E: From<WriteError> + Send,
     {
-        // The closure may hold collection numbers of this database: no other database can run it.
+        // The closure may hold collection numbers of this database, so no other database can run it.
         let Some(_passing) = self.pass(Kind::Long) else { return Err(WriteError::Busy.into()) };
         let (mut outcome, mut checks, mut panicked) = (None, Checks::default(), None);
         let commit = self.store().commit(&mut |tx| {
-            // A panic must not unwind through the store, which would then reject all writes.
+            // A panic that unwinds through the store would stop all writes.
             let ran =
                 catch_unwind(AssertUnwindSafe(|| run(&mut Transaction { database: self, tx, checks: &mut checks })));
             checks.was_prepared();
@@ -146,8 +147,8 @@ impl Database {
     /// Submits a transaction; `done` is called once, perhaps before this returns. If the closure panics, `done` gets
     /// [`WriteError::Unavailable`], and nothing is changed.
     ///
-    /// For event loops: while another configuration takes over or a collection is emptied, for some milliseconds, it is given
-    /// back.
+    /// For event loops. While another configuration takes over or a collection is emptied (some milliseconds), the transaction
+    /// is returned to the caller, to be submitted again.
     pub fn try_transact<T, E>(
         &self,
         session: &Session,
@@ -224,7 +225,7 @@ where
         let Running { passing, run, outcome, checks, .. } = self;
         *outcome = None;
         if checks.is_long() {
-            // It is not retried here: another thread begins it anew.
+            // No retry on this thread: another thread begins the transaction anew.
             return Err(store::Abort);
         }
         let is_on_loop = checks.is_on_loop;
@@ -243,7 +244,7 @@ where
             drop(passing);
             return elsewhere(Box::new(move |database| done(database.transact(&mut *run))));
         }
-        // Drops the closure's captures first: the receiver of `done` may reopen the folder.
+        // The closure's captures are dropped before `done` is called, because its receiver may reopen the folder.
         drop((passing, run));
         done(ended(commit, outcome));
     }

@@ -1,11 +1,11 @@
 //! Writes: insert, update (merge patch), replace, put, delete; each is one transaction with all its checks.
 //!
 //! The checks run in this order: existence of the target, the precondition, the body (JSON, schema, key, references), conflicts
-//! with other stored documents (key in use, unique values). The first failure is returned, and nothing is changed.
+//! with other stored documents (key in use, unique values). The first failure is returned, and the write changes nothing.
 //!
 //! Invariants that a write maintains, in the same transaction:
 //!
-//! - Each index has exactly one entry for the document, each unique tree one if its fields are present and not null.
+//! - Each index has exactly one entry for the document. Each unique tree has one if its fields are present and not null.
 //! - Each view of the collection includes the document's contribution ([`crate::views`]).
 //! - Each reference that is not null names a stored document that had not expired when the reference was written, and a
 //!   referenced document cannot be deleted.
@@ -86,7 +86,7 @@ impl Op {
 /// A condition on the stored document that is checked first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Precondition {
-    /// Nothing.
+    /// No condition.
     #[default]
     None,
     /// It exists (`If-Match: *`).
@@ -119,7 +119,7 @@ pub(crate) struct Prepared {
     pub(crate) key: Vec<u8>,
 }
 
-/// Checks one write and puts its changes into the transaction. An expired document does not exist for it: it is removed first.
+/// Checks one write and puts its changes into the transaction. An expired target is removed first, as if it did not exist.
 #[inline]
 pub(crate) fn apply<C: Change>(
     collection: &Collection,
@@ -169,7 +169,7 @@ fn clear_due<C: Change>(
     if is_due(collection, due, &key, change, scratch)? {
         let delete = (&Op::Delete { key }, &AtWrite::default());
         let cleared = apply_to_all(collection, delete, &Precondition::None, change, scratch);
-        // If others refer to the document, it stays hidden and the write fails.
+        // If other documents refer to the expired one, it stays hidden and the write fails.
         cleared.map(drop)?;
     }
     Ok(())
@@ -270,7 +270,7 @@ pub(crate) fn is_due<C: Change>(
     Ok(collection.has_come(due, document(old)?))
 }
 
-/// The same as [`apply`] without the removal of an expired document. The stored document gets the mark.
+/// Like [`apply`], but without the removal of an expired document. The stored document gets the mark of its last write.
 pub(crate) fn apply_to_all<C: Change>(
     collection: &Collection,
     (op, at): (&Op, &AtWrite),
@@ -457,8 +457,8 @@ impl<C: Change> Work<'_, C> {
         self.store(key, Some(number), scratch)
     }
 
-    /// A patch must not name a field that the schema forbids, not even to remove it: `{"nobody": null}` changes nothing by RFC
-    /// 7396, but shows that the client expects a field that does not exist.
+    /// Rejects a patch that names a field which the schema forbids, even to remove it. By RFC 7396 `{"nobody": null}` changes
+    /// nothing, but it shows that the client expects a field that cannot exist.
     fn check_patch(&self, patch: Document<'_>) -> Result<(), WriteError> {
         let info = &self.collection.info;
         if !info.closed {
@@ -563,8 +563,8 @@ impl<C: Change> Work<'_, C> {
         let collection = self.collection;
         let tree = collection.unique[number].tree;
         let had = match old.map(|row| collection.unique_key(number, row, &mut entries.old_key)) {
-            // The document is older than the unique field, and its value is too long: the build refuses the field, not this
-            // write.
+            // The document is older than the unique field, and its value is too long. The build rejects the field; this write
+            // succeeds.
             Some(Err(_)) if !collection.unique[number].readiness.is_ready() => false,
             had => had.unwrap_or(Ok(false))?,
         };
@@ -601,7 +601,7 @@ impl<C: Change> Work<'_, C> {
         let Entries { old_key, old_value, new_key, new_value } = entries;
         let tree = self.collection.indexes[number].tree;
         let old = match old.map(|row| self.collection.index_entry(number, row, key, old_key, old_value)) {
-            // The entry is too long for an index that is being built: the build refuses the index, not this write.
+            // The entry is too long for an index that is being built. The build rejects the index; this write succeeds.
             Some(Err(_)) if !self.collection.indexes[number].readiness.is_ready() => None,
             had => had.transpose()?,
         };
@@ -680,7 +680,7 @@ fn encode(encoder: &mut Encoder, json: &[u8], out: &mut Vec<u8>, long_check: &Lo
     long_check.go_on()
 }
 
-/// Whether a write leaves a document unchanged, apart from a mark that is no longer maintained.
+/// Whether a write leaves a document unchanged, except for a mark that is no longer maintained.
 #[inline]
 fn is_same(old: &[u8], new: &[u8]) -> Result<bool, WriteError> {
     if old[STAMP_BYTES..] == new[STAMP_BYTES..] {

@@ -1,4 +1,4 @@
-//! Writes that are submitted and answered later: each is a transaction of the store.
+//! Writes that are submitted and report their result later. Each is a transaction of the store.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use crate::write::{Prepared, Written};
 /// Called once with the result of a write. May run on a thread of the store, and must not block.
 pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
 
-/// Called from any thread while work goes on: true if the work is cancelled. Once true, it stays true.
+/// Called repeatedly, from any thread, during long work; returns true if the work is cancelled, and true from then on.
 pub type Question = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Takes writes of an event loop that turned out, during preparation, to be too long for it: because of the check of a
-/// document, or the size of the stored one.
+/// Receives writes of an event loop whose preparation turned out to take too long for it, because of the check of a document or
+/// the size of the stored one.
 pub trait TakeLong: Send + Sync {
-    /// Called on the loop before [`Database::try_write`] returns: the write will be passed to [`TakeLong::take`].
+    /// Called on the event loop, before [`Database::try_write`] returns, for a write that will be passed to [`TakeLong::take`].
     fn note(&self);
-    /// Takes a write to this database, after all writes submitted before it are prepared. May run on a thread of the store;
-    /// must not block. The write is to be run by [`Database::write_submission`], on a thread that may be busy for a while.
+    /// Receives a write to this database, after all writes submitted before it are prepared. May run on a thread of the store
+    /// and must not block. The receiver must run the write by [`Database::write_submission`], on a thread that may block.
     fn take(&self, database: &Database, submission: Submission);
 }
 
@@ -54,8 +54,8 @@ impl Submission {
 }
 
 impl Database {
-    /// Submits a write; `done` is called once, perhaps before this returns. With all checks it is one transaction. Waits while
-    /// another configuration takes over: for threads that may wait.
+    /// Submits a write, which is one transaction with all its checks. `done` is called once, perhaps before this returns.
+    /// Blocks while another configuration takes over, so only for threads that may block.
     pub fn write(&self, session: &Session, write: Write, done: Done) {
         self.write_where(session, write, None, done);
     }
@@ -77,8 +77,8 @@ impl Database {
         }
     }
 
-    /// The same for event loops, which must not wait: while another configuration takes over, for some milliseconds, the
-    /// submission is given back. Retrying in order keeps the order of writes.
+    /// The same for event loops, which must not block. While another configuration takes over (some milliseconds), the
+    /// submission is returned. If returned submissions are retried in order, writes keep their order.
     pub fn try_write(&self, session: &Session, submission: Submission) -> Result<(), Box<Submission>> {
         match self.try_pass(Kind::Short) {
             Ok(passing) => self.submit(session, passing, submission, LongCheck::on_loop),
@@ -90,7 +90,7 @@ impl Database {
 
     #[cold]
     fn try_write_moved(&self, session: &Session, submission: Submission) -> Result<(), Box<Submission>> {
-        // If given back, it must have the collection numbers of this database.
+        // A returned submission must have the collection numbers of this database.
         let (write, required) = (submission.write.clone(), submission.required.clone());
         match self.moved(submission) {
             Some((database, moved)) => {
@@ -100,11 +100,11 @@ impl Database {
         }
     }
 
-    /// Translates the submission for the database that has taken over. If that is impossible, answers it.
+    /// Translates the submission for the database that has taken over. If that is impossible, reports an error as its result.
     fn moved(&self, submission: Submission) -> Option<(Database, Submission)> {
         let Submission { write, guard, required, over, long, done } = submission;
         if guard.is_some() {
-            // The guard was prepared from this database's catalog: no other database can run it.
+            // The guard was prepared from this database's catalog, so no other database can run it.
             done(Err(WriteError::Busy));
             return None;
         }
@@ -164,7 +164,7 @@ impl Writing {
 impl store::Transaction for Writing {
     fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
         if self.long_check.is_long {
-            // It is not retried here: another thread begins it anew.
+            // No retry on this thread: another thread begins the write anew.
             return Err(store::Abort);
         }
         let prepared = self.prepared(tx);

@@ -304,7 +304,8 @@ impl Fields<'_> {
         Some(name.to_string())
     }
 
-    /// Rejects paths: the user means a value inside a field, and such an index would stay empty.
+    /// Rejects paths such as `a.b`: the user means a value inside a field, and an index on a field of that name would stay
+    /// empty.
     fn check_own(&self, name: &str, item: &Item<'_>) {
         if name.contains(['.', '[', ']']) && !self.is_declared(name) {
             let allowed = "a field of the document itself, or one whose very name the schema declares";

@@ -1,7 +1,7 @@
 //! A file that the user names, on the command line or inside the configuration: a regular file of a bounded size.
 //!
 //! Reading a device may never end, and opening a pipe without a writer blocks; both are rejected before they are opened. The
-//! file is also opened without blocking, as a pipe may have taken its place meanwhile.
+//! file is also opened without blocking, because a pipe may have replaced it meanwhile.
 
 use std::fs::{self, File, FileType};
 use std::io::{self, Read};
@@ -14,10 +14,10 @@ pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read(path, bytes_max)
 }
 
-/// The same, whatever the path names by now.
+/// The same without the check before opening.
 fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    // The path may name another file by now, and this file may grow.
+    // Checked again: the path may name another file by now. Reading is bounded too, since the file may grow.
     check(&file.metadata()?, bytes_max)?;
     let mut bytes = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;

@@ -59,7 +59,8 @@ pub struct Config {
     pub views: Vec<ViewConfig>,
     /// The parameters whose values `--set` sets.
     pub params: Vec<Parameter>,
-    /// Fields that indexes carry for the service's declared queries. Not in the file: added when the queries are prepared.
+    /// Fields that indexes include so that the service's declared queries need no documents. Not in the file: added when the
+    /// queries are prepared.
     pub included: Vec<Included>,
     /// Memory for sorting while the database is opened and brought in line with the file. Not in the file.
     pub sort_bytes: usize,
@@ -70,8 +71,8 @@ pub struct Config {
     /// Whether new indexes and unique fields of collections with documents are built while the database is open, not before.
     /// Not in the file.
     pub builds_indexes_later: bool,
-    /// Collections and views of the file with mistakes. Statements that name them are not checked, as the reported mistakes
-    /// would be misleading.
+    /// Names of collections and views that have mistakes. Statements that name them are not checked, because further mistakes
+    /// reported there would be misleading.
     pub doubtful: Vec<String>,
     /// Whether opening a directory may drop parts that the configuration no longer declares; otherwise such an opening fails.
     /// Not in the file.
@@ -110,7 +111,7 @@ impl Default for Config {
     }
 }
 
-/// Reads an entry of `[params]`, which is not taken from requests.
+/// Reads an entry of `[params]`, whose value does not come from requests.
 fn read_parameter(item: &Item<'_>) -> Parameter {
     let parameter = Parameter::read(item);
     if parameter.from != ParameterPlace::Query {
@@ -133,7 +134,7 @@ fn build_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Fields that one index carries in its entries, so that a query reads no document for them.
+/// Fields included in the entries of one index (a covering index), so that a query reads no document for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Included {
     /// The collection.
@@ -172,7 +173,7 @@ impl Config {
         self.doubtful.iter().any(|name| names(sql, name))
     }
 
-    /// Adds fields that an index must carry; the fields it already carries keep their places.
+    /// Adds fields to those that an index includes; existing ones keep their positions.
     pub fn include(&mut self, collection: &str, index: &[String], fields: &[String]) {
         let place = self.included.iter().position(|known| known.collection == collection && known.index == index);
         let place = place.unwrap_or_else(|| {

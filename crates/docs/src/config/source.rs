@@ -43,8 +43,8 @@ impl<'t> Source<'t> {
         document.into_inner()
     }
 
-    /// Records a mistake at a place of the text. The same mistake at the same place is recorded once, as a part of the file
-    /// that several others share is read once for each of them.
+    /// Records a mistake at a place of the text. The same mistake at the same place is recorded once, because a part of the
+    /// file that several others share is read once for each of them.
     pub fn mistake(&self, at: Range<usize>, what: impl Into<String>, allowed: impl Into<String>) {
         let mut found = self.mistakes.borrow_mut();
         let (what, allowed) = (what.into(), allowed.into());

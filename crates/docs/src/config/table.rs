@@ -1,4 +1,4 @@
-//! Checked reading of a TOML table: each value with its place, each mistake with the allowed alternatives.
+//! Checked reading of a TOML table: each value knows its place, and each mistake states what is allowed.
 //!
 //! A reader first names the allowed keys ([`Table::check_keys`]), then takes values by type. A missing value or one of another
 //! type is recorded in the [`Source`] and returned as `None`, so that reading continues and finds further mistakes.

@@ -35,8 +35,8 @@ pub(crate) fn read_all(root: &Table<'_>, config: &Config) -> (Vec<ViewConfig>, V
     (views.into_iter().map(|(view, _)| view).collect(), doubtful)
 }
 
-/// Records the mistakes of queries, except queries that name something with mistakes. If failed views name one another in a
-/// circle, all are recorded.
+/// Records the mistakes of queries. A query that names a view or collection with mistakes of its own is skipped. If views with
+/// mistakes name one another in a cycle, all their mistakes are recorded.
 fn check_queries(views: &[(ViewConfig, Item<'_>)], config: &Config, doubtful: &mut Vec<String>) {
     let Ok(catalog) = crate::outline(config) else { return };
     let queries: Vec<(&str, &str)> = views.iter().map(|(view, _)| (&*view.name, &*view.query)).collect();
