@@ -1,7 +1,7 @@
-//! Counting the contents of trees (`counts.rs`): when a database is opened, and by a thread while it is open.
+//! Counting the entries of trees (`counts.rs`): when a database is opened, and then periodically by a thread.
 //!
-//! The thread reads pages of the trees as any reader does, a bounded number for each tree, and releases its snapshot after each
-//! round. Writers are not affected.
+//! The thread reads a bounded number of pages of each tree through a snapshot, which it releases after each round. Writers are
+//! not affected.
 //!
 //! The counts are kept among the rows of the catalog's tree, so that they are known as soon as the database is opened again:
 //!
@@ -9,8 +9,8 @@
 //!  counts/NUMBER   {"entries": N, "alike": [N, …]}     NUMBER is the tree's
 //! ```
 //!
-//! Opening asks each tree for its size, which reads a page or two, and samples the trees whose size has changed. A round writes
-//! the rows of trees that have changed by [`CHANGED_SHARE`] since the last write; small trees have no row.
+//! Opening reads the size of each tree, from a page or two, and samples the trees whose size has changed. A round writes the
+//! rows of trees that have changed by [`CHANGED_SHARE`] since the last write; small trees have no row.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -25,15 +25,15 @@ use crate::engine::{KeyRange, TreeId, View};
 use crate::stored_catalog::Rows;
 use crate::views::Heart;
 
-/// How long counting may delay the opening of a database; the thread counts the remaining trees.
+/// Maximum time for which counting may delay the opening of a database. The thread counts the remaining trees.
 const OPENING_MAX: Duration = Duration::from_millis(200);
-/// A tree is counted again once its size has changed by this share.
+/// A tree is counted again once its size has changed by more than this share.
 const CHANGED_SHARE: f64 = 0.125;
 /// Time between two rounds of the thread.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
-/// Every so many rounds all trees are counted, as the distribution of values may change while their number stays.
+/// In one of this many rounds all trees are counted, because the distribution of values may change while the size does not.
 const LOOKS_OF_SIZE: u32 = 30;
-/// The thread's state is a few keys and numbers.
+/// Stack of the thread, whose state is a few keys and numbers.
 const STACK_BYTES: usize = 256 << 10;
 
 impl Counts {
@@ -138,9 +138,9 @@ pub(crate) struct Counter {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Counts that query the database's store for the sizes of ranges.
+/// Counts that read the sizes of ranges from the database's store.
 pub(crate) fn counts(heart: &Arc<Heart>) -> Counts {
-    // Weak, as prepared queries hold the counts, and the heart holds the views' queries.
+    // Weak, because prepared queries hold the counts, and the heart holds the views' queries.
     let heart: Weak<Heart> = Arc::downgrade(heart);
     Counts::new(move |tree, range: KeyRange<'_>| {
         let heart = heart.upgrade()?;
@@ -156,7 +156,7 @@ pub(crate) fn take(heart: &Heart, catalog: &Catalog, all: bool, goes_on: &dyn Fn
     goes_on()
 }
 
-/// Submits the counts to be written to the catalog's tree, without waiting.
+/// Submits a transaction that writes the counts to the catalog's tree, without waiting.
 fn save(heart: &Heart, catalog: &Catalog, saved: &Mutex<Saved>) {
     let Ok(reader) = heart.store.reader() else { return };
     let rows = saved.lock().unwrap_or_else(PoisonError::into_inner).update(catalog);

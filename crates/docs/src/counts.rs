@@ -1,15 +1,15 @@
 //! Approximate sizes of the trees of a catalog: the planner's statistics.
 //!
-//! For each tree the number of entries; for an index also how many entries share one value of the first field on average, one
-//! pair of values of the first two fields, and so on. Writes maintain nothing for that: branch pages give sizes of ranges
-//! (`store/src/tree/portions.rs`), and values are counted in a sample of places spread evenly over the index. A place falls on
-//! a value in proportion to the value's entries, so among [`SAMPLES`] places each one on a value of s entries stands for 1/s
-//! values, and the mean of 1/s is the number of values per entry.
+//! The count of a tree is its number of entries. An index also has the average number of entries that share one value of the
+//! first field, one pair of values of the first two fields, and so on. Writes maintain nothing for this: sizes of ranges are
+//! estimated from branch pages (`store/src/tree/portions.rs`), and values from [`SAMPLES`] positions spread evenly over the
+//! index. A position hits a value with a probability in proportion to the number s of the value's entries. So the mean of 1/s
+//! over the samples estimates the number of distinct values per entry.
 //!
-//! - Taken when a database is opened and then periodically (`counter.rs`), within a time limit, and stored for the next
-//!   opening.
-//! - Changes since the last checkpoint are not counted, and any count may be out of date: a plan made from it may be slow, but
-//!   its answers are right.
+//! - The counts are taken when a database is opened, within a time limit, and then periodically (`counter.rs`). They are stored
+//!   for the next opening.
+//! - Changes since the last checkpoint are not counted, and any count may be out of date. A plan made from it may be slow, but
+//!   its results are correct.
 //! - All copies of a catalog share the counts.
 
 use std::collections::HashMap;
@@ -20,12 +20,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::engine::{Direction, KeyRange, TreeId, View};
 use crate::order;
 
-/// Places that are sampled in an index.
+/// Number of positions that are sampled in an index.
 const SAMPLES: usize = 64;
-/// Smaller trees are treated as if they had this many entries: a tree that is small now may be large before it is counted
+/// Smaller trees count as trees with this many entries, because a tree that is small now may be large before it is counted
 /// again.
 pub(crate) const ENTRIES_LEAST: f64 = 1_000.0;
-/// If a count changes by this factor, prepared queries are planned anew.
+/// If a count changes by this factor, prepared queries get new plans.
 const MOVED_FACTOR: f64 = 8.0;
 
 pub(crate) const ALL: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
@@ -42,7 +42,7 @@ pub struct TreeCount {
 /// Returns the size of a range while a plan is made, from the tree and the range.
 type AskRange = dyn Fn(TreeId, KeyRange<'_>) -> Option<u64> + Send + Sync;
 
-/// See the module's text. The default has no counts: then access paths are chosen by their kind.
+/// See the module's text. The default has no counts; access paths are then chosen by their kind.
 #[derive(Clone, Default)]
 pub struct Counts {
     shared: Option<Arc<Shared>>,
@@ -58,12 +58,12 @@ struct Shared {
 #[derive(Default)]
 struct Known {
     now: HashMap<TreeId, TreeCount>,
-    /// The counts as of the last increase of `epoch`.
+    /// The counts at the last increase of `epoch`.
     told: HashMap<TreeId, TreeCount>,
 }
 
 impl Counts {
-    /// Counts that are set from outside; `ask` returns sizes of ranges.
+    /// Counts that the caller sets; `ask` returns sizes of ranges.
     pub fn new(ask: impl Fn(TreeId, KeyRange<'_>) -> Option<u64> + Send + Sync + 'static) -> Counts {
         let (epoch, known) = (AtomicU64::new(0), RwLock::default());
         Counts { shared: Some(Arc::new(Shared { epoch, known, ask: Box::new(ask) })) }
@@ -89,7 +89,7 @@ impl Counts {
         self.shared.is_some()
     }
 
-    /// Whether both share one store of counts, and therefore belong to the catalog of one open database.
+    /// Whether both share the same counts, and so belong to the catalog of one open database.
     pub(crate) fn is_same(&self, other: &Counts) -> bool {
         self.shared.as_ref().zip(other.shared.as_ref()).is_some_and(|(own, other)| Arc::ptr_eq(own, other))
     }

@@ -1,7 +1,7 @@
-//! What opening a folder with a configuration would change in its catalog: for tools that only inspect the folder, which must
-//! not bring it in line with the file of another service or an older one. Nothing is changed here, no tree is made.
+//! What opening a folder with a configuration would change in the folder's catalog. For tools that only inspect a folder and
+//! must not apply the file of another service, or an older one, to it. Nothing is changed here.
 //!
-//! A build that was stopped half-way and would begin again is no difference: the folder was opened with that file before. A
+//! A build that was stopped and would begin again is no difference, because the folder was opened with that file before. A
 //! collection that was already undeclared at the last opening is no difference either ([`crate::losses`]).
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::views;
 /// Differences described in words; further ones are only counted.
 pub const DIFFERENCES_MAX: usize = 20;
 
-/// The fields of catalog rows that come from a declaration; a row that lacks one has null.
+/// The fields of catalog rows that come from a declaration. A missing field counts as null.
 const COMPARED: [&str; 7] = ["key", "type", "schema", "expire", "expire_after", "included", "target"];
 
 /// The differences between a configuration and a folder's catalog.
@@ -135,7 +135,7 @@ fn rows_of(config: &Config, wanted: &CollectionConfig) -> Vec<(String, Json)> {
     rows
 }
 
-/// The kind of part that a row describes, in words, its collection, and its name. `None` for rows that no declaration makes,
+/// The part that a row describes: its kind in words, its collection, and its name. `None` for rows that no declaration makes,
 /// and for rows of views.
 pub(crate) fn part_of(key: &str) -> Option<(&'static str, &str, String)> {
     let mut parts = key.splitn(3, '/');

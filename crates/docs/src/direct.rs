@@ -33,7 +33,8 @@ pub enum Outcome<'r> {
 }
 
 impl Database {
-    /// Direct reads for the calling thread: so many slots of so many bytes. None if they are unavailable or not needed.
+    /// Direct reads for the calling thread, with `places` slots of `place_bytes` each. `None` if they are unavailable or not
+    /// needed.
     pub fn direct_reads(&self, places: usize, place_bytes: usize) -> Option<DirectReads> {
         Some(DirectReads { inner: self.store().direct_reads(places, place_bytes)? })
     }
@@ -72,7 +73,7 @@ impl Moment<'_> {
         key: &Key<'_>,
     ) -> Result<Got<'_>, ReadError> {
         if self.expires(collection) {
-            // The document would have to be checked for expiry after the read.
+            // A direct read does not check whether the document has expired.
             return match self.get(collection, key) {
                 Err(ReadError::Store(store::Error::NotInMemory)) => Ok(Got::Elsewhere),
                 found => found.map(Got::Now),

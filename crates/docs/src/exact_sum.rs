@@ -15,7 +15,7 @@
 
 use crate::varint;
 
-/// 2098 bits for the doubles themselves, 63 for their number, one for the sign; in whole words.
+/// 2,098 bits for the doubles themselves, 63 for their number and one for the sign, rounded up to whole words.
 const LIMBS: usize = 34;
 const BYTES: usize = LIMBS * 8;
 /// The bit of 1: 2^0 in units of 2^-1074.
@@ -256,7 +256,7 @@ mod tests {
         ]
     }
 
-    /// A sum computed the slow way, in units of 2^-1074 with 32-bit digits, and rounded.
+    /// A slow reference: the sum in units of 2^-1074 with 32-bit digits, rounded.
     fn naive(reals: &[f64]) -> f64 {
         // 32-bit digits with room for carries.
         let mut digits = [0i64; 80];

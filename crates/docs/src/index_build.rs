@@ -1,18 +1,17 @@
 //! Building indexes and unique fields of collections that have documents, and checking stored documents against announced rules
 //! ([`crate::announced`]), while the database serves.
 //!
-//! From the moment the database is open, every write maintains and obeys them. A thread goes through the stored documents in
-//! batches: each batch is a transaction that reads the documents as they are **now**, checks them and puts their entries. If a
-//! write changes one of them meanwhile, the batch is retried, so no entry of an old document is ever put; documents inserted
-//! behind the thread's position were entered by their own write. A retry blocks all commits: it checks no document against a
-//! schema (the first attempt did, or the document's own write), and a batch that takes long is split. When all documents were
-//! seen, one transaction changes the catalog's rows, and queries begin to use the new indexes.
+//! From the moment the database is open, every write maintains the new indexes and obeys the new rules. A thread scans the
+//! stored documents in batches. Each batch is a transaction that reads the **current** state of its documents, checks them and
+//! puts their entries. If a write changes one of them meanwhile, the batch is retried, so no entry of an old document is ever
+//! put. Documents inserted behind the thread's position get their entries from their own write. A retry blocks all commits, so
+//! it checks no document against a schema (the first attempt or the document's own write did), and a batch that takes long is
+//! split. After the last document one transaction changes the catalog's rows, and queries begin to use the new indexes.
 //!
 //! - A rule, field or index is refused if a document breaks it, if two documents have the same value in a new unique field, or
-//!   if an entry is over its limit. From then on it is neither maintained nor obeyed. The thread goes on to the end, so that
-//!   the message has the number of such documents and the first keys. The next opening tries again, into a new tree.
-//! - A build that stops half-way leaves its catalog row marked as building. The next opening begins again, and empties the old
-//!   tree.
+//!   if an entry is over its limit. From then on it is neither maintained nor obeyed. The thread still scans to the end, so
+//!   that the message has the number of such documents and the first keys. The next opening tries again, with a new tree.
+//! - A build that is stopped leaves its catalog row marked as building. The next opening empties the tree and begins again.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -36,9 +35,9 @@ use crate::row::{Row, Shape};
 use crate::statement::{Share, ShareOf};
 use crate::views::Heart;
 
-/// Keys that are read from one snapshot, so that no snapshot is held long.
+/// Number of keys read from one snapshot; bounded so that no snapshot is held for long.
 const PAGE_KEYS: usize = 1024;
-/// Documents of one transaction: few, as concurrent writes to them cause a retry.
+/// Documents in one transaction. Few, because a concurrent write to any of them causes a retry.
 const BATCH_DOCUMENTS: usize = 64;
 /// Keys listed in a refusal; further ones are only counted.
 const KEYS_TOLD: usize = 10;
@@ -53,7 +52,8 @@ pub(crate) struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// Starts a thread that will build what is missing. It changes nothing before [`IndexBuilder::begin`].
+    /// Starts a thread that builds missing indexes and checks announced rules. It changes nothing before
+    /// [`IndexBuilder::begin`].
     pub(crate) fn start(heart: &Arc<Heart>) -> Result<IndexBuilder, store::Error> {
         let mut builder = IndexBuilder::default();
         if heart.collections.iter().all(|collection| targets_of(collection).is_empty()) {
@@ -93,7 +93,7 @@ impl IndexBuilder {
     /// Lets the thread begin.
     pub(crate) fn begin(&self) {
         if let Some(begin) = &self.begin {
-            // A thread that has already ended has logged why.
+            // If the thread has already ended, it has logged the reason.
             let _ = begin.send(());
         }
     }
@@ -130,7 +130,7 @@ enum Part {
     Rule(usize),
 }
 
-/// The documents that break a rule.
+/// The documents that break a rule, counted, with the first keys.
 #[derive(Default)]
 struct Breakers {
     count: u64,
@@ -168,7 +168,7 @@ fn targets_of(collection: &Collection) -> Vec<Target<'_>> {
     building.map(|(part, readiness)| Target { part, readiness, breakers: Breakers::default() }).collect()
 }
 
-/// Goes through all documents, then makes ready what was not refused; false if it was stopped.
+/// Processes all documents, then makes ready the targets that were not refused; false if it was stopped.
 fn build(
     heart: &Heart,
     collection: &Collection,
@@ -210,8 +210,8 @@ fn build(
     Ok(true)
 }
 
-/// Enters some documents. If their entries, which may carry large fields, do not fit into one transaction, or a retry takes too
-/// long, the batch is halved. A single document that does not fit was rejected when it was written, or is an error.
+/// Enters some documents. If their entries, which may include large fields, do not fit into one transaction, or a retry takes
+/// too long, the batch is halved. For a single document that does not fit, the error is returned.
 fn enter_in_parts(
     heart: &Heart,
     collection: &Collection,
@@ -228,7 +228,7 @@ fn enter_in_parts(
     }
 }
 
-/// Enters some documents, as they are now, in one transaction.
+/// Enters the current state of some documents in one transaction.
 fn enter(
     heart: &Heart,
     collection: &Collection,
@@ -343,7 +343,8 @@ fn enter_one(
                     }
                     refusal
                 }
-                // Documents written since then obey the schema, unless it is already refused: then they are not counted.
+                // A document written since then obeys the schema, unless the schema is already refused; then the document is
+                // not counted.
                 Part::Rule(_) => {
                     let misfit = seen.misfits.iter().find(|(of, _)| is_as_seen && *of == place);
                     misfit.map(|(_, why)| Refusal::Own(why.clone()))
@@ -392,7 +393,7 @@ impl One<'_, '_, '_> {
         })
     }
 
-    /// A refused field is still built, to count the documents that break it.
+    /// A refused field is still processed, to count the documents that break it.
     fn unique(&mut self, number: usize, shown: &dyn Fn(&[u8]) -> String) -> Result<Option<Refusal>, store::Error> {
         let mut entry = Vec::new();
         let tree = self.collection.unique[number].tree;
@@ -424,7 +425,7 @@ impl One<'_, '_, '_> {
     }
 }
 
-/// References and expiry find documents through an index: refuses the rules whose index was refused.
+/// Refuses the rules whose index was refused, because references and expiry find documents through an index.
 fn refuse_without_index(collection: &Collection) {
     for announced in collection.announced.iter().filter(|announced| announced.readiness.is_building()) {
         let field = match &announced.rule {
@@ -439,7 +440,7 @@ fn refuse_without_index(collection: &Collection) {
     }
 }
 
-/// Makes the completed parts ready: queries use the indexes, and the rules are in force.
+/// Makes the completed targets ready: from then on queries use the indexes, and the rules are in force.
 fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), store::Error> {
     let whole = || targets.iter().filter(|target| target.readiness.is_building());
     let mut failure = None;
@@ -468,7 +469,7 @@ fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), store::Error> 
     Ok(())
 }
 
-/// A row of the catalog with these fields replaced: several rules share the row of a collection.
+/// A row of the catalog with these fields replaced. (Several rules share the row of a collection.)
 fn laid_over(tx: &mut Tx<'_>, catalog: store::TreeId, key: &str, fields: &str) -> Result<String, store::Error> {
     let stored = tx.get(catalog, key.as_bytes())?.map(|row| row.into_owned()).unwrap_or_default();
     let parsed = |text: &[u8]| serde_json::from_slice(text).unwrap_or(Json::Object(serde_json::Map::new()));

@@ -2,8 +2,8 @@
 //!
 //! - `u32` is 4 bytes, big-endian; `i64` is 8, big-endian with the sign bit flipped; a string is its UTF-8 bytes, 1 to
 //!   [`KEY_BYTES_MAX`] of them. So the tree's order is the keys' order.
-//! - A key has one spelling: a number is digits without leading zeros (after a `-` if negative), within the type's range.
-//!   Anything else is no key, neither in a path nor in a document.
+//! - A key has only one spelling: a number has no leading zeros and no `+`, and must be in the type's range. Any other spelling
+//!   is no key, in a path or in a document.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Statements that write more than one transaction holds: which statements may, and their retries ([`crate::sql::LargeRun`]).
+//! Statements whose changes exceed an ordinary transaction: which statements are eligible, and their retries
+//! ([`crate::sql::LargeRun`]).
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::gate::Kind;
 use crate::sql::{Action, Budget, LargeRun, Modification, ModifyError, QueryError, SpillSpace, Value};
 use crate::views::ViewState;
 
-/// Attempts for such a statement: concurrent writes may be too many for one to succeed.
+/// Attempts for such a statement; an attempt fails if concurrent writes change too much.
 const TRIES_MAX: usize = 3;
 /// With less free disk space than this no large transaction is started.
 const BYTES_LEAST: u64 = 16 << 20;
@@ -28,7 +29,7 @@ pub(crate) fn is_too_large(error: &ModifyError) -> bool {
 }
 
 impl Database {
-    /// Whether a statement cannot run in a large transaction.
+    /// Whether a statement must run in an ordinary transaction.
     pub(crate) fn is_for_one_transaction(&self, statement: &Modification, collection: &Collection) -> bool {
         let info = &collection.info;
         let is_known = |readiness: &crate::readiness::Readiness| !readiness.is_building();
@@ -44,7 +45,7 @@ impl Database {
             || (statement.action() == Action::Insert && collection.keys.is_some())
     }
 
-    /// Runs a statement in a large transaction; `None` if it is not eligible.
+    /// Runs a statement in a large transaction; `None` if it cannot run in one.
     pub(crate) fn modify_large(
         &self,
         statement: &Modification,
@@ -81,7 +82,7 @@ impl Database {
         let watched = LargeRun::watched(statement, collection);
         let mut taken = space.take_rest();
         if statement.action() == Action::Insert {
-            // The source may also sort and group on disk while the statement's changes are there.
+            // The INSERT's source query may spill to disk too, so it gets half of the space.
             taken.shrink(taken.bytes() / 2);
         }
         let mut tx = loop {

@@ -13,12 +13,13 @@ use crate::error::WriteError;
 use crate::key::Key;
 use crate::row::{Row, plain};
 
-/// The origin of a document: 4 bytes of source, 8 of place in it, big-endian, so that origins sort in reading order.
+/// The origin of a document: 4 bytes for the source and 8 for the position in it, big-endian, so that origins sort in reading
+/// order.
 pub(crate) const ORIGIN_BYTES: usize = 12;
 /// The origin of a document that is stored already.
 pub(crate) const STORED: [u8; ORIGIN_BYTES] = [0xff; ORIGIN_BYTES];
 
-/// The trees and references of a collection to build or check.
+/// The trees of a collection that are to be built, and the references that are to be checked.
 pub(crate) struct Wanted {
     pub(crate) indexes: Vec<usize>,
     pub(crate) unique: Vec<usize>,

@@ -1,16 +1,15 @@
-//! Long documents and general schemas: one check can take a millisecond or more, so it is done once for a write, and never on
-//! the committing thread, which works for all.
+//! Checks of long documents and general schemas. One can take a millisecond or more, so it is done once for each write, and
+//! never on the committing thread, for which all commits wait.
 //!
-//! Two conditions are known only when a write is prepared: that a schema takes long even for a short document, and that the
-//! stored document that a short patch is merged into is large. Where others wait (on an event loop, or while all commits wait),
-//! the check of a short document ends after [`SHORT_CHECK_STEPS`], and an event loop does not read a stored document of
-//! [`LARGE_BYTES`]. The loop then hands the write to another thread ([`crate::TakeLong`]), which treats it like a long
-//! document.
+//! Two conditions show only while a write is prepared: the schema check takes long even for a short document, or a short patch
+//! is merged into a large stored document. On an event loop, and while all commits wait, the check of a short document ends
+//! after [`SHORT_CHECK_STEPS`], and an event loop does not read a stored document of [`LARGE_BYTES`] or more. The event loop
+//! then passes the write to another thread ([`crate::TakeLong`]), which treats it like a write of a long document.
 //!
-//! A write that conflicts with concurrent transactions is prepared again by the committer. If the document is the same, it is
-//! known to fit. If a patch was merged into a changed document, the result is not checked: the write is rejected, and the
-//! client may send it again. While a long document is read and checked, the check asks repeatedly whether the client still
-//! waits.
+//! A write that conflicts with concurrent transactions is prepared again by the committer. If the resulting document is the
+//! same, it is known to fit. If a patch was merged into a changed document, the result is not checked again: the write is
+//! rejected, and the client may repeat it. While a long document is read and checked, the check tests repeatedly whether the
+//! write is cancelled.
 
 use std::hash::BuildHasher;
 use std::hash::RandomState;
@@ -24,8 +23,8 @@ use crate::statement;
 use crate::writing::Question;
 use binjson::Document;
 
-/// A document whose text is at least this long is checked against a general schema only where nobody waits. Most checks of 4
-/// KiB take 15 µs; arrays nested 120 deep under a recursive schema take 1.5 ms, and 6 ms for 16 KiB.
+/// A document whose text is at least this long is checked against a general schema only on a thread for which no others wait.
+/// Most checks of 4 KiB take 15 µs; arrays nested 120 deep under a recursive schema take 1.5 ms, and 6 ms for 16 KiB.
 pub const LONG_CHECK_BYTES: usize = 4 << 10;
 
 /// Steps of the check of a shorter document before it counts as long: about a millisecond.
@@ -35,14 +34,14 @@ pub(crate) const SHORT_CHECK_STEPS: u64 = schema::QUESTION_STEPS;
 /// or merging it takes about a millisecond.
 pub const LARGE_BYTES: usize = 256 << 10;
 
-/// Limit in bytes for a write, and for the document that it finds, to be prepared again while all commits wait: some
-/// milliseconds.
+/// A write is prepared again while all commits wait (some milliseconds) only if it, and the stored document, have at most this
+/// many bytes.
 pub(crate) const AGAIN_BYTES_MAX: usize = 1 << 20;
 
-/// Random keys of the hashes, so that a client cannot make two documents with one hash.
+/// Random keys of the hashes, so that a client cannot construct two documents with the same hash.
 static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
 
-/// The state of a write's check: where it runs, when it is cancelled, and results of earlier preparations.
+/// The state of a write's check: the kind of thread, the cancellation check, and results of earlier preparations.
 #[derive(Default)]
 pub(crate) struct LongCheck {
     /// Hashes of the text that passed the check.
@@ -51,11 +50,11 @@ pub(crate) struct LongCheck {
     pub(crate) number: Option<i64>,
     /// The write has been prepared before.
     pub(crate) is_again: bool,
-    /// An event loop prepares it: it starts no long check and reads no large document.
+    /// An event loop prepares the write, so no long check is started and no large document is read.
     pub(crate) is_on_loop: bool,
     /// Set if the write turned out to be too long for an event loop.
     pub(crate) is_long: bool,
-    /// Asks whether the write is cancelled, while it is read and checked.
+    /// Called while the document is read and checked: whether the write is cancelled.
     pub(crate) over: Option<Question>,
 }
 
@@ -70,7 +69,7 @@ impl LongCheck {
         LongCheck { is_on_loop: true, ..LongCheck::asking(over) }
     }
 
-    /// The state for a write inside a statement, which this thread may prepare while others wait.
+    /// The state for a write inside a statement. Others may wait for this thread.
     pub(crate) fn in_share() -> LongCheck {
         LongCheck {
             is_again: statement::is_in_share(),
@@ -89,8 +88,7 @@ impl LongCheck {
         (self.is_again, self.is_on_loop) = (true, false);
     }
 
-    /// Must be called between two parts of the work that take time proportional to the document's length. Rejects a cancelled
-    /// write.
+    /// Rejects a cancelled write. Must be called between parts of the work whose time is proportional to the document's length.
     #[inline]
     pub(crate) fn go_on(&self) -> Result<(), WriteError> {
         if self.over.as_ref().is_some_and(|over| over()) { Err(WriteError::Busy) } else { Ok(()) }
@@ -102,7 +100,7 @@ impl LongCheck {
         if self.is_again && bytes > AGAIN_BYTES_MAX { Err(WriteError::Busy) } else { Ok(()) }
     }
 
-    /// The same for the stored document that the write finds; also rejects what is too long for an event loop.
+    /// The same for the stored document. Also rejects a document that is too long for an event loop.
     #[inline]
     pub(crate) fn bound_stored(&mut self, bytes: usize) -> Result<(), WriteError> {
         if self.is_on_loop && bytes >= LARGE_BYTES {
@@ -141,7 +139,7 @@ impl Collection {
             long_check.is_long = true;
             return Err(WriteError::Busy);
         }
-        // A write with a cancellation check is not on a thread for which others wait.
+        // If there is a cancellation check, no others wait for this thread.
         if document.text().len() < LONG_CHECK_BYTES && long_check.over.is_none() {
             match schema::within(SHORT_CHECK_STEPS, || self.check(document, row)) {
                 Some(checked) => return checked,

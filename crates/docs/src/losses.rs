@@ -1,11 +1,11 @@
-//! What a folder would lose under a configuration, checked before anything in it is changed.
+//! What a folder would lose under a configuration. This is checked before anything in it is changed.
 //!
-//! A folder records its purpose: its catalog names collections, indexes, rules and views. A configuration that declares none of
-//! the folder's collections belongs to another service and is rejected. A configuration that would drop parts of the folder is
-//! rejected unless [`Config::may_drop`] permits it.
+//! A folder's catalog names its collections, indexes, rules and views. A configuration that declares none of these collections
+//! is taken for that of another service and is rejected. A configuration that would drop parts of the folder is rejected unless
+//! [`Config::may_drop`] permits it.
 //!
 //! - Indexes, unique fields and references that were never in force are no loss, nor is a view that was never built.
-//! - An index whose fields are the first ones of another index is no loss: the longer one serves the same lookups.
+//! - An index whose fields are the first ones of another index is no loss, because the longer one serves the same lookups.
 //! - The documents of an undeclared collection stay in the folder. Nothing reads or changes them until a configuration declares
 //!   the collection again. The collection's catalog row is marked ([`UNDECLARED`]), so the loss is reported only once.
 
@@ -21,7 +21,7 @@ use crate::views;
 
 /// Returns what the configuration would drop, if that is permitted.
 pub(crate) fn check(config: &Config, store: &Store, view: &impl View, stored: &Rows) -> Result<Differences, OpenError> {
-    // What an earlier opening has marked as dropped is lost already.
+    // Parts that an earlier opening has marked as dropped are lost already.
     let stored = rebuild::after_drops(stored.clone());
     refuse_other_service(config, &stored)?;
     let lost = lost(config, store, view, &stored)?;

@@ -1,14 +1,14 @@
-//! Keys that the collection generates for documents without one.
+//! Keys that a collection generates for documents without one.
 //!
-//! - `counter`: the numbers from 1 on, for number keys. A number is given once, even if the document is not stored: a rejected
-//!   insert leaves a gap, and so does a crash (at most [`BLOCK`]), and a statement or steps that are retried because of
-//!   concurrent writes. Numbers that clients chose are skipped.
+//! - `counter`: the numbers from 1 on, for number keys. Each number is given only once, even if the document is not stored. So
+//!   gaps arise from a rejected insert, from a crash (at most [`BLOCK`] numbers), and from a statement or steps that are
+//!   retried because of concurrent writes. Numbers that clients chose are skipped.
 //! - `uuid`: version 7 of RFC 9562, for text keys: they sort by the time of creation.
 //!
-//! The counter is in memory, so concurrent inserts do not conflict. The row on disk is an upper bound of the numbers given so
-//! far: row NAME of the tree `sequences`, 8 bytes, little-endian, moved ahead by the transaction that first reaches it. A clean
-//! end writes the next number itself, a new configuration takes over the counter in memory, and a write that is prepared again
-//! keeps its number: none of these leaves a gap.
+//! The counter is in memory, so concurrent inserts do not conflict. The row on disk (row NAME of the tree `sequences`, 8 bytes,
+//! little-endian) is above all numbers given so far; the transaction that first reaches it moves it ahead. There is no gap
+//! after a clean end, which writes the next number itself, after a change of the configuration, which takes over the counter in
+//! memory, or if a write is prepared again, since it keeps its number.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::order::Scalar;
 
 /// The tree of the counters' rows.
 const TREE: &str = "sequences";
-/// How far the row on disk is ahead.
+/// Numbers by which the row on disk is moved ahead.
 const BLOCK: i64 = 256;
 /// Attempts to find a free number for one document. A number in use moves the counter past all documents.
 const TRIES_MAX: usize = 3;
@@ -41,11 +41,11 @@ pub(crate) enum Keys {
 #[derive(Debug)]
 pub(crate) struct Counter {
     next: AtomicI64,
-    /// The largest client-chosen number since `make` last checked, perhaps of a rejected document; 0: none.
+    /// The largest number chosen by a client since `make` last checked, possibly of a rejected document; 0: none.
     brought: AtomicI64,
     /// The value of `next` that the row on disk is known to equal or exceed.
     settled: AtomicI64,
-    /// The tree of the collection, and that of the counters' rows.
+    /// The tree of the collection's documents, and that of the counters' rows.
     documents: TreeId,
     sequences: TreeId,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Counter {
 type Made = String;
 
 impl Keys {
-    /// The generator of a collection as of now; a counter of the previous configuration is taken over.
+    /// The generator of a collection. The counter of the previous configuration, if any, is taken over.
     pub(crate) fn open(
         store: &Store,
         view: &impl View,
@@ -109,7 +109,7 @@ impl Keys {
         (!is_known).then(|| (counter.sequences, next.to_le_bytes()))
     }
 
-    /// Notes a key chosen by the client. The document may still be rejected: so the counter reads the stored documents only
+    /// Records a key chosen by the client. The document may still be rejected, so the counter looks at the stored documents
     /// when it gives the next number.
     pub(crate) fn met(&self, key: &Key<'_>) {
         if let (Keys::Counter(counter), Scalar::Integer(number)) = (self, key.scalar())
@@ -162,8 +162,8 @@ impl Counter {
         given.unwrap_or(i64::MAX)
     }
 
-    /// Moves the row on disk ahead if this number has reached it. Concurrent transactions may do the same, and each writes more
-    /// than its own number; one that read the row before it moved is prepared again.
+    /// Moves the row on disk ahead if this number has reached it. Of concurrent transactions that do this, each writes a row
+    /// above its own number, and one that read the row before it was moved is prepared again.
     fn reserve<C: Change>(&self, given: i64, info: &CollectionInfo, change: &mut C) -> Result<(), WriteError> {
         let name = info.name.as_bytes();
         let reserved = change.get(self.sequences, name)?.map_or(0, |row| number(&row));

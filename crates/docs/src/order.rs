@@ -1,8 +1,8 @@
 //! Order-preserving encoding of values in index keys: bytes compare as the values do.
 //!
-//! NULL < numbers < text (text by bytes), as SQL rule 5 of the design says. Integers and reals that are equal as numbers encode
-//! equally up to a tail that marks the kind, so that decoding restores the value exactly. An index key is the encoded fields
-//! one after another, then the encoded primary key, which makes it unique.
+//! NULL < numbers < text, as in queries; text is ordered by its bytes. An integer and a real that are equal as numbers have the
+//! same encoding, except for a tail that marks the kind, so that decoding restores the value exactly. An index key is the
+//! encoded fields one after another, then the encoded primary key, which makes it unique.
 //!
 //! ```text
 //!  NULL      05
@@ -17,11 +17,12 @@
 //!
 //! Invariants:
 //!
-//! - Every tag is below every tail byte (`TAIL_MIN`), so an integer followed by any next field sorts before the reals
-//!   with the same floor, and no encoding is a prefix of another except an integer's of the reals with its floor.
+//! - Every tag is below every tail byte (`TAIL_MIN`), so an integer, whatever field follows, sorts before the reals with the
+//!   same floor. An encoding is never a prefix of another, except that of an integer, which is a prefix of the reals with its
+//!   floor.
 //! - [`lower`] and [`upper`] bound exactly the keys whose field equals a value, 5 and 5.0 alike.
-//! - Between keys whose fields are equal as numbers but differ in kind (5 and 5.0) the kind decides before the fields that
-//!   follow. A reader that needs the order of later fields must know that the field has only one kind, or sort.
+//! - If two fields are equal as numbers but differ in kind (5 and 5.0), the kind is compared before the fields that follow. A
+//!   reader that needs the order of later fields must know that the field has only one kind, or sort.
 
 /// A value as SQL sees it, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,8 +1,8 @@
-//! Bringing stored documents in line with a changed configuration, when a database is opened.
+//! Applying a changed configuration to stored documents when a database is opened.
 //!
 //! One pass over a collection's documents checks them against a changed schema and collects the entries of new or changed
 //! indexes, of new unique fields, and of new references. All of it becomes visible in one step with the catalog's rows. The old
-//! entries of an index are removed after that, also after a stop in between.
+//! entries of an index are removed after that, by the next opening if the process stops in between.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
@@ -19,7 +19,7 @@ use crate::open_error::OpenError;
 use crate::row::Shape;
 use crate::stored_catalog::{DROP, Rows, Work, tree_of};
 
-/// Documents read from one snapshot, so that no snapshot is held long.
+/// Number of documents read from one snapshot; bounded so that no snapshot is held for long.
 const SCAN_DOCUMENTS: usize = 65_536;
 
 /// Does the work on one collection and returns its new trees.
@@ -151,7 +151,7 @@ pub(crate) fn make_visible(
     obsolete: &[String],
 ) -> Result<(), store::Error> {
     if trees.is_empty() {
-        // One transaction suffices; attaching trees would wait for a checkpoint.
+        // One transaction suffices. Attaching would write a checkpoint.
         return write_rows(store, catalog, rows, obsolete);
     }
     let entry = |(key, value): (&String, &String)| (catalog, key.clone().into_bytes(), value.clone().into_bytes());

@@ -1,7 +1,8 @@
 //! A document as a row: its values by the numbers of the fields that a collection uses.
 //!
-//! One pass over the document finds them all: schema, key, indexes, unique fields and references then read by number. Documents
-//! usually have the same shape, so each field is first compared with the field at the same place of the last document.
+//! One pass over the document finds all fields. The schema check, key, indexes, unique fields and references then access them
+//! by number. Documents usually have the same shape, so each field is first compared with the field at the same position of the
+//! last document.
 
 use std::borrow::Cow;
 
@@ -28,7 +29,7 @@ pub struct Shape {
     numbers: Vec<u8>,
 }
 
-/// Limit of numbered fields: a number fits a byte, with one value left for "none of them".
+/// Maximum number of numbered fields. A number fits into a byte, in which one value means "none of them".
 pub const NAMES_MAX: usize = 254;
 const NONE: u8 = 255;
 

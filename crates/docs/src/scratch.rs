@@ -1,4 +1,4 @@
-//! Working memory of a thread that writes, reused from one write to the next, so that a steady stream allocates little.
+//! Working memory of a thread that writes. It is reused, so that a steady stream of writes allocates little.
 //!
 //! A transaction may run on its caller's thread and again on the committing thread, so the memory belongs to the thread, not to
 //! the transaction.

@@ -13,11 +13,11 @@
 //!  counts/NUMBER           approximate size of a tree (`counter.rs`)
 //! ```
 //!
-//! At open the catalog that the configuration wants is compared with these rows. If the collection has documents, missing or
-//! different parts are work to be done before the database opens (`rebuild.rs`): an index is built into a tree with a new name,
-//! and one step makes the tree visible and changes its row, so that a stop in between leaves the old one.
+//! When a database is opened, the catalog that the configuration declares is compared with these rows. If a collection has
+//! documents, missing or changed parts are built before the database opens (`rebuild.rs`). An index is built into a tree with a
+//! new name. One step makes the tree visible and changes its row, so a stop before it leaves the old index.
 //!
-//! If the work is done while the database serves (`builds_indexes_later`), rows keep the rules in force until the new rule
+//! If the work is done while the database serves (`builds_indexes_later`), a row keeps the rules in force until a new rule
 //! replaces them ([`crate::announced`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,7 +114,7 @@ pub(crate) fn resolve(store: &Store, view: &impl View, config: &Config, stored: 
 }
 
 /// Rows of parts that are no longer declared. The trees of indexes and unique fields are emptied. The trees of an undeclared
-/// collection stay, as nothing changes them, but its references must be checked again when it is declared again.
+/// collection stay, because nothing changes them. Its references are dropped, to be checked when it is declared again.
 fn obsolete(stored: &Rows, kept: &BTreeSet<String>, names: &[&str], rows: &mut Rows) -> Vec<String> {
     let mut obsolete = Vec::new();
     for (key, value) in stored.iter().filter(|(key, _)| !kept.contains(*key)) {
@@ -137,7 +137,7 @@ fn obsolete(stored: &Rows, kept: &BTreeSet<String>, names: &[&str], rows: &mut R
 /// Prefix of the row of a tree that is to be emptied; the tree's name follows.
 pub(crate) const DROP: &str = "drop/";
 
-/// The mark in the row of a collection that the last configuration did not declare.
+/// Name of the mark in the row of a collection that the last configuration did not declare.
 pub(crate) const UNDECLARED: &str = "undeclared";
 
 /// Whether a row has a mark.
@@ -166,7 +166,7 @@ fn state_of(row: &str) -> Option<Json> {
     row.get("state").cloned()
 }
 
-/// The catalog that a configuration makes, without a database: for preparing queries before one is open. Its tree numbers are
+/// The catalog for a configuration, without a database. For preparing queries before a database is open. Its tree numbers are
 /// not real.
 pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
     let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
@@ -200,7 +200,7 @@ pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
 
 const NO_TREE: TreeId = TreeId(u32::MAX);
 
-/// A collection as far as its configuration determines it, without indexes and the like.
+/// A collection as its configuration determines it, without indexes, unique fields and references.
 fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -> CollectionInfo {
     CollectionInfo {
         name: wanted.name.clone(),
@@ -217,7 +217,7 @@ fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -
     }
 }
 
-/// The fields that an index must carry.
+/// The fields that an index must include.
 pub(crate) fn included(config: &Config, collection: &CollectionConfig, index: &[String]) -> Vec<String> {
     let mut declared = config.included.iter();
     let found = declared.find(|included| included.collection == collection.name && included.index == index);
@@ -285,7 +285,7 @@ impl Identity {
         self.wishes.push((Wish::Expire(new.field.clone()), Readiness::building((collection_row(wanted), ready))));
         (row["expire"], row["expire_after"]) = (stored["expire"].clone(), stored["expire_after"].clone());
         let field = stored["expire"].as_str().map(str::to_string);
-        // A row without a duration is of an older format: nothing expires until the new rule is in force.
+        // A row without a duration has an older format. Then nothing expires until the new rule is in force.
         let before = field.zip(stored["expire_after"].as_i64());
         self.expire = before.map(|(field, after_seconds)| ExpireConfig { field, after_seconds });
         self.since = stored["expire_since"].as_i64();
@@ -297,7 +297,7 @@ pub(crate) fn collection_row(wanted: &CollectionConfig) -> String {
     format!("collection/{}", wanted.name)
 }
 
-/// The row of that name, as far as the declaration determines it.
+/// The collection's own row, as the declaration determines it.
 pub(crate) fn declared_row(wanted: &CollectionConfig) -> Json {
     let mut row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
     if let Some(expire) = &wanted.expire {
@@ -355,7 +355,8 @@ impl<V: View> Resolver<'_, V> {
                 info.fields = schema.as_ref().map(|new| announced::weakened(new, before.as_ref())).unwrap_or_default();
                 let row = json!({ "schema": wanted.schema }).to_string();
                 let readiness = Readiness::building((collection_row(wanted), row));
-                // Compiled in full, as its fields do not have the row places that the plain checker needs.
+                // Compiled for the general checker, because its fields do not have the row positions that the plain checker
+                // needs.
                 let new =
                     wanted.schema.as_deref().map(Schema::compile_full).transpose().map_err(OpenError::Mismatch)?;
                 wishes.extend(new.map(|schema| (Wish::Schema(schema), readiness)));
@@ -425,7 +426,7 @@ impl<V: View> Resolver<'_, V> {
                 wanted.name, stored["key"], stored["type"], row["key"], row["type"]
             )));
         }
-        // Missing fields are indexed as null. If expiry is removed, nothing has to be checked.
+        // Nothing has to be checked if expiry is removed.
         let has_schema = stored["schema"] != row["schema"];
         let has_expire = !row["expire"].is_null() && stored["expire"] != row["expire"];
         if self.config.builds_indexes_later {
@@ -442,7 +443,7 @@ impl<V: View> Resolver<'_, V> {
         Ok(identity)
     }
 
-    /// When recording of last writes began: now, if it was not on before.
+    /// When recording of last writes began; now, if it was not recorded before.
     fn since(&self, stored: Option<&Json>) -> i64 {
         let noted = stored.filter(|row| row["expire"] == LAST_WRITE).and_then(|row| row["expire_since"].as_i64());
         noted.unwrap_or_else(|| mark_at(self.config.clock.now_ms()) as i64)
@@ -486,8 +487,7 @@ impl<V: View> Resolver<'_, V> {
         let included = included(self.config, wanted, &fields);
         let name = index_row(wanted, &fields);
         let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree, "included": included }), empty)?;
-        // Rules in force find references and expired documents through an index, which must be complete from the first write
-        // on.
+        // An index through which rules in force find references and expired documents must be complete before the first write.
         let readiness = if new { self.later(&name, !is_needed) } else { Readiness::default() };
         if new && readiness.is_ready() {
             work.wanted.indexes.push(number);
@@ -547,8 +547,8 @@ impl<V: View> Resolver<'_, V> {
     }
 }
 
-/// The declared indexes, and one for each referring field and the expiry field if no declared index starts with it. They find
-/// the referring documents at a deletion, and the expired documents, without reading the whole collection.
+/// The declared indexes, and one for each referring field and for the expiry field unless a declared index starts with it. They
+/// find the referring documents at a deletion, and the expired documents, without reading the whole collection.
 pub(crate) fn index_fields(wanted: &CollectionConfig, expire: Option<&ExpireConfig>) -> Vec<Vec<String>> {
     let mut indexes = wanted.indexes.clone();
     let times = wanted.expire.iter().chain(expire).map(|expire| &expire.field);

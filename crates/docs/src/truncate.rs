@@ -1,22 +1,22 @@
 //! Deletion of all documents of a collection as range deletions of whole trees: documents, index entries, unique values and the
 //! rows of the collection's views. The cost does not depend on the number of documents.
 //!
-//! A range deletion removes every key that exists at its commit, including keys of concurrent writes, and concurrent additions
-//! to views would survive it. So the gate is closed meanwhile ([`crate::gate`]): no write is in progress, and new ones wait
-//! some milliseconds. The documents are counted under the closed gate, too: the tree file stores its number of entries, and
-//! after a checkpoint few changes lie above it.
+//! A range deletion removes every key that exists at its commit, including keys of concurrent writes, while concurrent
+//! additions to views would survive it. So the gate is closed meanwhile ([`crate::gate`]): no write is in progress, and new
+//! ones wait for some milliseconds. The documents are counted under the closed gate too. This is quick: the tree file stores
+//! its number of entries, and after a checkpoint few later changes must be counted.
 //!
 //! In these cases the statement deletes document by document like any other ([`Database::modify`]):
 //!
 //! - it has a condition, or RETURNING;
 //! - a collection that refers to this one has documents, which may refer to deleted ones;
-//! - an index, rule or view of it is being built, or a view over a view counts the lower view's row that exists without
+//! - an index, rule or view of it is being built, or a view over a view contains a lower row that exists even without
 //!   documents;
 //! - its indexes, unique fields and views are too many for one transaction ([`store::RANGES_MAX`]);
-//! - its documents expire and are many: expired ones must not be counted, so each would have to be read;
+//! - it has many documents, and they expire: each would have to be read, because expired ones must not be counted;
 //! - long-running statements keep the gate from closing, or the disk is too full for a checkpoint.
 //!
-//! Followers of the changes receive a reset of the collection ([`crate::changes::DocumentChange::Reset`]).
+//! Readers of the changes get a reset of the collection ([`crate::changes::DocumentChange::Reset`]).
 
 use store::{KeyRange, RANGES_MAX, TreeId};
 
@@ -26,7 +26,7 @@ use crate::large::LargeDid;
 use crate::sql::{Action, Budget, Modification, ModifyError, Value};
 use crate::views::ViewState;
 
-/// Documents that may be counted one by one while writes wait: some milliseconds.
+/// Maximum number of documents that are counted one by one while writes wait (some milliseconds).
 const COUNTED_MAX: u64 = 100_000;
 
 impl Database {
@@ -92,8 +92,8 @@ impl Database {
         Ok(Some(LargeDid { documents, looked_at: 0 }))
     }
 
-    /// All trees filled by a collection's documents. `None` if a view's tree is not empty without documents, or if the trees
-    /// are too many for one transaction.
+    /// All trees with entries of a collection's documents. `None` if a view over a view contains a row that exists without
+    /// documents, or if there are too many trees for one transaction.
     fn trees_of(&self, collection: usize) -> Option<Vec<TreeId>> {
         let (views, info) = (self.views_at_work(), &self.collection_at(CollectionId(collection)).info);
         let mut trees = vec![info.tree];

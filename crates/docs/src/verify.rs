@@ -5,8 +5,8 @@
 //! - Each unique tree has exactly one entry for each value.
 //! - Each reference names an existing document.
 //!
-//! The expected entries are looked up one by one; the trees' counts then reveal any others. So memory is bounded, and the time
-//! is about that of reading everything in random order.
+//! The expected entries are looked up one by one. Any other entries then show in the trees' entry counts. So memory is bounded,
+//! and the time is about that of reading everything in random order.
 
 use std::ops::{Bound, ControlFlow};
 

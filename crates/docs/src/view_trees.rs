@@ -1,4 +1,4 @@
-//! Virtual tree numbers, not assigned by a store, under which queries read views.
+//! Virtual tree numbers, not assigned by the store, by which queries read views.
 //!
 //! A number encodes the view, whether its rows are read as documents or as entries of the index over GROUP BY, and which of its
 //! first columns the reader does not need: these are returned as NULL and not computed.

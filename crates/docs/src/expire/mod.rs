@@ -1,23 +1,23 @@
-//! Expiry: documents are removed after their time.
+//! Expiry: documents are hidden and then removed after a time.
 //!
-//! A collection names a field that holds a time, and may add a duration to it; or only a duration, which begins with each
-//! document's last write (`written.rs`). Then:
+//! A collection declares a field that holds a time, and optionally a duration that is added to it. Or it declares only a
+//! duration, which begins with each document's last write (`written.rs`). Then:
 //!
-//! - An expired document is **hidden at once**: from lookups, lists and queries, and a write finds no document there (an insert
-//!   with its key replaces it).
-//! - It is **removed a little later**, in small transactions, through the index of its field ([`crate::Database::expire`]).
-//!   Then its index entries, unique values and contributions to views are removed too, and the feed of changes reports the
-//!   deletion. Until then a view counts it, and its unique values are taken.
-//! - An expired document that others refer to is hidden and stays until they are removed. New references to it are rejected,
+//! - An expired document is **hidden at once**: from lookups, lists and queries. For a write it does not exist, so an insert
+//!   with its key succeeds.
+//! - It is **removed a little later**, in small transactions, through the index of its field ([`crate::Database::expire`]). Its
+//!   index entries, unique values and contributions to views are removed with it, and the feed of changes reports the deletion.
+//!   Until then views count it, and its unique values count as in use.
+//! - An expired document to which others refer is hidden, and is removed only after those. New references to it are rejected,
 //!   and it does not satisfy a transaction's required documents.
 //! - A document without the field, or with null in it, never expires.
 //!
 //! A time is a number (seconds since 1970) or a text, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS[.fff]Z`. These texts sort by time,
-//! so that one range of the index is all expired documents. Within a second they do not, as `Z` sorts after a fraction: a text
-//! may expire as late as the end of its second. Other values are rejected when they are written.
+//! so the expired documents are one range of the index. Within one second they do not sort by time, because `Z` sorts after a
+//! fraction; so a text may expire as late as the end of its second. Other values are rejected when they are written.
 //!
 //! The clock is the system's ([`Clock`]). If it is set back, documents that are hidden but not yet removed become visible
-//! again; if it is set forward, documents that expire by that are removed for good.
+//! again. If it is set forward, documents that expire because of it are removed permanently.
 
 mod clock;
 mod sweep;
@@ -43,11 +43,11 @@ pub const AFTER_SECONDS_MAX: i64 = 31_557_600_000;
 const DATE_BYTES: usize = "2026-11-22".len();
 const SECOND_BYTES: usize = "2026-11-22T10:00:00".len();
 
-/// The latest expired time, in the two forms that a field may have.
+/// The expiry limit: the latest expired time, in the two forms that a field may have.
 #[derive(Clone, Debug)]
 pub(crate) struct Due {
     ms: i64,
-    /// Formatted only when a field is a text: most are numbers.
+    /// Formatted only when a field is a text, since most are numbers.
     text: OnceLock<String>,
     without_time: WithoutTime,
     /// Earlier times count as this time.
@@ -55,13 +55,13 @@ pub(crate) struct Due {
 }
 
 impl Due {
-    /// As of `now_ms`, milliseconds since 1970, with a duration of `after_seconds`.
+    /// The limit at `now_ms`, in milliseconds since 1970, with a duration of `after_seconds`.
     pub(crate) fn at(now_ms: i64, after_seconds: i64) -> Due {
         let ms = now_ms.saturating_sub(after_seconds.saturating_mul(1000));
         Due { ms, text: OnceLock::new(), without_time: WithoutTime::Never, since_seconds: i64::MIN }
     }
 
-    /// As of `now_ms` under this rule.
+    /// The limit at `now_ms` under this rule.
     pub(crate) fn of(expire: &ExpireInfo, now_ms: i64) -> Due {
         let due = Due::at(now_ms, expire.after_seconds);
         let Some(since_seconds) = expire.since_seconds else { return due };
@@ -109,11 +109,11 @@ impl Due {
 /// The time-dependent inputs of a write.
 #[derive(Debug, Default)]
 pub(crate) struct AtWrite {
-    /// Expired documents of the collection do not exist.
+    /// The expiry limit of the collection: documents expired by it do not exist for the write.
     pub(crate) due: Option<Due>,
-    /// The mark for stored documents.
+    /// The mark for the documents that it stores.
     pub(crate) mark: Option<u64>,
-    /// The time in milliseconds since 1970: referenced documents that have expired do not exist either.
+    /// The time in milliseconds since 1970, by which referenced documents may have expired.
     pub(crate) now_ms: i64,
 }
 

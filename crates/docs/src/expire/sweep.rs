@@ -15,7 +15,7 @@ use crate::statement::{Share, ShareOf};
 use crate::write::{Op, Precondition};
 use crate::{scratch, write};
 
-/// Documents of one transaction: few, so that other writes are not delayed or retried for long.
+/// Documents in one transaction. Few, so that other writes are not delayed for long and a retry is short.
 const BATCH_DOCUMENTS: usize = 64;
 
 /// Result of one call.
@@ -23,11 +23,11 @@ const BATCH_DOCUMENTS: usize = 64;
 pub struct Swept {
     /// Documents removed.
     pub removed: u64,
-    /// Expired documents that others refer to.
+    /// Expired documents that stay because others refer to them.
     pub blocked: u64,
     /// Expired documents that cannot be removed for another reason.
     pub unremovable: u64,
-    /// The first of them, and the reason.
+    /// The first of the unremovable documents, and the reason.
     pub why: Option<String>,
     /// Whether the sweep has not reached the end.
     pub has_more: bool,
@@ -35,8 +35,8 @@ pub struct Swept {
     pub lag_ms: u64,
 }
 
-/// A sweep over the index of times: it continues after the documents seen, so that documents that cannot be removed do not
-/// block others.
+/// A sweep over the index of times. Each call continues after the documents seen before, so that documents that cannot be
+/// removed do not block others.
 #[derive(Debug)]
 pub struct Sweep {
     collection: CollectionId,
@@ -121,7 +121,7 @@ impl Database {
                     swept.removed += removed;
                     return Ok(());
                 }
-                // Found one by one: a deletion cannot be taken out of a transaction again.
+                // Such documents are found one by one, because a single deletion cannot be withdrawn from a transaction.
                 Err(Stopped::Document(number, error)) => {
                     stays[number] = true;
                     swept.note(collection, &keys[number], &error);
@@ -149,7 +149,7 @@ impl Database {
                 Err(Stopped::Store(error))
             }
             (Err(store::Error::Aborted), Some((number, error))) => Err(Stopped::Document(number, error)),
-            // All commits would have waited for too long.
+            // The retry was stopped, since all commits would have waited for too long.
             (Err(store::Error::Aborted), None) => Err(Stopped::Together(WriteError::Busy)),
             // A view rejects the resulting row, or the changes are too large for one transaction.
             (Err(error @ (store::Error::Refused { .. } | store::Error::Limit { .. })), _) => {
@@ -164,7 +164,7 @@ impl Database {
 struct Removal<'r> {
     collection: &'r Collection,
     due: &'r Due,
-    /// With their numbers.
+    /// The keys with their numbers.
     keys: &'r [(usize, &'r Vec<u8>)],
     runs: u32,
     removed: u64,
@@ -183,7 +183,7 @@ impl Removal<'_> {
     fn run_within(&mut self, share: Option<&Share>, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
         (self.removed, self.refused) = (0, None);
         for (place, &(number, key)) in self.keys.iter().enumerate() {
-            // A single document is removed whatever time it takes.
+            // The first document is always removed, however long it takes.
             if place > 0 && share.is_some_and(Share::is_over) {
                 return Err(store::Abort);
             }
@@ -231,7 +231,7 @@ fn remove_one(
     if !write::is_due(collection, due, key, tx, scratch)? {
         return Ok(false);
     }
-    // Without an expiry limit: for this deletion the document exists.
+    // Without an expiry limit, so that the document exists for this deletion.
     let op = Op::Delete { key: key.to_vec() };
     write::apply_to_all(collection, (&op, &AtWrite::default()), &Precondition::None, tx, scratch).map(|_| true)
 }

@@ -1,4 +1,4 @@
-//! Importing into collections that have documents: gathered records are inserted in transactions of many records each.
+//! Import into collections that have documents: the gathered records are inserted in transactions of many records each.
 //!
 //! Referenced collections come first. If a record of a transaction is rejected, the transaction is repeated record by record,
 //! so that the bad one is reported (or skipped) and the others are stored.
@@ -109,8 +109,8 @@ fn told(why: &WriteError, on_error: OnError) -> String {
     }
 }
 
-/// Whether one record or several together are to blame: then they are repeated one by one. After any other error the
-/// transaction may even have been committed.
+/// Whether the error concerns a record, or several records together; then they are repeated one by one. After any other error
+/// the transaction may have been committed.
 fn is_of_a_record(error: &WriteError) -> bool {
     matches!(error, WriteError::Invalid { .. } | WriteError::Conflict { .. } | WriteError::TooLarge { .. })
 }

@@ -1,6 +1,7 @@
-//! Building empty collections from gathered records: documents first, then their indexes, unique values and views.
+//! Import into empty collections: trees are built from the gathered records, documents first, then indexes, unique values and
+//! views.
 //!
-//! Collections are built in parallel, then their indexes and checks; nothing is visible before the last step attaches
+//! Collections are built in parallel, and then their indexes and checks. Nothing is visible until the last step attaches
 //! everything.
 
 use std::collections::VecDeque;
@@ -22,7 +23,7 @@ use crate::rebuild::shown_key;
 struct Built<'c> {
     number: usize,
     made: Made<'c>,
-    /// Duplicate keys, as far as they are listed: the origins of the first and the later record.
+    /// The listed duplicate keys: the origins of the first record and of the later one.
     again: Vec<(Origin, Origin)>,
     /// The number of further ones.
     again_more: u64,
@@ -74,7 +75,7 @@ fn build<'d>(
 ) -> Result<Built<'d>, LoadError> {
     let CollectionRecords { number, risen, sorters } = records;
     let (mut making, earlier) = match risen {
-        // All arrived in order: their tree is built already.
+        // All records arrived in order, so their tree is already built.
         Some(risen) if sorters.is_empty() => {
             return Ok(Built { number, made: risen.making.finish()?, again: Vec::new(), again_more: 0 });
         }

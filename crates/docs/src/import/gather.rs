@@ -1,8 +1,9 @@
-//! Gathering: some threads read and cut the sources, others encode, check and sort the records. For a single source the batches
-//! are put back into order (`line.rs`), and one more thread builds trees of those in key order (`rising.rs`).
+//! Gathering: some threads read the sources and cut them into records; others encode, check and sort the records. For a single
+//! source the batches are put back into order (`line.rs`), and another thread builds trees from those in key order
+//! (`rising.rs`).
 //!
-//! A sorted record is its key's stored bytes, then a value: its origin (so that among equal keys the one read first comes
-//! first), the change number, the stored document.
+//! A sorted record consists of the key's stored bytes and a value: its origin (so that of records with the same key the first
+//! one read comes first), the change number, and the stored document.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -56,7 +57,7 @@ impl CollectionRecords<'_> {
 pub(super) struct Gathered<'d> {
     /// By collection.
     records: Vec<CollectionRecords<'d>>,
-    /// Why no trees could be built of the records that arrived in order.
+    /// Why no trees could be built from the records that arrived in order.
     pub(super) broken: Option<LoadError>,
     pub(super) names: Vec<String>,
     pub(super) report: Report,
@@ -135,9 +136,9 @@ struct Gathering<'g, 'd> {
     /// The change number of all imported documents: that of the newest earlier change.
     stamp: u64,
     sort_bytes: usize,
-    /// For a single source: several are read in parallel, and their records have no common order.
+    /// Only for a single source. Several sources are read in parallel, so their records have no common order.
     line: Option<Line>,
-    /// Used batches, for reuse: no more than were in use at one time.
+    /// Used batches, for reuse; at most as many as were in use at one time.
     spare: Mutex<Vec<Encoded>>,
 }
 
@@ -232,7 +233,7 @@ impl<'d> Gathering<'_, 'd> {
 
     fn build_risen(&self, collections: usize, batches: Receiver<Encoded>) -> AllRisen<'d> {
         let sort_bytes = SORT_BYTES / collections.max(1);
-        // It drops the batches' channel first: see `stop`.
+        // `run` drops the batches' channel before it returns: see `stop`.
         let risen =
             rising::run(self.database, collections, sort_bytes, batches, &|batch| lock(&self.spare).push(batch));
         risen.inspect_err(|_| self.stop())
@@ -364,11 +365,11 @@ impl<'w, 'd> Worker<'w, 'd> {
         loop {
             let next = lock(batches).recv();
             let Ok(batch) = next else { return self.sorters };
-            // After a failure the queue is still drained, so that no reader waits for room in it.
+            // After a failure the queue is drained, so that no reader waits for room in it.
             if self.gathering.stopped.load(Ordering::Relaxed) {
                 continue;
             }
-            // A panic stops all threads too: others may wait for this thread's batch.
+            // A panic stops all threads too, because others may wait for this thread's batch.
             let done = caught::unless_panic(|| self.batch(batch));
             if let Err(error) = done.unwrap_or_else(|why| Err(panicked(why))) {
                 self.gathering.fail(error);
@@ -380,7 +381,7 @@ impl<'w, 'd> Worker<'w, 'd> {
         let number = batch.number;
         let encoded = self.encode(&batch)?;
         let count = batch.records.len() as u64;
-        // Frees the text, which is not needed while the batch waits for its turn.
+        // Frees the text, which is not needed while the encoded batch waits for its turn.
         drop(batch);
         match &self.gathering.line {
             None => self.sort(encoded)?,

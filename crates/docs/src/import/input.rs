@@ -1,4 +1,4 @@
-//! Opening inputs: each file, and each file in an archive, is a separate source that one thread reads.
+//! Opening inputs. Each file, and each file in an archive, is a separate source that one thread reads.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -1,10 +1,11 @@
 //! The queue that puts batches, encoded by several threads, back into the order in which they were read.
 //!
-//! A batch whose keys ascend, all above every earlier key, goes to the thread that builds its collection's tree (`rising.rs`):
-//! it is written once, while a sorter would write it, read it, and have it written again. Exports are usually in order of their
-//! keys. Any other batch is sorted by the thread that takes it from here.
+//! A batch whose keys ascend, all above every earlier key of the collection, goes to the thread that builds the collection's
+//! tree (`rising.rs`). So it is written once, while a sorter would write and read it before it is written to the tree. Exports
+//! are usually in order of their keys. Any other batch is returned to a thread, which sorts it.
 //!
-//! So if one of several records with one key arrived in order, it is the first: later ones are not above it.
+//! So if one of several records with the same key arrived in order, it is the first of them, because later ones are not above
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::SyncSender;
@@ -41,8 +42,8 @@ impl Line {
     /// Enters a batch, and returns the batches whose turn has come and which must be sorted.
     pub(super) fn pass(&self, number: u64, batch: Encoded) -> Vec<Encoded> {
         let mut state = self.lock();
-        // The thread with the next batch never waits here. Without a limit, while that thread is not scheduled, the others
-        // would encode all later batches.
+        // The thread with the next batch never waits here. Without this limit the others could encode all later batches while
+        // that thread is not scheduled.
         while number >= state.next + QUEUE_BATCHES as u64 && state.rising.is_some() {
             state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -85,7 +86,7 @@ impl State {
             highest.extend_from_slice(key);
         }
         if rises {
-            // A failed builder has reported its error, and the whole import stops.
+            // If the builder has failed, it has reported its error, and the whole import stops.
             rising.send(batch).err().map(|unsent| unsent.0)
         } else {
             Some(batch)

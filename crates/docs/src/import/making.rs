@@ -1,5 +1,5 @@
-//! Building a collection's trees from documents in order of their keys: the documents' own tree, bottom-up, and the entries of
-//! indexes, unique values, references and views, for sorters.
+//! Builds a collection's trees from documents in order of their keys: the tree of the documents bottom-up, while the entries of
+//! indexes, unique values, references and views go to sorters.
 
 use binjson::Document;
 use store::{BulkTree, SortedRun, SortedRunWriter, TreeId};

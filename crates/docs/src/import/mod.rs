@@ -10,8 +10,9 @@
 //! 3. Or write (`batches.rs`), if a collection has documents: transactions of many inserts each, referenced collections first.
 //!    Each transaction is atomic, the import is not: if it stops, the earlier batches stay stored.
 //!
-//! `skip` leaves out records that are invalid by themselves, and later ones with a key in use. Conflicts between records (a
-//! duplicate unique value, a dangling reference) always stop a bulk build: only the user knows which record is wrong.
+//! The option `skip` leaves out records that are invalid by themselves, and records whose key is already in use. Conflicts
+//! between records (a duplicate unique value, a dangling reference) always stop a bulk build, because only the user knows which
+//! record is wrong.
 //!
 //! Memory is limited by constants: [`BATCH_BYTES`] times [`QUEUE_BATCHES`] as text and twice as often encoded, [`SORT_BYTES`],
 //! buffers of merged runs.
@@ -69,7 +70,7 @@ pub enum Input {
 /// The treatment of a bad record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// Stop; nothing is imported (see the module for collections that have documents already).
+    /// Stop; nothing is imported. (For collections that have documents already, see the module's text.)
     #[default]
     Stop,
     /// Leave it out and count it.
@@ -167,7 +168,7 @@ impl Database {
         options: &Options,
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Report, ImportError> {
-        // Trees can be attached only to empty ones, those of views included.
+        // Only empty trees can be replaced, including those of views.
         self.wait_for_views();
         let mut gathered = gather::run(self, inputs, options, progress)?;
         if let Some(error) = gathered.broken.take() {

@@ -1,6 +1,6 @@
-//! The origins of the records that arrived in order. They are needed only if a key occurs again or the records are written in
-//! transactions, so they are kept beside the tree, in a temporary file. It has an entry for each batch: its source, and the
-//! distance of each record's place from the previous one.
+//! The origins of the records that arrived in order. They are needed only if a key occurs again, or if the records are written
+//! in transactions, so they are not in the tree but in a temporary file. It has an entry for each batch: the source, and the
+//! distance of each record's position from the previous one.
 
 use store::{SortedEntries, SortedRun, SortedRunWriter, Store};
 

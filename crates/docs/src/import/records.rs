@@ -1,4 +1,4 @@
-//! All records of a collection in order of their keys: those that arrived in order, merged with those that were sorted.
+//! All records of a collection in order of their keys: those that arrived in order merged with those that were sorted.
 //!
 //! Among records with one key the one that arrived in order comes first, then the others in reading order: see `line.rs`.
 
@@ -19,7 +19,7 @@ impl Earlier {
         Ok(Earlier { entries: tree.into_entries()?, places: places.finish()? })
     }
 
-    /// Of these records, without their index entries.
+    /// The records of a tree that was built while the input was read, without their index entries.
     pub(super) fn of(risen: Risen<'_>) -> Result<Earlier, LoadError> {
         Earlier::new(risen.making.into_tree(), risen.places)
     }

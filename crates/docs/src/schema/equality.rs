@@ -104,7 +104,7 @@ pub(super) fn are_unique(array: Value<'_>) -> bool {
     equal.is_empty() || !has_equal(&state, array, &equal)
 }
 
-/// Hashes, whose memory is counted.
+/// Hashes of elements; their memory is counted.
 struct Hashes {
     all: Vec<u64>,
     taken: usize,

@@ -1,6 +1,6 @@
 //! The keyword `format`: its name must be a known one.
 //!
-//! A format describes a text and is not checked against documents: this is its default meaning in JSON Schema 2020-12. So a
+//! In JSON Schema 2020-12 a format is by default an annotation and is not checked against documents. So without this check a
 //! misspelled name would never be noticed.
 
 use serde_json::{Map, Value as Json};

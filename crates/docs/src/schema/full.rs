@@ -1,8 +1,8 @@
 //! General JSON Schemas, checked by the `jsonschema` crate. It reads stored documents in place ([`super::stored`]).
 //!
-//! The library has no limits of its own: a schema may require any amount of work for a small document, and each error copies
-//! the values that it concerns. So a check is limited in proportion to the document's size ([`super::meter`]), and the
-//! unfolding of a schema is limited when it is compiled ([`super::unfolding`]).
+//! The library has no limits: a schema may require any amount of work for a small document, and each error copies the values
+//! that it concerns. So a check is limited in proportion to the document's size ([`super::meter`]), and the unfolding of a
+//! schema is limited when it is compiled ([`super::unfolding`]).
 
 use binjson::Document;
 use jsonschema::json::Node;
@@ -28,7 +28,8 @@ const STACK_BYTES: usize = 768 << 10;
 const BACKTRACKS: usize = 20_000;
 /// Memory for the cached states of a pattern; beyond that the matcher runs without the cache.
 const PATTERN_MEMORY_BYTES: usize = 256 << 10;
-/// Subschemas that do not access the value, and so are not counted elsewhere, per step.
+/// Number of subschemas that count as one step. It concerns subschemas that do not access the value and so are not counted
+/// elsewhere.
 const SUBSCHEMAS_PER_STEP: u64 = 16;
 /// Size of a name in the library's sets, without its text.
 const NAME_BYTES: usize = 64;
@@ -79,7 +80,7 @@ impl Full {
             return Err(unexplained());
         }
         let explained = meter::bounded(&limits, || self.validator.validate(root).map_err(|error| misfit(&error)));
-        // `is_valid` has said no: if `validate` disagrees or reaches a limit, the misfit stays unexplained.
+        // `is_valid` has rejected the document. If `validate` disagrees or reaches a limit, the misfit stays unexplained.
         explained.unwrap_or_else(|_| Err(unexplained())).and_then(|()| Err(unexplained()))
     }
 

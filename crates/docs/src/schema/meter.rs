@@ -1,10 +1,10 @@
 //! The limits of one check: steps, memory and stack.
 //!
 //! The library has no limits, and its callbacks cannot return an error. So the adapter of stored values counts every access
-//! here, and past a limit the check is unwound up to [`bounded`]. The counters are thread-local: nodes that the library makes
-//! of property names could not reach them otherwise.
+//! here, and beyond a limit the check is unwound up to [`bounded`]. The counters are thread-local, because nodes that the
+//! library makes from property names could not reach them otherwise.
 //!
-//! The check of a long document asks repeatedly whether the client still waits ([`asking`]).
+//! The check of a long document tests repeatedly whether it is cancelled ([`asking`]).
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -19,7 +19,7 @@ const PATTERN_BYTES_PER_STEP: usize = 1024;
 /// Size of an error without its value and its path: the keyword's path through a recursive schema.
 const ERROR_BYTES: usize = 8192;
 
-/// Steps of about a millisecond: the interval of cancellation checks, and the limit of a check while others wait.
+/// Steps that take about a millisecond. The interval of cancellation checks, and the limit of a check while others wait.
 pub(crate) const QUESTION_STEPS: u64 = 8192;
 
 /// The limits of one check.
@@ -76,8 +76,8 @@ thread_local! {
     static OVER: RefCell<Option<Question>> = const { RefCell::new(None) };
 }
 
-/// Runs work on this thread; its JSON Schema checks call `over` about every millisecond. If it returns true, a check ends as if
-/// the document did not fit: the caller must call `over` to tell the difference.
+/// Runs work on this thread, whose JSON Schema checks call `over` about every millisecond. If `over` returns true, the check
+/// ends as if the document did not fit; the caller must call `over` to distinguish the two.
 pub fn asking<R>(over: Option<&Question>, work: impl FnOnce() -> R) -> R {
     /// Restores the previous cancellation check, even after a panic.
     struct Asked(Option<Question>);
@@ -91,7 +91,7 @@ pub fn asking<R>(over: Option<&Question>, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Runs work on this thread; its JSON Schema checks may take `steps` steps in total. `None` if they reached the limit.
+/// Runs work on this thread, whose JSON Schema checks may take `steps` steps in total. `None` if they reached the limit.
 pub(crate) fn within<R>(steps: u64, work: impl FnOnce() -> R) -> Option<R> {
     /// Restores the previous limit, even after a panic.
     struct Before(u64);
@@ -113,7 +113,7 @@ pub(super) fn bounded<R>(limits: &Limits, work: impl FnOnce() -> R) -> Result<R,
     let is_asked = OVER.with_borrow(Option::is_some);
     let asked_at = ASKED_AT.replace(if is_asked { limits.steps.saturating_sub(QUESTION_STEPS) } else { 0 });
     let stack_end = STACK_END.replace(stack_position().saturating_sub(limits.stack_bytes));
-    // Sound, as the library keeps no state of a check.
+    // Sound, because the library keeps no state of a check.
     let done = catch_unwind(AssertUnwindSafe(work));
     let done = done.map_err(|payload| payload.downcast_ref::<Stop>().copied().unwrap_or(Stop::Panic));
     if allowed < u64::MAX {
@@ -172,7 +172,7 @@ pub(super) fn remembers() -> bool {
 /// Counts an error about a value: its path is at most twice as long as the text before the value.
 pub(super) fn error(value: &[u8]) {
     let (document, len) = LEFT.get().document;
-    // A field's name is a copy outside the document: all of the document counts as before it.
+    // A field's name is a copy outside the document. For it the whole document counts as the text before the value.
     let before = (value.as_ptr() as usize).checked_sub(document).unwrap_or(len).min(len);
     take_bytes(ERROR_BYTES + 2 * before);
 }

@@ -2,11 +2,10 @@
 //!
 //! A plain schema (an object whose fields have types, enums, bounds and lengths) is checked by [`plain`] on the stored
 //! document, without building anything, as this is on the path of every write. Any other schema is checked by the `jsonschema`
-//! crate ([`full`]), which reads the stored document too, within limits of steps, memory and stack. Both give the same result
-//! for a plain schema, which a property test checks.
+//! crate ([`full`]), which reads the stored document too, within limits of steps, memory and stack. For a plain schema both
+//! give the same result; a property test compares them.
 //!
-//! Stricter than JSON Schema in one point: an `integer` is written with digits only (`1.0` and `1e3` are no integers), and is
-//! within 64 bits.
+//! One rule is stricter than JSON Schema: an `integer` has digits only (`1.0` and `1e3` are no integers) and fits into 64 bits.
 
 mod equality;
 mod format;

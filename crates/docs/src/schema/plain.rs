@@ -95,8 +95,8 @@ impl Plain {
         let empty = Map::new();
         let properties = schema.get("properties").map_or(Some(&empty), Json::as_object)?;
         let required = required_names(schema)?;
-        // A required name without a description has no place in the row; with a duplicate key in the text one definition is
-        // lost.
+        // A required name without an entry in `properties` has no position in the row, and of duplicate keys in the text one
+        // definition is lost.
         let described = promise.fields.len() == properties.len() && properties.len() <= NAMES_MAX;
         if !described || !required.iter().all(|name| properties.contains_key(*name)) {
             return None;
@@ -122,7 +122,8 @@ impl Plain {
     }
 
     fn check_unknown(&self, row: &Row<'_, '_>, names: &Names) -> Result<(), Misfit> {
-        // Names after the schema's own are those of indexes and the like: a document with such a field has an unknown field.
+        // Names after the schema's own are those of indexes and rules. A document with such a field has a field that the schema
+        // does not name.
         let extra = (self.rules.len()..names.len()).find(|&number| row.get(number).is_some());
         let unknown = match extra {
             Some(number) => Some(names.name(number).to_string()),
@@ -272,7 +273,7 @@ impl Numeric {
     }
 }
 
-/// Exact: beyond 2^53 a double does not distinguish neighbouring integers.
+/// Compares exactly, although beyond 2^53 a double does not distinguish neighbouring integers.
 fn integer_to_real(integer: i64, real: f64) -> Ordering {
     const I64_END: f64 = 9_223_372_036_854_775_808.0;
     if real >= I64_END {

@@ -1,4 +1,4 @@
-//! The promises of a schema about top-level fields, for the query planner: names, kinds and presence.
+//! What a schema guarantees about top-level fields (its promise), for the query planner: names, kinds and presence.
 //!
 //! Only keywords directly in the schema count. They hold whatever else the schema contains, as all keywords of a schema apply.
 //! The exception is `$ref`, which disables its neighbours in older drafts: a schema with it promises nothing.

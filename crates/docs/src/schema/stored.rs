@@ -1,4 +1,4 @@
-//! Access to stored documents for the `jsonschema` crate: in place, and each access counted ([`super::meter`]).
+//! Access to stored documents for the `jsonschema` crate, in place. Each access is counted ([`super::meter`]).
 
 use std::borrow::Cow;
 
@@ -160,8 +160,8 @@ impl<'a> Node<'a, Stored> for StoredNode<'a> {
         Some(NodeIdentity::new(address as usize))
     }
 
-    /// The library caches results of recursive schemas by this identity: dozens of times the document's size, without a limit
-    /// of its own.
+    /// The library caches results of recursive schemas by this identity. Its cache has no limit and may grow to dozens of times
+    /// the document's size.
     fn container_identity(&self) -> Option<NodeIdentity> {
         let raw = self.value()?.raw();
         let is_container = matches!(raw.first(), Some(b'{' | b'['));

@@ -1,5 +1,4 @@
-//! Counting how many subschemas apply to one value through `allOf`, `$ref` and similar keywords, each as often as it is
-//! reached.
+//! Counts the subschemas that apply to one value through `allOf`, `$ref` and similar keywords, each as often as it is reached.
 //!
 //! If each definition refers twice to the next one, the number doubles with each definition: a file of 1 KB unfolds to more
 //! subschemas than can be compiled or applied. So the number is computed and limited before the library sees a schema.
@@ -53,7 +52,7 @@ const IDLE: [&str; 28] = [
 /// Result for a schema within the limits.
 #[derive(Debug)]
 pub(super) struct Unfolding {
-    /// The largest number of subschemas applying to one value that have no keyword accessing the value.
+    /// The largest number of subschemas that apply to one value without accessing it.
     pub(super) idle: u64,
     /// Whether the schema has `unevaluatedProperties` or `unevaluatedItems`.
     pub(super) has_unevaluated: bool,
@@ -89,7 +88,7 @@ struct Places<'s> {
     /// The enclosing schema with an `$id`, by an object's address.
     bases: HashMap<usize, &'s Json>,
     anchors: HashMap<&'s str, Vec<&'s Json>>,
-    /// Schemas by the last part of their `$id`.
+    /// Schemas by the last segment of their `$id`.
     identified: HashMap<&'s str, Vec<&'s Json>>,
 }
 

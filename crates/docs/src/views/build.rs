@@ -1,10 +1,10 @@
 //! Building views over the stored documents of their collections, in the background and in parallel.
 //!
 //! Threads are started while the database is being opened, and each takes its snapshot before the opening ends: no write has
-//! run yet, so all see the same state S, and every write after S maintains the view. The threads divide S's documents by ranges
-//! of keys and add their contributions to the same rows that the writes change: additions commute, so there is nothing to catch
-//! up with. When all ranges are done, one transaction switches the view in. A build that stops leaves a row marked as building;
-//! the next opening drops the half-built trees and starts again.
+//! run yet, so all see the same state S, and every write after S maintains the view. The threads divide the documents of S by
+//! ranges of keys and add their contributions to the rows that the writes change too. Additions commute, so no later catching
+//! up is needed. When all ranges are done, one transaction makes the view answer queries. A build that stops leaves a catalog
+//! row marked as building; the next opening empties the half-built trees and starts again.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
@@ -30,7 +30,7 @@ use crate::engine::{Direction, KeyRange, STAMP_BYTES};
 use crate::rebuild::shown_key;
 use crate::sql::grouping::Memory;
 
-/// Parts of a collection for each thread: with many parts an uneven distribution averages out.
+/// Parts of a collection for each thread. With many parts an uneven distribution of documents averages out.
 const PARTS_PER_THREAD: usize = 16;
 /// Documents between two checks of the stop flag.
 const STOP_DOCUMENTS: u64 = 256;
@@ -112,7 +112,7 @@ impl Builder {
     /// Lets the threads begin.
     pub(crate) fn begin(&self) {
         for begin in &self.begin {
-            // A thread that has already ended has logged why.
+            // If the thread has already ended, it has logged the reason.
             let _ = begin.send(());
         }
     }
@@ -232,10 +232,11 @@ impl Work {
         }
     }
 
-    /// Switches in the built views, then builds and switches in the views over them.
+    /// Makes the built views answer queries, then builds the views over them and makes those answer.
     fn finish(&self) {
         let built: Vec<Arc<View>> = self.building(None).cloned().collect();
-        // A view stays if old upper views that still answer read it, until those are replaced.
+        // A built view waits while its predecessor is read by old upper views that still answer queries. It is switched in
+        // together with their replacements.
         let list = &self.heart.views.list;
         let is_read = |view: &View| {
             let is_before = |place: usize| list[place].is_ready() && list[place].name == view.name;
@@ -471,7 +472,7 @@ mod tests {
         let (store, _) = store::Store::open(dir, options()).unwrap();
         let stored: Rows =
             stored_catalog::read(&store.reader().unwrap().snapshot(), store.tree("catalog").unwrap()).unwrap();
-        // Its own builders do not begin.
+        // The builders of this database do not begin.
         let (database, _) = Database::assemble(&config, dir, store, &stored, Arc::default(), None).unwrap();
         let heart = Arc::clone(&database.inner.heart);
         let (reading, stop, started, told) = (AtomicUsize::new(1), Arc::default(), Instant::now(), AtomicU64::new(0));

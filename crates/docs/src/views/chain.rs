@@ -1,12 +1,12 @@
-//! Views over views: how a changed row of the lower view changes the upper views.
+//! Views over views: applying the change of a row of a lower view to the upper views, which read it.
 //!
-//! A row of a view is derived from its group's state, and from counted values for MIN and MAX. The store computes it before and
-//! after each transaction that folds into either ([`store::Fold::derived`]), and replaces its contribution to the upper views
-//! in the same transaction.
+//! A row of a view is derived from its group's state and, for MIN and MAX, from counted values. The store computes the row
+//! before and after each transaction that folds into either ([`store::Fold::derived`]). In the same transaction its old
+//! contribution to the upper views is replaced by the new one.
 //!
-//! An upper view that is being built follows only the lower rows that its build has read: up to the key that the catalog has
+//! An upper view that is being built follows only the lower rows that its build has read, up to the key stored in the catalog
 //! under [`progress_key`]. The build reads rows and stores that key in one transaction, so each lower row is counted once,
-//! whether it changed before or after.
+//! whether it changes before or after that.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -155,8 +155,7 @@ pub(crate) fn progress_value(key: Option<&[u8]>) -> Vec<u8> {
     }
 }
 
-/// The progress of a built view that was not yet built at the opening: an older snapshot does not have it, and reads the
-/// predecessor.
+/// The progress of a view that was built since the opening. An older snapshot does not contain it, and reads the predecessor.
 pub(crate) const ANSWERS: &[u8] = b"~answers";
 
 /// The read access of a fold, as the engine's view.

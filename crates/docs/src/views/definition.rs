@@ -1,7 +1,7 @@
-//! A view's definition: its query split into what is stored for each group, and how result columns are computed from that.
+//! A view's definition: its query, split into the data stored for each group and the computation of the result columns from it.
 //!
-//! For a document a definition gives a [`Contribution`]: the group's key, the state of one row, and the values that are counted
-//! individually. The same code serves writes, builds, imports and verification.
+//! A definition computes a document's [`Contribution`]: the group's key, the state of one row, and the values that are counted
+//! individually. Writes, builds, imports and verification use the same code.
 //!
 //! Trees of a view:
 //!
@@ -119,7 +119,7 @@ impl Definition {
         Ok(definition)
     }
 
-    /// The collection that it reads, by its place in the catalog.
+    /// The collection that the view reads, by its position in the catalog.
     pub(crate) fn collection(&self) -> Option<usize> {
         match self.grouping.reads {
             Reads::Collection(place) => Some(place),
@@ -127,7 +127,7 @@ impl Definition {
         }
     }
 
-    /// The view that it reads, by its place among the views.
+    /// The view that the view reads, by its position among the views.
     pub(crate) fn lower(&self) -> Option<usize> {
         match self.grouping.reads {
             Reads::Collection(_) => None,
@@ -158,7 +158,7 @@ impl Definition {
         value_key.get(..value_key.len() - rest.len() + usize::from(self.has_level_in_key()))
     }
 
-    /// Whether both have the same columns for queries: the same names, and the same ones are group values.
+    /// Whether both have the same columns for queries: the same names, of which the same are group values.
     pub(crate) fn looks_like(&self, other: &Definition) -> bool {
         let group = |shown: &Shown| if let Shown::Group(place) = shown { Some(*place) } else { None };
         let columns = |definition: &Definition| -> Vec<(String, Option<usize>)> {

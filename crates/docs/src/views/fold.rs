@@ -1,7 +1,7 @@
 //! Applying changes to a view's rows: the store calls this for each operand that a transaction left.
 //!
-//! An operand contains everything that is needed to apply it, so that changed definitions, a replay or a restart cannot change
-//! its meaning. The effects on views over views are in `chain.rs`.
+//! An operand contains everything that is needed to apply it, so a changed definition or a restart cannot change its meaning.
+//! The effects on views over views are in `chain.rs`.
 //!
 //! A value's row has its number of occurrences in the group. When the first occurrence is added or the last one removed, the
 //! group's distinct count changes by one.
@@ -79,14 +79,14 @@ fn fold_value(
     if after != 0 {
         varint::push_signed(new, after);
     }
-    // While a view is being built, a removal may precede the addition: only the change of presence counts.
+    // While a view is being built, a removal may precede the addition. So only a change between present and absent counts.
     let step = i64::from(after > 0) - i64::from(before > 0);
     if step != 0 && !change.is_empty() {
         let (groups, rest) = change.split_first_chunk::<4>()?;
         let mut rest = rest;
         let slot = usize::try_from(varint::take(&mut rest)?).ok()?;
         let group = key.get(..usize::try_from(varint::take(&mut rest)?).ok()?)?;
-        // Appended to the value for a moment: this is on the committer's path, so it allocates nothing.
+        // Appended to the value temporarily, which avoids an allocation on the committer's path.
         let end = new.len();
         new.push(GROUP);
         state::distinct_change(slot, step, new);

@@ -1,7 +1,7 @@
 //! Adding up the contributions of many documents in memory, group by group, before they become rows.
 //!
-//! Usually there are few groups, so that millions of documents become a handful of states. If there are many, memory is
-//! bounded: the caller flushes when it is too much ([`Gather::bytes`]); [`ImportGather`] sorts externally.
+//! Usually there are few groups, so millions of documents become a few states. Memory is bounded if there are many groups: the
+//! caller flushes a gatherer that is too large ([`Gather::bytes`]), and [`ImportGather`] sorts externally.
 
 use hashbrown::HashMap;
 use store::{Sorter, Store};

@@ -25,7 +25,7 @@ impl Heart {
         self.collections.iter().find(|collection| &*collection.info.name == name)
     }
 
-    /// From now on the committer applies the operands of writes to these views.
+    /// Makes the committer apply the operands of writes to these views from now on.
     pub(crate) fn take_folds(&self) {
         let chains = Some(Chains::new(&self.views.list, self.catalog_tree));
         self.store.set_fold(Arc::new(ViewFold { chains }));

@@ -2,9 +2,9 @@
 //!
 //! For each view of its collection, a write subtracts the contribution of the old document and adds that of the new one
 //! (`write.rs`); the engine applies these changes to the view's rows (`fold.rs`). The changes form a commutative group under
-//! addition (`state.rs`): two writes of one group of rows need not conflict, and a view is built beside running writes by
-//! adding the stored documents to the same rows (`build.rs`). Queries see a view as a table (`table.rs`). A view may read
-//! another view: its changed rows are subtracted and added like documents (`chain.rs`, `upper.rs`).
+//! addition (`state.rs`). So two writes to the same row do not conflict, and a view is built beside running writes by adding
+//! the stored documents to the same rows (`build.rs`). Queries see a view as a table (`table.rs`). A view may read another
+//! view, whose changed rows are then subtracted and added like documents (`chain.rs`, `upper.rs`).
 //!
 //! - A view in [`ViewState::Ready`] equals the result of its query at every version.
 //! - Sums are exact, whatever the order of changes: integers in 128 bits, reals by [`crate::exact_sum`].
@@ -95,7 +95,7 @@ impl Views {
         if view.was_ready() {
             return Ok(view);
         }
-        // The state may be older than the view's last row, or than the end of its predecessor.
+        // The engine state may be older than the end of the view's build.
         let answers = |progress: &[u8]| progress == chain::ANSWERS;
         if view.is_ready() && engine.get(self.catalog_tree, &chain::progress_key(view))?.as_deref().is_some_and(answers)
         {

@@ -1,4 +1,4 @@
-//! The operands that a write leaves for a view's rows; `fold.rs` applies them.
+//! The operands by which a write changes a view's rows; `fold.rs` applies them.
 //!
 //! ```text
 //!  operand of a group     00 | a state to be added (state.rs)

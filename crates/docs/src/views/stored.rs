@@ -6,10 +6,10 @@
 //!  view-progress/N   progress of the build of a view over a view, or a mark that the view is built (chain.rs)
 //! ```
 //!
-//! When a database is opened, the declared views are compared with these rows. A ready row with the same query is kept. A ready
-//! row with another query serves until the new view is built, and is removed in the transaction that makes the new one ready. A
-//! view over a view also counts as changed if its lower view has changed: both old ones serve until both new ones are built.
-//! All other rows are removed at once, with their trees, as no write would maintain them.
+//! When a database is opened, the declared views are compared with these rows. A ready view with the same query is kept. A
+//! ready view with another query serves until the new view is built, and its row is removed in the transaction that makes the
+//! new one ready. A view over a view also counts as changed if its lower view has changed; both old views serve until both new
+//! ones are built. All other rows are removed at once, with their trees, because no write would maintain them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -97,8 +97,8 @@ pub(crate) fn resolve(
     replaced(store, catalog, &known, &mut resolved)?;
     for (number, of) in &known {
         if !resolved.views.list.iter().any(|view| view.number == *number) {
-            // Marked as building in the step that drops its trees: if the row itself is not removed, it does not count as a
-            // ready view.
+            // Marked as building in the step that drops its trees, so that it does not count as ready if the row itself is not
+            // removed.
             resolved.rows.insert(format!("view/{number}"), row(&of.name, &of.query, false, of.over));
             resolved.obsolete.push(format!("view/{number}"));
             resolved.rows.extend(drops(*number));
@@ -113,7 +113,7 @@ pub(crate) fn resolve(
     Ok(resolved)
 }
 
-/// Whether the view's source is empty, so that it has no rows.
+/// Whether the collection or view that a view reads is empty, so that the view has no rows.
 fn reads_nothing(
     snapshot: &store::Snapshot<'_>,
     catalog: &Catalog,
@@ -129,7 +129,7 @@ fn reads_nothing(
     }
 }
 
-/// Adds the old versions of changed views, as far as they can still be maintained, each after the view that it reads.
+/// Adds the old versions of changed views that can still be maintained, each after the view that it reads.
 fn replaced(
     store: &Store,
     catalog: &Catalog,
@@ -205,7 +205,7 @@ fn trees(store: &Store, number: u64) -> Result<(u64, TreeId, TreeId), store::Err
     Ok((number, store.tree(&groups)?, store.tree(&values)?))
 }
 
-/// The rows that have a view's trees emptied at the next opening.
+/// The rows because of which the next opening empties a view's trees.
 fn drops(number: u64) -> impl Iterator<Item = (String, String)> {
     tree_names(number).into_iter().map(|tree| (format!("{DROP}{tree}"), "{}".to_string()))
 }
@@ -246,7 +246,7 @@ fn is_empty(snapshot: &store::Snapshot<'_>, tree: TreeId) -> Result<bool, store:
     Ok(is_empty)
 }
 
-/// Makes built views the ones that answer, all at once; removes their predecessors and the views that read these.
+/// Makes built views answer queries, all at once, and removes their predecessors and the views that read these.
 pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), store::Error> {
     let list = &heart.views.list;
     let is_built = |view: &Arc<View>| built.iter().any(|of| Arc::ptr_eq(of, view));
@@ -271,7 +271,7 @@ pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), store:
         }
         for old in &old {
             tx.delete(catalog, format!("view/{}", old.number).as_bytes());
-            // Writes prepared before may still change these trees: the next opening empties them again.
+            // Writes that were prepared before may still change these trees, so the next opening empties them again.
             drops(old.number).for_each(|(key, value)| tx.put(catalog, key.as_bytes(), value.as_bytes()));
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! Views as tables for queries.
 //!
-//! Queries are planned over a view as over a collection: with a closed list of fields, and an index over the values of GROUP BY
-//! that carries all of them. Both have virtual tree numbers (`view_trees.rs`); the engine view given to queries ([`WithViews`])
-//! makes documents and index entries from the view's rows as they are read. So ranges, order and covering are planned as for
-//! any index, and stored rows stay small.
+//! Queries are planned over a view as over a collection with a closed list of fields, and with an index over the values of
+//! GROUP BY that includes all fields. Both have virtual tree numbers (`view_trees.rs`). The engine view given to queries
+//! ([`WithViews`]) makes documents and index entries from the view's rows as they are read. So ranges, order and covering
+//! indexes are planned as usual, and stored rows stay small.
 
 use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
@@ -185,7 +185,7 @@ fn each_row(
         Some(key) if engine.get(view.groups, &key)?.is_none() => Some(key),
         _ => None,
     };
-    // Its key is the first in the tree.
+    // The key of the row that always exists is the first in the tree.
     if direction == Direction::Forward
         && let Some(key) = &always
         && show(key, &[])?.is_break()
@@ -270,7 +270,7 @@ pub(crate) fn document(
 pub(crate) struct Rendered {
     json: Vec<u8>,
     ends: Vec<usize>,
-    /// The group's values with their forms; empty if the row's own key has the same.
+    /// The group's values with their forms; empty if the row's own key is the same.
     key: Vec<u8>,
     value: Vec<u8>,
     /// The group's values as they are displayed.

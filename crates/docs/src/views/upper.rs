@@ -1,8 +1,8 @@
 //! Building a view over a view by reading the rows of the lower view after that is built.
 //!
-//! Each transaction reads the rows after the last ones, adds their contributions, and stores its progress. Later changes of
-//! these rows are followed by the writes themselves (`chain.rs`). The rows read are validated at the commit, so no outdated row
-//! is counted.
+//! Each transaction reads the next rows, adds their contributions, and stores its progress. Later changes of these rows are
+//! applied by the writes that cause them (`chain.rs`). The rows read are validated at the commit, so no outdated row is
+//! counted.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Verification of views: each is computed again from the collection or view that it reads, and compared with its rows, at one
-//! version, while writes go on.
+//! Verification of views. Each is computed again from the collection or view that it reads and compared with its rows, at one
+//! version, while writes continue.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;

@@ -93,7 +93,7 @@ impl View {
         }
     }
 
-    /// From now on changes of the lower view are applied, up to the row that the build has reached.
+    /// Starts applying changes of the lower view to the rows that the build has already read.
     pub(crate) fn begin_to_follow(&self) {
         self.follows.store(true, Ordering::Release);
     }
@@ -124,13 +124,13 @@ impl View {
         self.state.store(number as u8, Ordering::Release);
     }
 
-    /// Marks the begin of its build, with the number of parts.
+    /// Records the begin of its build, with the number of parts.
     pub(crate) fn begin(&self, parts: u64) {
         self.parts.store(parts, Ordering::Relaxed);
         self.began.get_or_init(Instant::now);
     }
 
-    /// Marks the end of its build.
+    /// Records the end of its build.
     pub(crate) fn end(&self) {
         self.took.get_or_init(|| self.began.get().map_or(Duration::ZERO, Instant::elapsed));
     }

@@ -1,4 +1,5 @@
-//! The effect of a write on the views of its collection: subtracts the old document's contribution and adds the new one's.
+//! The effect of a write on the views of its collection: the old document's contribution is subtracted, and the new one's is
+//! added.
 //!
 //! If both contribute the same, nothing is folded: a write that changes no field of a view costs one comparison.
 
@@ -81,7 +82,7 @@ fn misfit(view: &View, old: Document<'_>, buffers: &mut Buffers) -> Option<Write
     view.definition.contribution(&view.name, old, &mut buffers.memory, &mut buffers.old).err()
 }
 
-/// Fails a build that would fail on this document later. The write of the document succeeds.
+/// Fails the build of a view that cannot represent a stored document. The write of the document succeeds.
 #[cold]
 fn give_up(view: &View, (collection, key): (&Collection, &Key<'_>), why: &WriteError) {
     let why = format!("the stored document {}/{key}: {why}", collection.info.name);
