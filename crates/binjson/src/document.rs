@@ -9,7 +9,7 @@ use crate::value::Value;
 /// Longer bytes are not a stored document. The tables of the longest text take less than twice its size.
 const STORED_BYTES_MAX: usize = 4 * TEXT_BYTES_MAX;
 
-/// A view of a stored document. Cheap to make and to copy; nothing is decoded in advance.
+/// A view of a stored document. It is cheap to make and to copy, because nothing is decoded in advance.
 #[derive(Clone, Copy)]
 pub struct Document<'a> {
     pub(crate) bytes: &'a [u8],
@@ -45,7 +45,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The header of a document with a mark. Separate, so that documents without a mark pay nothing for it.
+    /// The header of a document with a mark. A separate function, so that documents without a mark are not slowed down.
     #[inline(never)]
     fn read_marked(bytes: &'a [u8], tag: u8) -> Option<Self> {
         let at = 1 + MARK_BYTES;

@@ -1,8 +1,8 @@
 //! Comparing sixteen bytes at once.
 //!
-//! Every x86-64 processor has SSE2, so nothing is detected at run time; other processors use the plain twin, and the tests of
-//! `scan.rs` compare both with a search byte by byte. Blocks are loaded as integers, which the compiler turns into one load, so
-//! no pointer is used.
+//! Every x86-64 processor has SSE2, so nothing is detected at run time; other processors use a plain implementation. The tests
+//! of `scan.rs` compare the implementation in use with a search byte by byte. Blocks are loaded as integers, which the compiler
+//! turns into one load, so no pointer is used.
 
 // The compiler treats a call of a function with a target feature as unsafe even if the target always has the feature.
 #![allow(unsafe_code)]
@@ -100,17 +100,17 @@ mod blocks {
         block.iter().enumerate().fold(0, |mask, (i, &byte)| mask | u32::from(wanted(byte)) << i)
     }
 
-    // Unsafe only for the same signature as its twin; it requires nothing of the caller.
+    // Unsafe only to have the signature of the SSE2 function; it requires nothing of the caller.
     pub(super) unsafe fn equal(block: &[u8; BLOCK], wanted: u8) -> u32 {
         mask(block, |byte| byte == wanted)
     }
 
-    // Unsafe only for the same signature as its twin; it requires nothing of the caller.
+    // Unsafe only to have the signature of the SSE2 function; it requires nothing of the caller.
     pub(super) unsafe fn string_stops(block: &[u8; BLOCK]) -> u32 {
         mask(block, is_string_stop)
     }
 
-    // Unsafe only for the same signature as its twin; it requires nothing of the caller.
+    // Unsafe only to have the signature of the SSE2 function; it requires nothing of the caller.
     pub(super) unsafe fn structure_stops(block: &[u8; BLOCK]) -> u32 {
         mask(block, is_structure_stop)
     }

@@ -9,8 +9,8 @@ use crate::table::{FieldTable, Found, LINEAR_FIELDS_MAX, number_at};
 use crate::value::Value;
 use crate::walk::Fields;
 
-/// Remembers a field's index in earlier documents: if documents have one shape, the next lookup is one comparison. The key is
-/// compared each time, so a document of another shape, or another name, costs a search and never gives a wrong answer.
+/// Remembers a field's index in earlier documents. If documents have the same shape, the next lookup is one comparison. The key
+/// is compared each time, so a document of another shape, or another name, costs a search but never gives a wrong result.
 ///
 /// There are four slots, chosen by the number of fields: if some fields are missing occasionally, documents with the same
 /// number of fields mostly agree about the others' indexes. A fingerprint of the names would choose better, but cost more to
@@ -29,7 +29,8 @@ impl FieldCache {
         usize::from(self.indexes[count as usize % FIELD_CACHE_SLOTS])
     }
 
-    /// An index that does not fit the slot is not kept: fields of such a large object are found through buckets.
+    /// Stores an index. One that does not fit becomes 0, which costs nothing: fields of such large objects are found through
+    /// buckets.
     #[inline]
     fn remember(&mut self, count: u32, index: usize) {
         self.indexes[count as usize % FIELD_CACHE_SLOTS] = u16::try_from(index).unwrap_or_default();
@@ -71,8 +72,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The JSON text of the root object's field `name`; empty if there is none. For small documents of one shape it does not
-    /// build a view of the table: for queries, which read a field or two of many documents.
+    /// The JSON text of the root object's field `name`; empty if there is none. Does not build a view of the table for small
+    /// documents of one shape. For queries, which read one or two fields of many documents.
     #[inline(always)]
     pub fn raw_named(&self, name: &FieldName, cache: &mut FieldCache) -> &'a [u8] {
         let found = match self.width {
@@ -125,8 +126,8 @@ fn raw_searched<'a>(bytes: &'a [u8], name: &FieldName, cache: &mut FieldCache) -
     document.and_then(|document| document.field_named(name, cache)).map_or(&[], |value| value.raw())
 }
 
-/// Looks `name` up in the root and caches its index. Separate from the cached lookup, and given only the bytes: a reference to
-/// the document would force the document into memory there.
+/// Looks `name` up in the root and caches its index. A separate function that gets only the bytes: with a reference to the
+/// document, the cached lookup would have to write the document to memory.
 #[cold]
 #[inline(never)]
 fn field_searched<'a>(bytes: &'a [u8], name: &str, cache: &mut FieldCache) -> Option<Value<'a>> {

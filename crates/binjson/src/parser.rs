@@ -4,7 +4,8 @@
 //! run, and its bytes are copied once, from the caller's buffer into the stored document. Positions in the minified text follow
 //! from the run (`written + (at - run)`), so they are known before anything is copied.
 //!
-//! UTF-8 is checked before, once for the whole text: the loops here look only for ASCII bytes and never split a character.
+//! UTF-8 is checked in advance, once for the whole text. The loops here search only for ASCII bytes and so never split a
+//! character.
 
 use crate::error::{JsonError, JsonErrorKind};
 use crate::escape;
@@ -52,7 +53,7 @@ pub(crate) struct Scratch {
     pub(crate) inner: Vec<Inner>,
     pub(crate) inner_fields: Vec<Field>,
     pub(crate) inner_elements: Vec<u32>,
-    /// Hash and index, for the search of duplicate keys in large objects.
+    /// Hashes and indexes, for finding duplicate keys in large objects.
     sorted: Vec<u64>,
 }
 
@@ -224,7 +225,8 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// The error for a byte that begins no value. Number forms of other languages are reported as bad numbers, `Null` is not.
+    /// The error for a byte that begins no value. Number formats of other languages are reported as bad numbers, `Null` as an
+    /// unexpected byte.
     #[cold]
     fn no_value(&mut self, at: usize) -> Step<usize> {
         let rest = self.text.get(at..).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! Merge patch (RFC 7396) on stored documents.
 //!
 //! The target's fields keep their order; new ones follow in the patch's order; `null` removes; nested objects are merged. The
-//! merged text is built from slices of the two and encoded again: one more pass, but only the encoder computes positions.
+//! merged text is built from slices of both documents and encoded again. This costs one more pass, but only the encoder has to
+//! compute positions.
 
 use crate::document::Document;
 use crate::encoder::Encoder;
@@ -45,7 +46,7 @@ struct PatchField<'a> {
 }
 
 fn append_merged(out: &mut Vec<u8>, target: Option<Value<'_>>, patch: Value<'_>, depth: usize) {
-    // Stored documents are no deeper than the limit; damaged ones must not recurse further either.
+    // Stored documents are no deeper than the limit. For damaged ones this bounds the recursion.
     if patch.kind() != Kind::Object || depth >= DEPTH_MAX {
         out.extend_from_slice(patch.raw());
         return;

@@ -1,5 +1,5 @@
-//! Cutting a large text into documents, for imports: finds the start and end of each without checking it; the encoder checks
-//! each one, so that several threads can share that work.
+//! Splitting a large text into documents, for imports. Only the start and the end of each document are found here. The encoder
+//! checks the documents, so that several threads can share that work.
 //!
 //! Accepted: `[…]`, and `{"users": […], "visits": […]}`: an object of arrays, whose keys name collections.
 
@@ -13,7 +13,7 @@ pub struct Element<'t> {
     pub array: Option<&'t [u8]>,
     /// The element's text, not yet checked.
     pub text: &'t [u8],
-    /// Its start: add this to the offset of an error inside it.
+    /// Offset of the element in the text, to be added to the offset of an error inside it.
     pub offset: usize,
 }
 

@@ -179,7 +179,7 @@ pub(crate) struct Found {
 /// The table of one object: a view into the stored document.
 #[derive(Clone, Copy)]
 pub(crate) struct FieldTable<'a> {
-    /// From the table's body to the end of the document: reads beyond a damaged table end in the document's own text.
+    /// From the table's body to the end of the document. So reads beyond a damaged table stay in the document's own text.
     body: &'a [u8],
     pub(crate) count: usize,
     width: usize,

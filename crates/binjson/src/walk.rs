@@ -9,7 +9,7 @@ use crate::value::{Str, Value};
 #[derive(Clone)]
 pub struct Fields<'a> {
     document: Option<Document<'a>>,
-    /// With a table in order, values need not be scanned: each ends before the next field's position.
+    /// If the table is in order, values need not be scanned, because each ends before the next field's position.
     table: Option<FieldTable<'a>>,
     index: usize,
     at: usize,

@@ -5,8 +5,8 @@
 //! fields.
 //!
 //! - Documents: tree `docs/NAME`; key = [`crate::key::Key`], value = change number (8 bytes, little-endian), then binjson.
-//! - Index: tree `index/NAME/FIELD,FIELD`; key = each field, then the primary key, all by [`crate::order::encode`]; a
-//!   missing field, null, a boolean, an object and an array are indexed as [`IndexInfo`] says; value = the included fields.
+//! - Index: tree `index/NAME/FIELD,FIELD`; key = each field, then the primary key, all by [`crate::order::encode`]; a missing
+//!   field, null, a boolean, an object and an array are indexed as [`IndexInfo`] describes; value = the included fields.
 //! - Unique: tree `unique/NAME/FIELD,FIELD`; key = each field by [`crate::order::lower`], value = the primary key's stored bytes.
 
 use std::sync::Arc;

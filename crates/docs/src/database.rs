@@ -369,8 +369,8 @@ impl Database {
         Ok(found.is_some_and(|stored| collection.is_there(&stored, || self.inner.clock.now_ms())))
     }
 
-    /// The time of a transaction: the clock's where documents expire, so that expired documents are absent for every reader;
-    /// otherwise the caller's `now_ms`.
+    /// The time of a transaction. If documents of any collection expire, it is the clock's, so that expired documents are
+    /// absent for every reader; otherwise it is the caller's `now_ms`.
     pub(crate) fn moment_ms(&self, now_ms: i64) -> i64 {
         if self.inner.is_timed { self.inner.clock.now_ms() } else { now_ms }
     }

@@ -109,8 +109,8 @@ impl Keys {
         (!is_known).then(|| (counter.sequences, next.to_le_bytes()))
     }
 
-    /// Records a key chosen by the client. The document may still be rejected, so the counter looks at the stored documents
-    /// when it gives the next number.
+    /// Records a key chosen by the client. The document may still be rejected, so the counter reads the stored documents when
+    /// it gives the next number.
     pub(crate) fn met(&self, key: &Key<'_>) {
         if let (Keys::Counter(counter), Scalar::Integer(number)) = (self, key.scalar())
             && number >= counter.next.load(Ordering::Relaxed)

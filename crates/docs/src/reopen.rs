@@ -1,11 +1,11 @@
 //! Changing the configuration of an open database, without downtime.
 //!
 //! A [`Database`] keeps the configuration that it was opened with. [`Database::reopen`] opens another one over the same store,
-//! as at a start: new parts are built and checked beside writes. It takes over while no write is in progress ([`crate::gate`]),
-//! so no write runs half under the old and half under the new configuration:
+//! as at a start: new parts are built and checked while writes continue. It takes over while no write is in progress
+//! ([`crate::gate`]), so no write runs half under the old and half under the new configuration:
 //!
-//! 1. The configuration is rejected if it has mistakes, if a change cannot be made beside writes, or if it would drop more than
-//!    is permitted ([`crate::losses`]). Nothing has been changed yet.
+//! 1. The configuration is rejected if it has mistakes, if a change cannot be made while writes continue, or if it would drop
+//!    more than is permitted ([`crate::losses`]). Nothing has been changed yet.
 //! 2. New writes wait, those in progress end, builders stop.
 //! 3. The new database is made, but builds nothing yet. The caller directs requests to it (`publish`) or rejects it. If it is
 //!    rejected, the catalog is restored, and writes continue in the old database.

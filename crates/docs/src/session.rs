@@ -40,7 +40,7 @@ pub struct Stored<'v> {
     value: Cow<'v, [u8]>,
 }
 
-/// Visits one document of a list, and returns whether to go on.
+/// Visits one document of a list, and returns whether to continue.
 pub type VisitDocument<'v> = dyn FnMut(&Key<'_>, &Stored<'_>) -> Result<ControlFlow<()>, ReadError> + 'v;
 
 impl Database {

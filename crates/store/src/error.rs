@@ -26,7 +26,7 @@ pub enum Error {
     Full,
     /// The transaction aborted itself in `prepare`; nothing was changed.
     Aborted,
-    /// The transaction asks for something that is not supported; nothing was changed.
+    /// The transaction requires something that is not supported; nothing was changed.
     Refused {
         /// Why.
         why: &'static str,

@@ -51,9 +51,9 @@ pub struct Options {
     /// Bytes of each reader's cache of the positions of short keys in the tree file. It is allocated when the reader
     /// first finds a key. 0 disables it. Default 4 MB: few keys collide in a table that is mostly empty.
     pub places_bytes: usize,
-    /// Bytes of log kept for readers of changes (`Store::changes_since`), in whole segments, beside the segments that recovery needs;
-    /// at most 4,096 segments. On a full disk they are removed first. Default 0: a reader that falls behind the checkpoints must start
-    /// again.
+    /// Bytes of log kept for readers of changes (`Store::changes_since`), in whole segments, in addition to the segments that recovery
+    /// needs; at most 4,096 segments. On a full disk they are removed first. Default 0: a reader that falls behind the checkpoints
+    /// must start again.
     pub changes_kept_bytes: u64,
     /// Maximum time for which such segments are kept. After a restart it counts from the opening. Default: unlimited.
     pub changes_kept_for: Duration,
@@ -129,7 +129,8 @@ impl Options {
         Ok(())
     }
 
-    /// The same options, but with all changes kept. For tools that open a store whose configuration they do not know.
+    /// The same options, but with all changes kept. For tools that open the store of a service and must not remove
+    /// segments that the service keeps.
     pub fn keeping_changes(mut self) -> Options {
         self.changes_kept_bytes = u64::MAX;
         self.changes_kept_for = Duration::MAX;

@@ -72,7 +72,7 @@ impl Schema {
         Ok(Schema { fields: promise.fields, closed: promise.closed, rules })
     }
 
-    /// The same, always with the general checker: the slow, simple twin.
+    /// The same, always for the general checker. Tests use it as the reference.
     pub fn compile_full(text: &str) -> Result<Schema, String> {
         let json = parse(text)?;
         let promise = promise::of(text, &json);

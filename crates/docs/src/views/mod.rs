@@ -2,7 +2,7 @@
 //!
 //! For each view of its collection, a write subtracts the contribution of the old document and adds that of the new one
 //! (`write.rs`); the engine applies these changes to the view's rows (`fold.rs`). The changes form a commutative group under
-//! addition (`state.rs`). So two writes to the same row do not conflict, and a view is built beside running writes by adding
+//! addition (`state.rs`). So two writes to the same row do not conflict, and a view is built while writes continue, by adding
 //! the stored documents to the same rows (`build.rs`). Queries see a view as a table (`table.rs`). A view may read another
 //! view, whose changed rows are then subtracted and added like documents (`chain.rs`, `upper.rs`).
 //!

@@ -3,7 +3,7 @@
 //! Deleting a range discards the earlier puts in it. So the ranges may be applied first, in any order: they are kept
 //! sorted, and merged if they touch.
 //!
-//! Operands for the writer to fold ([`super::folds`]) are kept beside them, one by one.
+//! Operands for the writer to fold ([`super::folds`]) are kept separately, one by one.
 //!
 //! Keys and values lie in one buffer; an entry holds offsets. Few entries are searched linearly, which beats any index
 //! while they fit a few cache lines. From [`INDEXED_FROM`] on they are hashed.
@@ -20,7 +20,8 @@ use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYT
 
 /// Number of entries from which on they are hashed.
 const INDEXED_FROM: usize = 16;
-/// Generous memtable overhead of an entry, beside key and value: it bounds transactions of many tiny entries.
+/// Generous estimate of the memtable overhead of an entry, in addition to key and value. It bounds transactions of many
+/// tiny entries.
 const ENTRY_OVERHEAD_BYTES: usize = 128;
 
 /// See the module's text.

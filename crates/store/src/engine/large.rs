@@ -207,7 +207,8 @@ impl Engine {
         Err(Error::Busy)
     }
 
-    /// Requires ample disk space: the new trees are written beside the old ones, and later checkpoints still need room.
+    /// Requires ample disk space: the new trees need space in addition to the old ones, and later checkpoints need
+    /// space too.
     fn check_disk_for(&self, tx: &LargeTx) -> Result<(), Error> {
         let mut need = Need::default();
         for change in tx.table().changes() {

@@ -12,7 +12,7 @@ const _: () = assert!(2 * RANGES_MAX <= crate::memtable::BOUNDARIES_MAX);
 pub(crate) const COMMITTERS: usize = 2;
 /// The tree with the names of all others.
 pub(crate) const CATALOG: crate::TreeId = crate::TreeId(0);
-/// `commit` calls that may prepare at the same moment, beside the registered readers.
+/// Maximum number of `commit` calls that prepare at the same time, in addition to the registered readers.
 pub(crate) const COMMIT_SLOTS: usize = 64;
 /// Maximum number of readers of changes: each may hold a window of the log.
 pub(crate) const CHANGE_READERS_MAX: usize = 256;

@@ -39,8 +39,8 @@ const AHEAD_AMPLE_PAGES: u64 = AMPLE_BYTES / 16 / PAGE_BYTES as u64;
 const QUIET_TICKS: u32 = 10;
 /// Pages that any checkpoint takes for leaves and branches of catalog and space map, regardless of the file's size.
 const FIXED_PAGES: u64 = 32;
-/// Pages that a deleted range may rewrite beside the leaves at its ends: the branches above both, and neighbours of
-/// pages that are too empty. Enough for trees of fewer than twelve levels; a tree of 2^32 pages has five.
+/// Pages that a deleted range may rewrite in addition to the leaves at its ends: the branches above both, and
+/// neighbours of pages that are too empty. Enough for trees of fewer than twelve levels; a tree of 2^32 pages has five.
 const RANGE_PAGES: u64 = 20;
 /// Pages of each further piece of a checkpoint for catalog and space map, with the pages on which two pieces meet.
 const PIECE_PAGES: u64 = 16;

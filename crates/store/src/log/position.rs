@@ -53,7 +53,7 @@ impl LogPosition {
     }
 }
 
-/// Little-endian field of a byte layout; the caller knows that it is inside.
+/// Little-endian field of a byte layout. The caller ensures that it is inside.
 pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     let mut field = [0; 4];
     field.copy_from_slice(&bytes[offset..offset + 4]);

@@ -1,4 +1,4 @@
-//! Cursor over one tree of a memtable, as a snapshot sees it. `ordered.rs` says why its batches stay valid.
+//! Cursor over one tree of a memtable, as a snapshot sees it. `ordered.rs` explains why its batches stay valid.
 
 use std::ops::Bound;
 

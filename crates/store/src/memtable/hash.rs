@@ -63,7 +63,8 @@ pub(super) struct Index {
     table: AtomicU64,
 }
 
-/// Set in the table's word if ranges were deleted: so the sign of the word that a lookup loads anyway says whether the hash alone answers.
+/// Set in the table's word if ranges were deleted. So the sign of a word that a lookup loads anyway shows whether the hash alone
+/// determines the result.
 const BESIDE_RANGES: u64 = 1 << 63;
 
 impl KeyHash {

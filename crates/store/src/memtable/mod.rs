@@ -55,7 +55,7 @@ const LENGTH_MAX: usize = u32::MAX as usize - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// What the memtable knows of a key.
+/// Result of a lookup in the memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup<'m> {
     /// Nothing that the snapshot sees: read the layer below.
@@ -341,8 +341,8 @@ impl MemtableWriter {
         with(ordered::nodes_for_one_key(tree)) <= free || with(ordered::nodes_for(&table.arena, tree, key)) <= free
     }
 
-    /// True if everything added to `demand` is certain to fit. It counts the worst case, and is the only decision: each insert then
-    /// finds room, because its own check asks for exactly what it takes, and all together take no more than is counted here.
+    /// True if everything added to `demand` is certain to fit. It counts the worst case. After that no insert fails: the check of
+    /// each insert requires exactly what it takes, and all inserts together take at most what is counted here.
     pub fn fits(&self, demand: &Demand) -> bool {
         let index = self.table.index.growth_bytes(self.table.len(), demand.records);
         let nodes = demand.nodes_max(self.table.nodes.load(Ordering::Relaxed)) * size_of::<Node>();

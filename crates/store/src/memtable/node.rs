@@ -90,7 +90,7 @@ pub(super) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
 impl Node {
     // Reading.
 
-    /// Waits until no change is in progress; what is read next is valid if [`Node::unchanged`] says so afterwards.
+    /// Waits until no change is in progress; data read after that is valid if [`Node::unchanged`] then returns true.
     pub(super) fn begin(&self) -> u32 {
         let mut spins = 0;
         loop {

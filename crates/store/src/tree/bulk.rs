@@ -1,8 +1,8 @@
 //! Bulk build: a whole tree bottom-up from sorted entries, with full leaves, written in long stretches.
 //!
-//! It runs beside checkpoints and needs no log. Until a [`TreeWriter`](super::TreeWriter) attaches the finished tree,
-//! no meta page reaches its pages, and a crash or a drop frees them. Pages are encoded on the caller's thread and
-//! written by a second one (`chunk_writer.rs`).
+//! It runs concurrently with checkpoints and needs no log. Until a [`TreeWriter`](super::TreeWriter) attaches the
+//! finished tree, no meta page reaches its pages, and a crash or a drop frees them. Pages are encoded on the caller's
+//! thread and written by a second one (`chunk_writer.rs`).
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub struct BulkRoot {
 }
 
 impl TreeFile {
-    /// Starts a bottom-up build; any number may run beside a checkpoint.
+    /// Starts a bottom-up build; any number may run concurrently with a checkpoint.
     pub fn bulk(&self, pace: Pace) -> BulkBuilder {
         let sequence = self.current().next_sequence;
         BulkBuilder::new(self.shared.clone(), Output::new(self.shared.clone(), sequence, Growth::Sparse, pace))

@@ -1,15 +1,16 @@
 //! Records which pages were found sound since the file was opened, and which were found damaged.
 //!
-//! A page's checksum is computed when it is first read, by whatever reader: a lookup, a scan, a transaction, a
-//! checkpoint, a backup. A bit records that, so every later read costs one load of the bit. Computing the checksum at
-//! each read would cost several times the read.
+//! A page's checksum is computed at its first read, by any kind of reader: a lookup, a scan, a transaction, a
+//! checkpoint or a backup. A bit records this, so every later read costs one load of the bit. Computing the checksum at
+//! each read would take several times as long as the read.
 //!
 //! - The bit of an overflow extent is that of its first page, and holds for the whole extent.
 //! - A page that this process writes gets its bit with its checksum. The next read gets the kernel's copy of the written
-//!   bytes, and computing the checksum again after each checkpoint made scans beside writers an eighth slower. A write
+//!   bytes, and to compute the checksum again after each checkpoint made scans during writes an eighth slower. A write
 //!   that the disk lost is found at the first read after the next start. An allocated page has no bit until it is written.
-//! - A checkpoint, a backup and `verify` compute the checksum of every page that they read, whatever the bit says: a copied
-//!   page must not get a new checksum over damage. A damaged page loses its bit, so that readers do not get it either.
+//! - A checkpoint, a backup and `verify` compute the checksum of every page that they read, regardless of the bit, because
+//!   a copied page must not get a new checksum over damage. A damaged page loses its bit, so that readers do not get it
+//!   either.
 //! - Memory: a bit for each page, 32 KB for each GB of the file, allocated as the file is read.
 //!
 //! Bits are changed with relaxed ordering. Each one is about bytes that do not change while a reader uses them.

@@ -28,7 +28,7 @@ impl Drop for Hold {
 /// A view that was held when it was last checked.
 struct HeldView {
     sequence: u64,
-    /// The directories of its space map, which says which pages it reaches.
+    /// The directories of its space map, which records the pages that it reaches.
     directories: Vec<PageNo>,
     is_gone: Arc<AtomicBool>,
 }

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! There are two, pages 0 and 1. A checkpoint overwrites the one not in use, after everything that it reaches is
-//! synced. So a torn meta page loses nothing: the other one is intact. The header's sequence says which is newer.
+//! synced. So a torn meta page loses nothing: the other one is intact. The header's sequence shows which is newer.
 
 use super::page::{self, Damage, HEADER_BYTES, Header, Kind, META_PAGES, PAGE_BYTES, Page, PageNo, get_u32};
 use super::root::Root;

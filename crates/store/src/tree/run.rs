@@ -19,7 +19,7 @@ const SHARED_PAGES: usize = 2;
 const EARLY_WEIGHT: usize = 32 * PAGE_BYTES;
 /// Full pages kept when a run is cut early, so that its end can still be balanced or joined.
 const PAGES_KEPT: usize = 2;
-/// Bytes of a page for each entry beside key and value.
+/// Bytes of a page for each entry, in addition to key and value.
 const ENTRY_BYTES: usize = 12;
 
 /// The value or child of an entry until it is encoded.

@@ -243,7 +243,7 @@ impl<'v> Walk<'v> {
         Ok(true)
     }
 
-    /// Prefetches a leaf's arrays together with its header, which says where they are.
+    /// Prefetches a leaf's header together with its arrays, whose positions the header determines.
     #[inline]
     fn prefetch(&self, leaf: PageNo) {
         // A walk that must not wait does not touch a page before it has checked that it is in memory.
