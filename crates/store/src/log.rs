@@ -121,13 +121,14 @@ impl Tail {
 pub(crate) struct InTree {
     /// Where replay starts.
     pub(crate) start: LogPosition,
-    /// The tree contains all versions up to this one,
+    /// The tree file contains all changes of the versions up to this one.
     pub(crate) version: u64,
-    /// and a part of the changes up to this one.
+    /// The tree file may also contain a part of the changes of the versions up to this one.
     pub(crate) reaches: u64,
 }
 
-/// The log ends at this position, before a version of which the tree file has a part, so a durable batch is missing.
+/// The error for a log that ends at this position, before a version of which the tree file has a part: a durable batch
+/// is missing.
 pub(crate) fn ends_early(end: &LogPosition) -> Error {
     let what =
         "the log ends before changes of which the tree file has a part: a batch that was durable is unreadable or gone";
@@ -155,8 +156,8 @@ impl Log {
         Ok((log, tail))
     }
 
-    /// Replays what the tree lacks, then starts a new epoch after the last batch, durably, before this returns: nothing
-    /// that lies after that position can ever be taken for a part of the log again.
+    /// Replays the changes that the tree file lacks, then durably starts a new epoch after the last batch. After that,
+    /// bytes behind that position can never be taken for a part of the log again.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         settings: LogSettings,
