@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use crate::lives;
@@ -9,7 +10,7 @@ use crate::service::{Service, config, travels, user, visit};
 use crate::simulation::content::Files as DiskFiles;
 use crate::simulation::disk::{Fault, FaultPlan, SimulatedDisk};
 use docs::WriteError;
-use docs::import::{ImportError, Input, OnError, Options, Report};
+use docs::import::{ImportError, Input, OnError, Options, RecordFormat, Report, Sampled};
 use tempfile::TempDir;
 
 struct Files {
@@ -321,4 +322,143 @@ fn an_import_of_which_a_thread_panics_ends_with_an_error_and_changes_nothing() {
         assert!(ended.as_ref().is_err_and(|error| error.to_string().contains("as a test wants it")), "{ended:?}");
         clean(&service, 0);
     }
+}
+
+const TABLES: &str = r#"
+[collections.goods]
+key = { field = "sku", type = "string" }
+unique = ["code"]
+[collections.goods.schema]
+type = "object"
+additionalProperties = false
+required = ["sku", "price", "note"]
+[collections.goods.schema.properties]
+sku = { type = "string" }
+price = { type = "number", minimum = 0 }
+count = { type = "integer" }
+new = { type = "boolean" }
+tags = { type = "array" }
+note = { type = ["string", "null"] }
+code = { type = ["integer", "string"] }
+
+[collections.others]
+key = { field = "id", type = "u32" }
+"#;
+
+#[test]
+fn a_table_becomes_documents_by_the_types_of_the_schema() {
+    let files = Files::new();
+    let service = Service::new(&config(TABLES));
+    let text = "\u{feff}sku,price,\"count\",new,tags,note,code\r\n\
+        007,9.50,3,TRUE,\"[\"\"a\"\",1]\",\"a, \"\"b\"\"\nc\",5\r\n\
+        008,1e2,,,,,\"6\"\r\n\r\n\
+        009,0,,false,,\"\",";
+    let report = import(&service, vec![files.add("goods.csv", text)], &into("goods")).unwrap();
+    assert_eq!((report.documents, report.skipped), (3, 0));
+    let text = |key: &str| service.get(&format!("goods/{key}")).unwrap().1;
+    let first = r#"{"sku":"007","price":9.50,"count":3,"new":true,"tags":["a",1],"note":"a, \"b\"\nc","code":5}"#;
+    assert_eq!(text("007"), first);
+    assert_eq!(text("008"), r#"{"sku":"008","price":1e2,"note":null,"code":"6"}"#);
+    assert_eq!(text("009"), r#"{"sku":"009","price":0,"new":false,"note":""}"#);
+    // Without a schema all but the key is text.
+    import(&service, vec![files.add("others.tsv", "n\tid\n\"1\t2\"\t7\n03\t8\n")], &into("others")).unwrap();
+    assert_eq!(service.get("others/7").unwrap().1, r#"{"n":"1\t2","id":7}"#);
+    assert_eq!(service.get("others/8").unwrap().1, r#"{"n":"03","id":8}"#);
+    clean(&service, 5);
+}
+
+#[test]
+fn a_table_is_read_from_an_archive_and_from_a_stream_too() {
+    let files = Files::new();
+    let service = Service::new(&config(TABLES));
+    let entries = [("others.csv", "id\n1\n2\n".to_string()), ("remarks.txt", "id\n".to_string())];
+    import(&service, vec![files.zip("data.zip", &entries)], &into("others")).unwrap();
+    let read = Box::new(std::io::Cursor::new("id\n3\n"));
+    let stream = Input::Stream { name: "standard input".into(), read };
+    let options = Options { format: Some(RecordFormat::Csv), ..into("others") };
+    import(&service, vec![stream], &options).unwrap();
+    clean(&service, 3);
+}
+
+#[test]
+fn a_bad_row_is_told_with_its_line_column_and_field_and_can_be_skipped() {
+    let goods = |row: &str| format!("sku,price,note\na,\"1\",\"x\ny\"\n{row}\nb,2,\n");
+    for (row, told) in [
+        ("c,dear,", "line 4, column 2: /price: \"dear\" does not fit: number"),
+        ("c,-1,", "line 4, column 2: /price: -1 does not fit \"price\": number, at least 0"),
+        ("c,1", "line 4, column 2: the row has 2 fields, and the first line 3"),
+        ("c,1,,", "line 4, column 3: the row has 4 fields, and the first line 3"),
+        ("c,,", "line 4, column 2: /price: the field \"price\" is missing"),
+        (
+            "c,1,\"x\"y",
+            "line 4, column 3: text follows the quote that closes the field; a quote inside of a field is written twice",
+        ),
+        ("a,3,", "line 4: the key \"a\" is there already: @, line 2"),
+    ] {
+        let files = Files::new();
+        let service = Service::new(&config(TABLES));
+        let refused = import(&service, vec![files.add("g.csv", &goods(row))], &into("goods")).unwrap_err();
+        assert_eq!(refused, format!("g.csv: @, {told}"));
+        clean(&service, 0);
+        let options = Options { collection: Some("goods".into()), ..skip() };
+        let report = import(&service, vec![files.add("g.csv", &goods(row))], &options).unwrap();
+        assert_eq!((report.documents, report.skipped), (2, 1), "{row}");
+        clean(&service, 2);
+    }
+}
+
+#[test]
+fn a_table_that_is_none_of_the_collection_is_refused_as_a_whole() {
+    let files = Files::new();
+    let service = Service::new(&config(TABLES));
+    let told = |text: &str| import(&service, vec![files.add("g.csv", text)], &into("goods")).unwrap_err();
+    assert_eq!(told(""), "g.csv: line 1: the file is empty; its first line is to name the fields");
+    assert_eq!(
+        told("sku;price\na;1\n"),
+        "g.csv: the first line has no column \"sku\", the key of goods; it has: \"sku;price\"; \
+         its fields are to be divided by commas (in a .tsv file by tabs)"
+    );
+    assert!(
+        told("sku,cost\na,1\n").starts_with("g.csv: the schema of goods forbids the field \"cost\"; it has: \"sku\", ")
+    );
+    assert_eq!(told("sku,sku\n"), "g.csv: line 1, column 2: a second column has the name \"sku\"");
+    assert_eq!(told("sku,price,note\na,1,\"x\n"), "g.csv: line 2: the file ends inside of a quoted field of this row");
+    clean(&service, 0);
+    let unnamed = import(&service, vec![files.add("g.csv", "sku\n")], &Options::default()).unwrap_err();
+    assert_eq!(unnamed, "g.csv: the records stand in no named array: name their collection by --collection");
+}
+
+#[test]
+fn a_sample_gives_the_first_records_of_a_file_and_the_place_of_a_bad_one() {
+    let files = Files::new();
+    let read = |name: &str, text: &str, most: usize| {
+        let mut found = Vec::new();
+        let whole = docs::import::sample(files.add(name, text), &mut |record, bytes| {
+            assert!(bytes > 0 && bytes <= text.len() as u64);
+            found.push(match record {
+                Sampled::Document { array, document } => {
+                    format!("{}{}", array.unwrap_or_default(), String::from_utf8_lossy(document.text()))
+                }
+                Sampled::Row { columns, cells } => format!("{columns:?}{}", cells[0].text),
+            });
+            if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        let whole = whole.map_err(|error| error.to_string().rsplit('/').next().unwrap().to_string());
+        whole.map(|whole| (found, whole))
+    };
+    assert_eq!(
+        read("a.json", r#"{"x": [{"a": 1}], "y": [{}]}"#, 9),
+        Ok((vec!["x{\"a\":1}".into(), "y{}".into()], true))
+    );
+    assert_eq!(read("a.ndjson", "{}\n{}\n{}\n", 2), Ok((vec!["{}".into(), "{}".into()], false)));
+    assert_eq!(read("a.csv", "id,n\n1,x\n", 9), Ok((vec!["[\"id\", \"n\"]1".into()], true)));
+    assert_eq!(
+        read("a.csv", "id,n\n1\n", 9),
+        Err("a.csv, line 2, column 1: the row has 1 fields, and the first line 2".into())
+    );
+    assert_eq!(read("a.ndjson", "{}\n[1]\n", 9), Err("a.ndjson, line 2: a document is a JSON object".into()));
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));
+    let told = read("a.ndjson", &deep, 9).unwrap_err();
+    assert!(told.starts_with("a.ndjson, line 1: nested more than 128 levels deep at byte "), "{told}");
+    assert_eq!(read("a.json", "7", 9), Err("a.json: byte 1: expected an array, or an object of arrays".into()));
 }

@@ -27,7 +27,7 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Serve the collections and endpoints that a config file declares
     Serve(Serve),
-    /// Load files into a data folder: zip, json, ndjson, or - for standard input
+    /// Load files into a data folder: zip, json, ndjson, csv, or - for standard input
     Import(Import),
     /// Write seeded test data
     Generate(Generate),
@@ -123,10 +123,13 @@ pub(crate) struct Import {
     /// The data folder; made where there is none
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Files: .zip, .json, .ndjson, or - for standard input
+    /// Files: .zip, .json, .ndjson, .csv, .tsv, or - for standard input
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// The collection of arrays and lines that name none
+    /// How records stand in the files; without it their names say, and standard input is JSON
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<ImportFormat>,
+    /// The collection of arrays, lines and tables, which name none
     #[arg(long, value_name = "NAME")]
     pub(crate) collection: Option<String>,
     /// What a bad record does
@@ -138,6 +141,18 @@ pub(crate) struct Import {
     /// Permit that the file drops collections, indexes, rules or views that the data folder holds
     #[arg(long)]
     pub(crate) allow_drop: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ImportFormat {
+    /// An array, or an object of arrays by the names of collections
+    Json,
+    /// An object on each line
+    Ndjson,
+    /// A line with the names of the fields, then a row for each document
+    Csv,
+    /// The same, divided by tabs
+    Tsv,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

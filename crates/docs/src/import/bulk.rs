@@ -206,8 +206,5 @@ pub(super) fn explain(gathered: &Gathered<'_>, place: Option<(&Database, usize)>
 
 fn at(gathered: &Gathered<'_>, origin: &Origin) -> String {
     let BadRecord { file, place, .. } = gathered.bad(&origin.place, String::new());
-    match place {
-        super::Place::Line(line) => format!("{file}, line {line}"),
-        super::Place::Byte(byte) => format!("{file}, byte {byte}"),
-    }
+    format!("{file}, {place}")
 }

@@ -9,19 +9,20 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use binjson::{Document, Encoder};
 use store::Sorter;
 
+use super::csv::{self, BadCell, Columns, RowReader};
 use super::encoded::Encoded;
 use super::input::{self, Content, Source};
 use super::line::Line;
 use super::rising::{self, Risen};
 use super::split::{Batch, Format, Splitter};
 use super::{
-    BadRecord, ImportError, Input, OnError, Options, Place, Progress, QUEUE_BATCHES, Report, SKIPPED_TOLD_MAX,
-    SORT_BYTES, THREADS_MAX,
+    BATCH_BYTES, BadRecord, ImportError, Input, OnError, Options, Place, Progress, QUEUE_BATCHES, Report,
+    SKIPPED_TOLD_MAX, SORT_BYTES, THREADS_MAX,
 };
 use crate::caught;
 use crate::collection::Collection;
@@ -279,6 +280,8 @@ impl<'d> Gathering<'_, 'd> {
 
     fn cut(&self, number: u32, read: impl Read, format: Format, sender: &SyncSender<Batch>) -> Result<(), String> {
         let mut splitter = Splitter::new(read, format);
+        let header = splitter.header().map_err(|error| error.why)?;
+        let columns = header.map(|(row, delimiter)| self.columns(&row, delimiter)).transpose()?;
         let mut position = 0;
         let mut batches = 0;
         while let Some(mut batch) = splitter.next(number).map_err(|error| error.why)? {
@@ -288,12 +291,19 @@ impl<'d> Gathering<'_, 'd> {
             self.bytes.fetch_add(splitter.position() - position, Ordering::Relaxed);
             position = splitter.position();
             batch.number = batches;
+            batch.columns.clone_from(&columns);
             batches += 1;
             if self.stopped.load(Ordering::Relaxed) || sender.send(batch).is_err() {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// What the columns of a table are in the collection that its rows go into.
+    fn columns(&self, header: &[u8], delimiter: u8) -> Result<Arc<Columns>, String> {
+        let info = &self.database.collection_at(CollectionId(self.collection(None)?)).info;
+        Columns::new(info, csv::header(header, delimiter)?, delimiter).map(Arc::new)
     }
 
     /// Records the first failure and stops all threads.
@@ -317,13 +327,17 @@ impl<'d> Gathering<'_, 'd> {
         self.database.catalog().number(name).ok_or_else(|| unknown(self.database, name))
     }
 
-    fn refuse(&self, batch: &Batch, place: u64, error: &WriteError) {
+    fn refuse(&self, batch: &Batch, place: u64, Refused { column, error }: &Refused) {
         let pointer = match error {
             WriteError::Invalid { pointer, .. } if !pointer.is_empty() => format!("{pointer}: "),
             _ => String::new(),
         };
         let file = self.names[(batch.source & !LINES) as usize].clone();
-        let place = if batch.source & LINES != 0 { Place::Line(place) } else { Place::Byte(place) };
+        let place = match column {
+            Some(column) => Place::Cell { line: place, column: *column },
+            None if batch.source & LINES != 0 => Place::Line(place),
+            None => Place::Byte(place),
+        };
         let bad = BadRecord { file, place, why: format!("{pointer}{error}") };
         if self.options.on_error == OnError::Stop {
             return self.fail(ImportError::Record(bad));
@@ -341,10 +355,24 @@ fn panicked(why: String) -> ImportError {
     ImportError::File { file: "import".to_string(), why }
 }
 
+/// Why a record is refused, and the column of a row that is to blame.
+struct Refused {
+    column: Option<u64>,
+    error: WriteError,
+}
+
+impl From<WriteError> for Refused {
+    fn from(error: WriteError) -> Self {
+        Refused { column: None, error }
+    }
+}
+
 /// A thread that encodes, checks and sorts.
 struct Worker<'w, 'd> {
     gathering: &'w Gathering<'w, 'd>,
     encoder: Encoder,
+    /// A row as JSON.
+    object: Vec<u8>,
     shapes: Vec<Shape>,
     sorters: Vec<Option<Sorter>>,
     key: Vec<u8>,
@@ -355,6 +383,7 @@ impl<'w, 'd> Worker<'w, 'd> {
         Worker {
             gathering,
             encoder: Encoder::new(),
+            object: Vec::new(),
             shapes: vec![Shape::default(); collections],
             sorters: (0..collections).map(|_| None).collect(),
             key: Vec::new(),
@@ -405,15 +434,47 @@ impl<'w, 'd> Worker<'w, 'd> {
         let collection = gathering.database.collection_at(CollectionId(number));
         let mut encoded = lock(&gathering.spare).pop().unwrap_or_default();
         encoded.restart(number);
+        let mut rows = batch.columns.as_deref().map(|columns| (columns, RowReader::new(columns.delimiter())));
         let mut start = 0;
         for &(end, place) in &batch.records {
-            if let Err(why) = self.record(collection, &mut encoded, &batch.bytes[start..end], batch.source, place) {
+            let text = &batch.bytes[start..end];
+            let done = match &mut rows {
+                None => self.record(collection, &mut encoded, text, batch.source, place).map_err(Refused::from),
+                Some(rows) => self.row(collection, &mut encoded, rows, text, batch.source, place),
+            };
+            if let Err(refused) = done {
                 encoded.forget_value();
-                gathering.refuse(batch, place, &why);
+                gathering.refuse(batch, place, &refused);
             }
             start = end;
         }
         Ok(encoded)
+    }
+
+    fn row(
+        &mut self,
+        collection: &Collection,
+        encoded: &mut Encoded,
+        (columns, reader): &mut (&Columns, RowReader),
+        row: &[u8],
+        source: u32,
+        place: u64,
+    ) -> Result<(), Refused> {
+        let mut object = std::mem::take(&mut self.object);
+        object.clear();
+        let done = match columns.object(reader, row, &mut object) {
+            Ok(()) => {
+                let done = self.record(collection, encoded, &object, source, place);
+                done.map_err(|error| Refused { column: columns.column_of(&error), error })
+            }
+            Err(BadCell { column, pointer, why }) => {
+                Err(Refused { column: Some(column), error: WriteError::invalid(why, pointer) })
+            }
+        };
+        if object.capacity() <= BATCH_BYTES {
+            self.object = object;
+        }
+        done
     }
 
     fn record(

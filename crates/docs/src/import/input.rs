@@ -8,7 +8,7 @@ use std::sync::Arc;
 use zip::ZipArchive;
 
 use super::split::Format;
-use super::{ImportError, Input, Options, ZIP_ENTRIES_MAX};
+use super::{ImportError, Input, Options, RecordFormat, ZIP_ENTRIES_MAX};
 
 /// One stream of records.
 pub(super) struct Source {
@@ -20,10 +20,6 @@ pub(super) struct Source {
     pub(super) content: Content,
 }
 
-/// The error for a table of text.
-const NO_CSV: &str =
-    "CSV is not taken: make an object of each line, as in {\"id\":1,\"name\":\"x\"}, in a file with the end .ndjson";
-
 /// Access to the bytes.
 pub(super) enum Content {
     Stream(Box<dyn Read + Send>),
@@ -31,9 +27,33 @@ pub(super) enum Content {
     Packed(ZipArchive<Shared>, usize),
 }
 
+impl Format {
+    /// That of files whose names have this ending.
+    fn of_extension(extension: &str) -> Option<Format> {
+        match extension {
+            "json" => Some(Format::Json),
+            "ndjson" | "jsonl" => Some(Format::Lines),
+            "csv" => Some(RecordFormat::Csv.into()),
+            "tsv" => Some(RecordFormat::Tsv.into()),
+            _ => None,
+        }
+    }
+}
+
+impl From<RecordFormat> for Format {
+    fn from(format: RecordFormat) -> Format {
+        match format {
+            RecordFormat::Json => Format::Json,
+            RecordFormat::Lines => Format::Lines,
+            RecordFormat::Csv => Format::Rows { delimiter: b',' },
+            RecordFormat::Tsv => Format::Rows { delimiter: b'\t' },
+        }
+    }
+}
+
 /// Opens an input; an archive has one source for each of its files.
 pub(super) fn open(input: Input, options: &Options, sources: &mut Vec<Source>) -> Result<(), ImportError> {
-    let guess = Format::Guess { named: options.collection.is_some() };
+    let guess = options.format.map_or(Format::Guess { named: options.collection.is_some() }, Format::from);
     let (name, path) = match input {
         Input::Stream { name, read } => {
             sources.push(Source { name, format: guess, bytes: None, content: Content::Stream(read) });
@@ -45,12 +65,12 @@ pub(super) fn open(input: Input, options: &Options, sources: &mut Vec<Source>) -
     let file = File::open(&path).map_err(|error| refused(error.to_string()))?;
     let bytes = file.metadata().map(|meta| meta.len()).ok();
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    let format = match extension.to_ascii_lowercase().as_str() {
-        "zip" => return unpack(&name, file, sources).map_err(refused),
-        "ndjson" | "jsonl" => Format::Lines,
-        "csv" | "tsv" => return Err(refused(NO_CSV.to_owned())),
-        _ => Format::Json,
-    };
+    let extension = extension.to_ascii_lowercase();
+    if extension == "zip" {
+        return unpack(&name, file, sources).map_err(refused);
+    }
+    let named = options.format.map(Format::from).or_else(|| Format::of_extension(&extension));
+    let format = named.unwrap_or(Format::Json);
     sources.push(Source { name, format, bytes, content: Content::Stream(Box::new(file)) });
     Ok(())
 }
@@ -67,12 +87,9 @@ fn unpack(name: &str, file: File, sources: &mut Vec<Source>) -> Result<(), Strin
             continue;
         }
         let inner = entry.name().map_err(|error| error.to_string())?.into_owned();
-        let format = match inner.rsplit_once('.').map(|(_, extension)| extension) {
-            Some("json") => Format::Json,
-            Some("ndjson" | "jsonl") => Format::Lines,
-            // Archives often contain readme files and the like.
-            _ => continue,
-        };
+        let named = inner.rsplit_once('.').and_then(|(_, extension)| Format::of_extension(extension));
+        // Archives often contain readme files and the like.
+        let Some(format) = named else { continue };
         let bytes = Some(entry.size());
         drop(entry);
         let content = Content::Packed(archive.clone(), number);

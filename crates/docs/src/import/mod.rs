@@ -19,6 +19,7 @@
 
 mod batches;
 mod bulk;
+mod csv;
 mod encoded;
 mod gather;
 mod input;
@@ -27,6 +28,7 @@ mod making;
 mod places;
 mod records;
 mod rising;
+mod sample;
 mod split;
 
 use std::fmt;
@@ -35,6 +37,9 @@ use std::path::PathBuf;
 use crate::config::NAME_BYTES_MAX;
 use crate::database::Database;
 use crate::error::WriteError;
+
+pub use csv::{COLUMNS_MAX, Cell};
+pub use sample::{Sampled, VisitSampled, sample};
 
 /// Size of a batch of records for a thread.
 pub const BATCH_BYTES: usize = 512 << 10;
@@ -55,10 +60,11 @@ const ARRAY_NAME_BYTES_MAX: usize = 4 * NAME_BYTES_MAX;
 
 /// A source of records.
 pub enum Input {
-    /// A file; `.zip` is unpacked, `.ndjson` and `.jsonl` have a record on each line, anything else is JSON:
-    /// `{"users": […]}` or an array.
+    /// A file; `.zip` is unpacked, `.ndjson` and `.jsonl` have a record on each line, `.csv` and `.tsv` are tables whose first
+    /// line names the fields, anything else is JSON: `{"users": […]}` or an array. [`Options::format`] goes before the name.
     File(PathBuf),
-    /// A stream: JSON, or one record per line if a collection is named and the stream begins with `{`.
+    /// A stream in the format of [`Options::format`]; else JSON, or one record per line if a collection is named and the stream
+    /// begins with `{`.
     Stream {
         /** Its name in messages. */
         name: String,
@@ -77,9 +83,24 @@ pub enum OnError {
     Skip,
 }
 
+/// How records stand in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordFormat {
+    /// In arrays.
+    Json,
+    /// One on each line.
+    Lines,
+    /// As the rows of a table, divided by commas.
+    Csv,
+    /// The same, divided by tabs.
+    Tsv,
+}
+
 /// Options of an import.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// How records stand in all inputs but archives. `None`: as an input's name says.
+    pub format: Option<RecordFormat>,
     /// The collection of records that are in no named array.
     pub collection: Option<String>,
     /// The treatment of bad records.
@@ -91,7 +112,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Options { collection: None, on_error: OnError::Stop, threads }
+        Options { format: None, collection: None, on_error: OnError::Stop, threads }
     }
 }
 
@@ -139,6 +160,13 @@ pub enum Place {
     Line(u64),
     /// Byte, from 0.
     Byte(u64),
+    /// Column of a table.
+    Cell {
+        /** The line in which its row begins, from 1. */
+        line: u64,
+        /** Which of the row's fields, from 1. */
+        column: u64,
+    },
 }
 
 /// Why an import stopped.
@@ -188,12 +216,19 @@ impl From<store::Error> for ImportError {
     }
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line(line) => write!(out, "line {line}"),
+            Place::Byte(byte) => write!(out, "byte {byte}"),
+            Place::Cell { line, column } => write!(out, "line {line}, column {column}"),
+        }
+    }
+}
+
 impl fmt::Display for BadRecord {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place {
-            Place::Line(line) => write!(out, "{}, line {line}: {}", self.file, self.why),
-            Place::Byte(byte) => write!(out, "{}, byte {byte}: {}", self.file, self.why),
-        }
+        write!(out, "{}, {}: {}", self.file, self.place, self.why)
     }
 }
 

@@ -1,11 +1,14 @@
 //! Cutting a stream into records while holding at most one batch and one record in memory.
 //!
-//! Accepted formats: `[…]`, `{"users": […], "visits": […]}`, and records by line. Only the brackets and strings around records
-//! are scanned; the encoder later checks that a record is valid JSON.
+//! Accepted formats: `[…]`, `{"users": […], "visits": […]}`, records by line, and rows of CSV after a header. Only the brackets,
+//! strings and quotes around records are scanned; the encoder later checks that a record is valid JSON, and reads the cells of
+//! a row.
 
 use std::io::Read;
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::csv::{Columns, RowScan};
 use super::{ARRAY_NAME_BYTES_MAX, BATCH_BYTES, RECORD_BYTES_MAX};
 
 /// Bytes of one read.
@@ -18,6 +21,11 @@ pub(super) enum Format {
     Json,
     /// One on each line.
     Lines,
+    /// Rows of CSV.
+    Rows {
+        /** What stands between two fields. */
+        delimiter: u8,
+    },
     /// By line if the first byte is `{` and a collection is named, else in arrays.
     Guess {
         /** Whether a collection is named. */
@@ -33,6 +41,8 @@ pub(super) struct Batch {
     pub(super) number: u64,
     /// The array's key.
     pub(super) array: Option<Arc<str>>,
+    /// Of rows: what their fields are. [`Splitter`] leaves it to its caller, who knows the collection.
+    pub(super) columns: Option<Arc<Columns>>,
     /// The records' texts, one after another.
     pub(super) bytes: Vec<u8>,
     /// The end of each record in `bytes`, and its place in the stream: line or byte.
@@ -51,6 +61,7 @@ enum State {
     Key,
     Array,
     Lines,
+    Rows(u8),
     End,
 }
 
@@ -90,7 +101,17 @@ impl<R: Read> Splitter<R> {
 
     /// Whether places are lines.
     pub(super) fn counts_lines(&self) -> bool {
-        self.state == State::Lines || self.format == Format::Lines
+        matches!(self.state, State::Lines | State::Rows(_)) || self.format == Format::Lines
+    }
+
+    /// The header of rows of CSV, and what stands between its fields; of anything else none. Before the first record.
+    pub(super) fn header(&mut self) -> Result<Option<(Vec<u8>, u8)>, SplitError> {
+        let Format::Rows { delimiter } = self.format else { return Ok(None) };
+        self.start()?;
+        match self.row(delimiter)? {
+            Some((row, _)) => Ok(Some((self.buffer[row].to_vec(), delimiter))),
+            None => Err(self.error("the file is empty; its first line is to name the fields")),
+        }
     }
 
     /// Position in the stream up to which records were cut.
@@ -100,8 +121,14 @@ impl<R: Read> Splitter<R> {
 
     /// The next records, all of one array; `None` at the end.
     pub(super) fn next(&mut self, source: u32) -> Result<Option<Batch>, SplitError> {
-        let mut batch =
-            Batch { source, number: 0, array: None, bytes: Vec::with_capacity(BATCH_BYTES), records: Vec::new() };
+        let mut batch = Batch {
+            source,
+            number: 0,
+            array: None,
+            columns: None,
+            bytes: Vec::with_capacity(BATCH_BYTES),
+            records: Vec::new(),
+        };
         while batch.bytes.len() < BATCH_BYTES {
             match self.state {
                 State::Start => self.start()?,
@@ -117,6 +144,11 @@ impl<R: Read> Splitter<R> {
                     if !self.record_line(&mut batch)? {
                         break;
                     }
+                }
+                State::Rows(delimiter) => {
+                    let Some((row, line)) = self.row(delimiter)? else { break };
+                    batch.bytes.extend_from_slice(&self.buffer[row]);
+                    batch.records.push((batch.bytes.len(), line));
                 }
                 State::End => {
                     if batch.records.is_empty() && self.peek()?.is_some() {
@@ -137,9 +169,16 @@ impl<R: Read> Splitter<R> {
         if self.buffer.starts_with(b"\xef\xbb\xbf") {
             self.at = 3;
         }
-        if self.format == Format::Lines {
-            self.state = State::Lines;
-            return Ok(());
+        match self.format {
+            Format::Lines => {
+                self.state = State::Lines;
+                return Ok(());
+            }
+            Format::Rows { delimiter } => {
+                self.state = State::Rows(delimiter);
+                return Ok(());
+            }
+            Format::Json | Format::Guess { .. } => {}
         }
         let first = self.peek()?;
         if first == Some(b'{') && self.format == (Format::Guess { named: true }) {
@@ -243,6 +282,39 @@ impl<R: Read> Splitter<R> {
         Ok(!at_end)
     }
 
+    /// The next row that is not empty: where it stands in the buffer, without the end of its line, and in which line it
+    /// begins. `None` at the end.
+    fn row(&mut self, delimiter: u8) -> Result<Option<(Range<usize>, u64)>, SplitError> {
+        loop {
+            let (mut scan, mut scanned) = (RowScan::default(), 0);
+            let length = loop {
+                if let Some(length) = scan.run(&self.buffer[self.at + scanned..], delimiter) {
+                    break scanned + length;
+                }
+                scanned = self.buffer.len() - self.at;
+                if !self.more(scanned)? {
+                    break scanned;
+                }
+            };
+            if scan.is_open() {
+                return Err(self.error("the file ends inside of a quoted field of this row"));
+            }
+            let (start, line) = (self.at, self.line);
+            let end = start + length;
+            let text = &self.buffer[start..end];
+            let row = start..end - usize::from(text.ends_with(b"\r"));
+            let is_last = end == self.buffer.len();
+            self.line += memchr::memchr_iter(b'\n', text).count() as u64 + u64::from(!is_last);
+            self.at = if is_last { end } else { end + 1 };
+            if !row.is_empty() {
+                return Ok(Some((row, line)));
+            }
+            if is_last {
+                return Ok(None);
+            }
+        }
+    }
+
     fn take(&mut self, batch: &mut Batch, end: usize, place: u64) {
         batch.bytes.extend_from_slice(&self.buffer[self.at..end]);
         batch.records.push((batch.bytes.len(), place));
@@ -319,11 +391,8 @@ impl<R: Read> Splitter<R> {
     }
 
     fn error(&self, why: &str) -> SplitError {
-        let place = if self.state == State::Lines {
-            format!("line {}", self.line)
-        } else {
-            format!("byte {}", self.position())
-        };
+        let place =
+            if self.counts_lines() { format!("line {}", self.line) } else { format!("byte {}", self.position()) };
         SplitError { why: format!("{place}: {why}") }
     }
 }
@@ -441,6 +510,39 @@ mod tests {
         check("[,]", Json, Err("byte 1: expected a record"));
     }
 
+    /// The header and the rows, each with its line.
+    fn rows(text: &str, sizes: Vec<usize>) -> Result<Vec<(String, u64)>, String> {
+        let mut splitter = Splitter::new(Pieces { text: text.as_bytes(), sizes }, Format::Rows { delimiter: b',' });
+        let (header, _) = splitter.header().map_err(|error| error.why)?.unwrap();
+        let mut found = vec![(String::from_utf8(header).unwrap(), 0)];
+        while let Some(batch) = splitter.next(0).map_err(|error| error.why)? {
+            let mut start = 0;
+            for (end, line) in batch.records {
+                found.push((String::from_utf8(batch.bytes[start..end].to_vec()).unwrap(), line));
+                start = end;
+            }
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn rows_are_cut_behind_a_header_and_a_newline_in_quotes_is_no_end() {
+        let check = |text: &str, expected: Result<&[(&str, u64)], &str>| {
+            for sizes in [vec![], vec![usize::MAX]] {
+                let expected = expected.map(|rows| rows.iter().map(|(row, line)| (row.to_string(), *line)).collect());
+                assert_eq!(rows(text, sizes), expected.map_err(str::to_string), "{text:?}");
+            }
+        };
+        check(
+            "\u{feff}a,b\r\n1,\"x\ny\"\r\n\r\n\n2,5\"\n3,",
+            Ok(&[("a,b", 0), ("1,\"x\ny\"", 2), ("2,5\"", 6), ("3,", 7)]),
+        );
+        check("\n\na", Ok(&[("a", 0)]));
+        check("", Err("line 1: the file is empty; its first line is to name the fields"));
+        check("\r\n", Err("line 2: the file is empty; its first line is to name the fields"));
+        check("a\n1\n\"x\ny", Err("line 3: the file ends inside of a quoted field of this row"));
+    }
+
     #[test]
     fn lines_are_records_and_blank_ones_are_passed_over() {
         check("{\"a\":1}\r\n\n {\"b\":2}", Format::Lines, Ok(&[("", "{\"a\":1}\r", 1), ("", " {\"b\":2}", 3)]));
@@ -455,6 +557,7 @@ mod tests {
             for format in [Format::Json, Format::Lines, Format::Guess { named: true }] {
                 prop_assert_eq!(cut(&text, sizes.clone(), format), cut(&text, vec![usize::MAX], format));
             }
+            prop_assert_eq!(rows(&text, sizes), rows(&text, vec![usize::MAX]));
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use std::cmp::Ordering;
 
-use super::plain::{ANY, Bound, Constant, Plain, Rule};
+use super::plain::{Bound, Constant, Plain, Rule};
+use super::types::ANY;
 use crate::catalog::FieldInfo;
 
 /// Each schema comes with its fields, in the order of its rules.

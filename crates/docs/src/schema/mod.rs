@@ -15,6 +15,7 @@ mod meter;
 mod plain;
 mod promise;
 mod stored;
+pub(crate) mod types;
 mod unfolding;
 
 pub use meter::asking;

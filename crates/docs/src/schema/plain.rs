@@ -11,29 +11,10 @@ use serde_json::{Map, Value as Json};
 
 use super::Misfit;
 use super::promise::Promise;
+use super::types::{ANY, ARRAY, BOOLEAN, INTEGER, NULL, OBJECT, REAL, STRING, type_names, types};
 use crate::row::{NAMES_MAX, Names, Row};
 
 const REMARKS: [&str; 5] = ["title", "description", "$comment", "default", "examples"];
-
-/// The types, as bits.
-const NULL: u8 = 1;
-const BOOLEAN: u8 = 2;
-const INTEGER: u8 = 4;
-const REAL: u8 = 8;
-const STRING: u8 = 16;
-const ARRAY: u8 = 32;
-const OBJECT: u8 = 64;
-pub(super) const ANY: u8 = 127;
-
-const TYPES: [(&str, u8); 7] = [
-    ("null", NULL),
-    ("boolean", BOOLEAN),
-    ("integer", INTEGER),
-    ("number", INTEGER | REAL),
-    ("string", STRING),
-    ("array", ARRAY),
-    ("object", OBJECT),
-];
 
 #[derive(Debug)]
 pub(crate) struct Plain {
@@ -322,21 +303,6 @@ impl Constant {
             Constant::Number(Numeric::Real(real)) => real.to_string(),
             Constant::Text(text) => format!("\"{text}\""),
         }
-    }
-}
-
-/// `number` covers both number kinds.
-fn type_names(types: u8) -> String {
-    let named = |bits: u8| bits != INTEGER || types & REAL == 0;
-    let names = TYPES.iter().filter(|(_, bits)| types & bits == *bits && named(*bits)).map(|(name, _)| *name);
-    names.collect::<Vec<_>>().join(" or ")
-}
-
-fn types(value: &Json) -> Option<u8> {
-    let bits = |name: &Json| TYPES.iter().find(|(known, _)| name == known).map(|(_, bits)| *bits);
-    match value {
-        Json::Array(names) => names.iter().try_fold(0, |all, name| Some(all | bits(name)?)),
-        name => bits(name),
     }
 }
 

@@ -1,8 +1,8 @@
 //! `sapsan import CONFIG --data DIR FILE…`: files into collections, all or nothing where those are empty.
 
 use super::{Outcome, folder, output, progress};
-use crate::cli::{Import, OnError};
-use docs::import::{Input, Options, Progress};
+use crate::cli::{Import, ImportFormat, OnError};
+use docs::import::{Input, Options, Progress, RecordFormat};
 use indicatif::ProgressBar;
 use server::config::ServiceConfig;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,12 @@ pub(crate) fn run(arguments: &Import) -> Outcome {
     config.docs.may_drop = arguments.allow_drop;
     let mut options = Options::default();
     options.collection.clone_from(&arguments.collection);
+    options.format = arguments.format.map(|format| match format {
+        ImportFormat::Json => RecordFormat::Json,
+        ImportFormat::Ndjson => RecordFormat::Lines,
+        ImportFormat::Csv => RecordFormat::Csv,
+        ImportFormat::Tsv => RecordFormat::Tsv,
+    });
     options.on_error = match arguments.on_error {
         OnError::Stop => docs::import::OnError::Stop,
         OnError::Skip => docs::import::OnError::Skip,

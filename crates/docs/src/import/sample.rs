@@ -1,0 +1,130 @@
+//! The first records of a file, before there is a collection for them: for who declares one.
+
+use std::ops::ControlFlow;
+
+use binjson::{Document, Encoder};
+
+use super::csv::{self, Cell, RowReader};
+use super::input::{self, Content, Source};
+use super::split::{Batch, Splitter};
+use super::{BadRecord, ImportError, Input, Options, Place};
+
+/// One record.
+pub enum Sampled<'s> {
+    /// Of a file of JSON.
+    Document {
+        /** The key of the array that it stands in, where that has one. */
+        array: Option<&'s str>,
+        /** The record. */
+        document: Document<'s>,
+    },
+    /// Of a table.
+    Row {
+        /** The names of the columns. */
+        columns: &'s [String],
+        /** The row's cells, as many. */
+        cells: &'s [Cell<'s>],
+    },
+}
+
+/// Takes a record, and the bytes up to the end of the piece of the file that it stands in; says whether it wants the next.
+pub type VisitSampled<'v> = dyn FnMut(Sampled<'_>, u64) -> ControlFlow<()> + 'v;
+
+/// Reads records of an input that is no archive until `visit` breaks. Gives whether all were read. What an import refuses of
+/// a record by itself, whatever its collection is, is refused here too.
+pub fn sample(input: Input, visit: &mut VisitSampled<'_>) -> Result<bool, ImportError> {
+    let mut sources = Vec::new();
+    // A collection that is named makes records by line of a stream that begins with `{`.
+    let options = Options { collection: Some(String::new()), ..Options::default() };
+    input::open(input, &options, &mut sources)?;
+    let refused = |file: &str, why: &str| ImportError::File { file: file.to_string(), why: why.to_string() };
+    match sources.pop() {
+        Some(Source { name, format, content: Content::Stream(read), .. }) => {
+            let mut reader = SampleReader::new(name, Splitter::new(read, format));
+            reader.read(visit)
+        }
+        Some(Source { name, .. }) => Err(refused(&name, "an archive: unpack it first")),
+        None => Err(refused("the archive", "it holds no file of records")),
+    }
+}
+
+/// See [`sample`].
+struct SampleReader<R> {
+    name: String,
+    splitter: Splitter<R>,
+    encoder: Encoder,
+    /// A document as it would be stored.
+    stored: Vec<u8>,
+}
+
+impl<R: std::io::Read> SampleReader<R> {
+    fn new(name: String, splitter: Splitter<R>) -> SampleReader<R> {
+        SampleReader { name, splitter, encoder: Encoder::new(), stored: Vec::new() }
+    }
+
+    fn read(&mut self, visit: &mut VisitSampled<'_>) -> Result<bool, ImportError> {
+        let header = self.splitter.header().map_err(|error| self.broken(error.why))?;
+        let mut table = match header {
+            None => None,
+            Some((row, delimiter)) => {
+                let names = csv::header(&row, delimiter).map_err(|why| self.broken(why))?;
+                Some((names, RowReader::new(delimiter)))
+            }
+        };
+        while let Some(batch) = self.splitter.next(0).map_err(|error| self.broken(error.why))? {
+            let flow = match &mut table {
+                None => self.documents(&batch, visit)?,
+                Some((columns, reader)) => self.rows(&batch, columns, reader, visit)?,
+            };
+            if flow.is_break() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn documents(&mut self, batch: &Batch, visit: &mut VisitSampled<'_>) -> Result<ControlFlow<()>, ImportError> {
+        let (bytes, mut start) = (self.splitter.position(), 0);
+        for &(end, place) in &batch.records {
+            self.stored.clear();
+            let place = if self.splitter.counts_lines() { Place::Line(place) } else { Place::Byte(place) };
+            let encoded = self.encoder.encode(&batch.bytes[start..end], &mut self.stored);
+            encoded.map_err(|error| self.bad(place, error.to_string()))?;
+            let document = Document::from_bytes(&self.stored).ok().filter(Document::is_object);
+            let document = document.ok_or_else(|| self.bad(place, "a document is a JSON object".to_string()))?;
+            if visit(Sampled::Document { array: batch.array.as_deref(), document }, bytes).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            start = end;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn rows(
+        &mut self,
+        batch: &Batch,
+        columns: &[String],
+        reader: &mut RowReader,
+        visit: &mut VisitSampled<'_>,
+    ) -> Result<ControlFlow<()>, ImportError> {
+        let (bytes, mut start) = (self.splitter.position(), 0);
+        for &(end, line) in &batch.records {
+            let bad = |bad: csv::BadCell| self.bad(Place::Cell { line, column: bad.column }, bad.why);
+            reader.read_as_wide(&batch.bytes[start..end], columns.len()).map_err(bad)?;
+            let cells = (0..columns.len()).map(|place| reader.cell(place)).collect::<Result<Vec<_>, _>>();
+            if visit(Sampled::Row { columns, cells: &cells.map_err(bad)? }, bytes).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            start = end;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn bad(&self, place: Place, why: String) -> ImportError {
+        ImportError::Record(BadRecord { file: self.name.clone(), place, why })
+    }
+
+    fn broken(&self, why: String) -> ImportError {
+        ImportError::File { file: self.name.clone(), why }
+    }
+}

@@ -1,0 +1,92 @@
+//! The types of JSON Schema as bits.
+
+use serde_json::{Map, Value as Json};
+
+pub(crate) const NULL: u8 = 1;
+pub(crate) const BOOLEAN: u8 = 2;
+/// Digits within 64 bits.
+pub(crate) const INTEGER: u8 = 4;
+/// Every other number.
+pub(crate) const REAL: u8 = 8;
+pub(crate) const STRING: u8 = 16;
+pub(crate) const ARRAY: u8 = 32;
+pub(crate) const OBJECT: u8 = 64;
+pub(crate) const ANY: u8 = 127;
+
+const TYPES: [(&str, u8); 7] = [
+    ("null", NULL),
+    ("boolean", BOOLEAN),
+    ("integer", INTEGER),
+    ("number", INTEGER | REAL),
+    ("string", STRING),
+    ("array", ARRAY),
+    ("object", OBJECT),
+];
+
+/// The value of the keyword `type`; `None` where it has a name that is no type.
+pub(super) fn types(value: &Json) -> Option<u8> {
+    let bits = |name: &Json| TYPES.iter().find(|(known, _)| name == known).map(|(_, bits)| *bits);
+    match value {
+        Json::Array(names) => names.iter().try_fold(0, |all, name| Some(all | bits(name)?)),
+        name => bits(name),
+    }
+}
+
+/// The names of types, for messages. `number` covers both number kinds.
+pub(crate) fn type_names(types: u8) -> String {
+    let named = |bits: u8| bits != INTEGER || types & REAL == 0;
+    let names = TYPES.iter().filter(|(_, bits)| types & bits == *bits && named(*bits)).map(|(name, _)| *name);
+    names.collect::<Vec<_>>().join(" or ")
+}
+
+/// What a schema says of the types of a top-level field, by `type` or else by the values of `enum` or `const`. [`ANY`]
+/// where it says nothing, or says it elsewhere (`$ref`, `anyOf`).
+pub(crate) fn of_field(schema: &Json, name: &str) -> u8 {
+    let property = schema.get("properties").and_then(|properties| properties.get(name)).and_then(Json::as_object);
+    property.and_then(declared).unwrap_or(ANY)
+}
+
+/// Whether a schema requires a top-level field.
+pub(crate) fn is_required(schema: &Json, name: &str) -> bool {
+    let names = schema.get("required").and_then(Json::as_array);
+    names.is_some_and(|names| names.iter().any(|required| required == name))
+}
+
+fn declared(property: &Map<String, Json>) -> Option<u8> {
+    if let Some(value) = property.get("type") {
+        return types(value);
+    }
+    let constant = property.get("const").map(std::slice::from_ref);
+    let values = property.get("enum").and_then(Json::as_array).map(Vec::as_slice).or(constant)?;
+    Some(values.iter().fold(0, |all, value| all | of_value(value)))
+}
+
+fn of_value(value: &Json) -> u8 {
+    match value {
+        Json::Null => NULL,
+        Json::Bool(_) => BOOLEAN,
+        Json::Number(number) if number.is_i64() => INTEGER,
+        Json::Number(_) => INTEGER | REAL,
+        Json::String(_) => STRING,
+        Json::Array(_) => ARRAY,
+        Json::Object(_) => OBJECT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fields_types_come_from_type_or_from_its_values() {
+        let schema: Json = serde_json::from_str(
+            r##"{"required": ["a"], "properties": {"a": {"type": ["integer", "null"]}, "b": {"enum": ["x", 1]},
+                "c": {"const": true}, "d": {"$ref": "#/x"}, "e": true}}"##,
+        )
+        .unwrap();
+        let found: Vec<u8> = ["a", "b", "c", "d", "e", "f"].iter().map(|name| of_field(&schema, name)).collect();
+        assert_eq!(found, [INTEGER | NULL, STRING | INTEGER, BOOLEAN, ANY, ANY, ANY]);
+        assert!(is_required(&schema, "a") && !is_required(&schema, "b"));
+        assert_eq!(type_names(INTEGER | REAL | NULL), "null or number");
+    }
+}
