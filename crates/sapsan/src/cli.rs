@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Serve the collections and endpoints that a config file declares
     Serve(Serve),
+    /// Draft a service file from data: collections, keys, types, and candidates for indexes
+    Init(Init),
     /// Load files into a data folder: zip, json, ndjson, csv, or - for standard input
     Import(Import),
     /// Write seeded test data
@@ -114,6 +116,18 @@ pub(crate) enum Level {
     Info,
     /// Details for a search after faults
     Debug,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// The data: .ndjson, .json or .csv; the first 100,000 documents and 256 MiB of it are read
+    pub(crate) file: PathBuf,
+    /// The service file to write, which is not there yet; standard output without it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// The name of the collection; without it the data file's own
+    #[arg(long, value_name = "NAME")]
+    pub(crate) collection: Option<String>,
 }
 
 #[derive(Debug, Args)]

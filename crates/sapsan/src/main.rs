@@ -5,6 +5,7 @@ mod allocator;
 mod cli;
 mod cli_proxy;
 mod commands;
+mod draft;
 mod generate;
 
 use clap::Parser;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Serve(arguments) => commands::serve::run(&arguments),
+        Command::Init(arguments) => commands::init::run(&arguments),
         Command::Import(arguments) => commands::import::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),
         Command::Query(arguments) => commands::query::run(&arguments),

@@ -7,6 +7,7 @@ pub(crate) mod demo;
 mod folder;
 pub(crate) mod generate;
 pub(crate) mod import;
+pub(crate) mod init;
 pub(crate) mod lab;
 pub(crate) mod loadtest;
 mod logging;

@@ -185,7 +185,7 @@ fn no_command_panics_or_complains_where_nobody_reads_its_output() {
     let closed = || Stdio::from(std::io::pipe().expect("a pipe").1);
     let query =
         |format: &'static str| ["query", "service.toml", "--data", "d", "--format", format, "SELECT id FROM items"];
-    let commands: [(&[&str], i32); 27] = [
+    let commands: [(&[&str], i32); 29] = [
         (&["--help"], 0),
         (&["--version"], 0),
         (&["help", "serve"], 0),
@@ -199,6 +199,8 @@ fn no_command_panics_or_complains_where_nobody_reads_its_output() {
         (&["generate", "travels", "t.zip", "--users", "10", "--locations", "10", "--visits", "10"], 0),
         (&["token", "reader", "--allow", "read"], 0),
         (&["export"], 1),
+        (&["init", "items.ndjson"], 0),
+        (&["init", "bad.ndjson"], 1),
         (&query("table"), 0),
         (&query("json"), 0),
         (&query("ndjson"), 0),

@@ -7,6 +7,7 @@ mod apps;
 mod changes;
 mod commands;
 mod documents;
+mod init;
 mod lab;
 mod memory;
 mod proxy;

@@ -1,0 +1,195 @@
+//! A service file drafted from data: what `sapsan init` reads of a file of documents, and what it makes of that.
+//!
+//! - `field`: what was seen of one field; `distinct`: whether its values repeat.
+//! - `collection`: what was seen of one collection's documents, and the choice of its key.
+//! - `file`: the service file, with the evidence beside each guess.
+//!
+//! Reading is bounded by [`DOCUMENTS_MAX`] and [`BYTES_MAX`], memory by the bounds of fields and of distinct values. What was
+//! read only in part is declared more loosely: what the rest may break stands as a comment.
+
+mod collection;
+mod distinct;
+mod field;
+mod file;
+
+pub(crate) use file::Shown;
+
+use collection::CollectionProfile;
+use distinct::ValueSpace;
+use docs::import::{Input, Sampled, sample};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+/// Most documents that are read.
+pub(crate) const DOCUMENTS_MAX: u64 = 100_000;
+/// Reading ends behind the first document beyond so many bytes of the file.
+pub(crate) const BYTES_MAX: u64 = 256 << 20;
+/// Most collections of a file that is an object of arrays.
+const COLLECTIONS_MAX: usize = 64;
+/// Most fields of all collections together that are declared: a service file of them stays far below its own bound.
+const FIELDS_MAX: usize = 2_000;
+/// The name of the collection where the file's name has no letter that a collection's name may have.
+const NAME_DEFAULT: &str = "documents";
+
+/// What was seen of a file.
+pub(crate) struct Draft {
+    collections: Vec<CollectionProfile>,
+    documents: u64,
+    bytes: u64,
+    is_whole: bool,
+}
+
+/// A draft while its file is read.
+struct Reading {
+    draft: Draft,
+    /// The collection of documents that stand in no named array.
+    name: String,
+    fields_left: usize,
+    space: ValueSpace,
+    /// Why reading ended before the end.
+    failed: Option<String>,
+}
+
+impl Draft {
+    /// Reads a file; `name` is the collection of documents that stand in no named array.
+    pub(crate) fn read(file: &Path, name: Option<&str>) -> Result<Draft, String> {
+        let name = match name {
+            Some(name) if is_name(name) => name.to_owned(),
+            Some(name) => return Err(format!("--collection {name}: {}", names_allowed())),
+            None => name_of(file),
+        };
+        let draft = Draft { collections: Vec::new(), documents: 0, bytes: 0, is_whole: false };
+        let mut reading = Reading { draft, name, fields_left: FIELDS_MAX, space: ValueSpace::default(), failed: None };
+        let is_whole = sample(Input::File(file.to_owned()), &mut |record, bytes| reading.add(&record, bytes))
+            .map_err(|error| format!("{error}. {TAKEN}"))?;
+        if let Some(failed) = reading.failed {
+            return Err(format!("{}: {failed}", file.display()));
+        }
+        if reading.draft.documents == 0 {
+            return Err(format!("{}: there is no document in it. {TAKEN}", file.display()));
+        }
+        reading.draft.collections.iter_mut().for_each(CollectionProfile::settle);
+        Ok(Draft { is_whole, ..reading.draft })
+    }
+
+    /// How much was read, as in "10,000 documents (1,048,576 bytes), all of the file".
+    pub(crate) fn extent(&self) -> String {
+        let of_file = if self.is_whole { "all of the file" } else { "the beginning of the file" };
+        format!("{} documents ({} bytes), {of_file}", grouped(self.documents), grouped(self.bytes))
+    }
+
+    /// The names of the collections.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.collections.iter().map(|collection| collection.name.as_str())
+    }
+}
+
+/// What can be read, for messages.
+const TAKEN: &str = "`sapsan init` reads .ndjson (a JSON object on each line), .json (an array of objects, or an object of such arrays) \
+and .csv (a line with the names of the fields, then a row for each document)";
+
+impl Reading {
+    fn add(&mut self, record: &Sampled<'_>, bytes: u64) -> ControlFlow<()> {
+        if let Err(failed) = self.try_add(record) {
+            self.failed = Some(failed);
+            return ControlFlow::Break(());
+        }
+        self.draft.documents += 1;
+        self.draft.bytes = bytes;
+        if self.draft.documents >= DOCUMENTS_MAX || bytes >= BYTES_MAX {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn try_add(&mut self, record: &Sampled<'_>) -> Result<(), String> {
+        let array = match record {
+            Sampled::Document { array, .. } => *array,
+            Sampled::Row { .. } => None,
+        };
+        let number = self.number(array)?;
+        let collection = &mut self.draft.collections[number];
+        match record {
+            Sampled::Document { document, .. } => {
+                collection.add_document(document, &mut self.fields_left, &mut self.space);
+            }
+            Sampled::Row { columns, cells } => {
+                collection.add_row(columns, cells, &mut self.fields_left, &mut self.space);
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of the collection that a record belongs to.
+    fn number(&mut self, array: Option<&str>) -> Result<usize, String> {
+        let name = array.unwrap_or(&self.name);
+        let collections = &mut self.draft.collections;
+        // The array that is being read is the last one.
+        if let Some(number) = collections.iter().rposition(|collection| collection.name == name) {
+            return Ok(number);
+        }
+        if !is_name(name) {
+            return Err(format!("the array {name:?} cannot be a collection: {}", names_allowed()));
+        }
+        if collections.len() == COLLECTIONS_MAX {
+            return Err(format!("it has more than {COLLECTIONS_MAX} arrays: divide it into several files"));
+        }
+        collections.push(CollectionProfile::new(name));
+        Ok(collections.len() - 1)
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=docs::config::NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
+}
+
+fn names_allowed() -> String {
+    format!("its name has 1 to {} of a-z, A-Z, 0-9, _ and -", docs::config::NAME_BYTES_MAX)
+}
+
+/// The name of the collection that a file's documents go into: the file's own, without its ending.
+fn name_of(file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let plain = |character: char| if character.is_ascii_alphanumeric() || character == '-' { character } else { '_' };
+    let name: String = stem.chars().map(plain).take(docs::config::NAME_BYTES_MAX).collect();
+    if name.bytes().any(|byte| byte.is_ascii_alphanumeric()) { name } else { NAME_DEFAULT.to_owned() }
+}
+
+/// A number with a comma between each three of its digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collection_is_named_after_its_file() {
+        for (file, name) in [
+            ("data/goods.ndjson", "goods"),
+            ("my goods.2026.csv", "my_goods_2026"),
+            ("товары.json", NAME_DEFAULT),
+            ("a-b", "a-b"),
+        ] {
+            assert_eq!(name_of(Path::new(file)), name);
+        }
+        assert_eq!(name_of(Path::new(&"x".repeat(100))).len(), docs::config::NAME_BYTES_MAX);
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_three_digits() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}
