@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Init(Init),
     /// Load files into a data folder: zip, json, ndjson, csv, or - for standard input
     Import(Import),
+    /// Write the documents of a data folder as lines of JSON, as arrays or as CSV: as of one moment
+    Export(Export),
     /// Write seeded test data
     Generate(Generate),
     /// Run one SQL statement on a data folder: a query, EXPLAIN of one, INSERT, UPDATE or DELETE
@@ -57,16 +59,6 @@ pub(crate) enum Command {
     Loadtest(Box<loadtest::cli::Arguments>),
     /// Run the same requests through many execution models, beside the optimum that theory allows
     Lab(Box<lab::cli::Lab>),
-    /// Tells those who look for it how data comes out
-    #[command(hide = true)]
-    Export(Export),
-}
-
-/// Whatever it is given.
-#[derive(Debug, Args)]
-pub(crate) struct Export {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) _arguments: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -175,6 +167,41 @@ pub(crate) enum OnError {
     Stop,
     /// Leaves the record out, tells it, goes on
     Skip,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// The service's config file
+    #[arg(required_unless_present = "url", requires = "data")]
+    pub(crate) config: Option<PathBuf>,
+    /// The data folder
+    #[arg(long, value_name = "DIR", required_unless_present = "url")]
+    pub(crate) data: Option<PathBuf>,
+    /// A running server (http://ADDRESS:PORT, unix:PATH) in place of a folder, read page by page: what is written meanwhile may come
+    /// as it was before or after. For one moment of a running server export a backup of it
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "data"])]
+    pub(crate) url: Option<String>,
+    /// The collection; without it the only one, or with --format json all of them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) collection: Option<String>,
+    /// How documents are written; without it as the name of --out says, else ndjson
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<ExportFormat>,
+    /// The file to write, which is not there yet, and has its name only when it is complete; standard output without it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) secret: Secret,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// A document on each line
+    Ndjson,
+    /// An array of documents; of all collections an object of arrays
+    Json,
+    /// A line with the names of the fields, then a row for each document
+    Csv,
 }
 
 #[derive(Debug, Args)]

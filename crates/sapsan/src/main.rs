@@ -6,15 +6,12 @@ mod cli;
 mod cli_proxy;
 mod commands;
 mod draft;
+mod export;
 mod generate;
 
 use clap::Parser;
 use cli::{Cli, Command};
 use std::process::ExitCode;
-
-/// What there is instead.
-const NO_EXPORT: &str = "there is no export: `sapsan query CONFIG --data DIR --format ndjson 'SELECT * FROM NAME'` writes a collection as \
-lines of JSON, which `sapsan import` reads; `sapsan backup` copies the whole data, of a running server too";
 
 fn main() -> ExitCode {
     // Writing to a closed pipe (`sapsan query … | head`) is an error to report, not a signal: Rust ignores SIGPIPE.
@@ -23,6 +20,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => commands::serve::run(&arguments),
         Command::Init(arguments) => commands::init::run(&arguments),
         Command::Import(arguments) => commands::import::run(&arguments),
+        Command::Export(arguments) => commands::export::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),
         Command::Query(arguments) => commands::query::run(&arguments),
         Command::CheckConfig(arguments) => commands::check_config::run(&arguments),
@@ -36,7 +34,6 @@ fn main() -> ExitCode {
         Command::Proxy(arguments) => commands::proxy::run(&arguments),
         Command::Loadtest(arguments) => commands::loadtest::run(&arguments),
         Command::Lab(arguments) => commands::lab::run(&arguments),
-        Command::Export(_) => Err(NO_EXPORT.to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

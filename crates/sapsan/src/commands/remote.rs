@@ -35,7 +35,7 @@ impl<S: Read + Write> Stream for S {}
 
 /// Where a server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Remote {
+pub(crate) struct Remote {
     place: Place,
     /// The header field with the token, its end included; empty without one.
     authorization: String,
@@ -43,7 +43,7 @@ pub(super) struct Remote {
 
 impl Remote {
     /// The server that a text names, if it is an address of one and no folder.
-    pub(super) fn of(text: &str, secret: &Secret) -> Option<Result<Remote, String>> {
+    pub(crate) fn of(text: &str, secret: &Secret) -> Option<Result<Remote, String>> {
         if text.starts_with("https://") {
             return Some(Err(format!(
                 "{text}: commands do not speak TLS; ask on the server's own machine, by http:// or by unix:PATH (`[server] admin`)"
@@ -65,6 +65,18 @@ impl Remote {
 
     /// Status and body of the answer, for which it waits however long.
     pub(super) fn ask(&self, method: &str, target: &str, body: &str) -> Result<(u16, String), String> {
+        let (status, body) = self.ask_at_most(method, target, body, REPLY_BYTES_MAX)?;
+        Ok((status, String::from_utf8_lossy(&body).into_owned()))
+    }
+
+    /// The same for an answer of up to so many bytes.
+    pub(crate) fn ask_at_most(
+        &self,
+        method: &str,
+        target: &str,
+        body: &str,
+        bytes_max: u64,
+    ) -> Result<(u16, Vec<u8>), String> {
         let told = |error: std::io::Error| format!("{}: {error}", self.place);
         let (mut stream, host): (Box<dyn Stream>, &str) = match &self.place {
             Place::Authority(authority) => {
@@ -82,8 +94,11 @@ impl Remote {
         );
         stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).map_err(told)?;
         let mut reply = Vec::new();
-        stream.take(REPLY_BYTES_MAX).read_to_end(&mut reply).map_err(told)?;
-        parse(&reply).ok_or_else(|| format!("{}: it closed the connection without an answer", self.place))
+        stream.take(bytes_max).read_to_end(&mut reply).map_err(told)?;
+        if reply.len() as u64 == bytes_max {
+            return Err(format!("{}: its answer to {method} {target} has more than {bytes_max} bytes", self.place));
+        }
+        parse(reply).ok_or_else(|| format!("{}: it closed the connection without an answer", self.place))
     }
 }
 
@@ -99,13 +114,13 @@ fn authorization(secret: &Secret) -> Result<String, String> {
 }
 
 /// What a refusal says.
-pub(super) fn refusal(status: u16, body: &str) -> String {
+pub(crate) fn refusal(status: u16, body: &str) -> String {
     let problem: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
     format!("the server answers {status}: {}", problem["detail"].as_str().unwrap_or("no reason was told"))
 }
 
 /// Status and body; `None` for one that is cut off.
-fn parse(reply: &[u8]) -> Option<(u16, String)> {
+fn parse(mut reply: Vec<u8>) -> Option<(u16, Vec<u8>)> {
     let end = reply.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&reply[..end]).ok()?;
     let mut lines = head.lines();
@@ -114,8 +129,10 @@ fn parse(reply: &[u8]) -> Option<(u16, String)> {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
     });
-    let body = reply[end + 4..].get(..length?)?;
-    Some((status, String::from_utf8_lossy(body).into_owned()))
+    let start = end + 4;
+    reply.get(start..start.checked_add(length?)?)?;
+    reply.truncate(start + length?);
+    Some((status, reply.split_off(start)))
 }
 
 #[cfg(test)]
@@ -148,9 +165,9 @@ mod tests {
     #[test]
     fn an_answer_that_is_cut_off_is_none() {
         let whole = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
-        assert_eq!(parse(whole), Some((200, "{}".to_owned())));
+        assert_eq!(parse(whole.to_vec()), Some((200, b"{}".to_vec())));
         for end in 0..whole.len() {
-            assert_eq!(parse(&whole[..end]), None, "{end}");
+            assert_eq!(parse(whole[..end].to_vec()), None, "{end}");
         }
     }
 }

@@ -7,6 +7,7 @@ mod apps;
 mod changes;
 mod commands;
 mod documents;
+mod export;
 mod init;
 mod lab;
 mod memory;

@@ -15,7 +15,7 @@ mod import_kill;
 mod kill;
 mod loadtest;
 mod model;
-mod process;
+pub(crate) mod process;
 mod random;
 mod replay;
 mod system_faults;

@@ -1,0 +1,143 @@
+//! Where an export goes. A file is written under a name of its own beside the one that was asked for, and renamed when it is complete
+//! and on disk: an export that ends early leaves nothing under that name.
+
+use super::Stopped;
+use crate::commands::{Outcome, output};
+use std::io::{BufWriter, Stdout, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Bytes that are written at once.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// See the module's text.
+pub(crate) enum Destination {
+    StandardOutput(BufWriter<Stdout>),
+    File {
+        /** The name that it gets. */
+        name: PathBuf,
+        /** Removed when it is dropped without that name. */
+        file: BufWriter<NamedTempFile>,
+    },
+}
+
+impl Destination {
+    /// A file that is not there yet; standard output where none is named.
+    pub(crate) fn open(name: Option<&Path>) -> Result<Destination, String> {
+        let Some(name) = name else {
+            return Ok(Destination::StandardOutput(BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout())));
+        };
+        name_is_free(name)?;
+        let file = temporary(name).map_err(|error| unwritten(name, &error))?;
+        Ok(Destination::File { name: name.to_owned(), file: BufWriter::with_capacity(BUFFER_BYTES, file) })
+    }
+
+    /// Ends the export: gives the file its name, or removes it.
+    pub(crate) fn finish(self, exported: Result<(), Stopped>) -> Outcome {
+        match (self, exported) {
+            (_, Err(Stopped::Failed(why))) => Err(why),
+            (Destination::StandardOutput(_), Err(Stopped::Unwritten(error))) => output::ended(Err(error)),
+            (Destination::StandardOutput(mut out), Ok(())) => output::ended(out.flush()),
+            (Destination::File { name, .. }, Err(Stopped::Unwritten(error))) => Err(unwritten(&name, &error)),
+            (Destination::File { name, file }, Ok(())) => complete(&name, file),
+        }
+    }
+}
+
+/// Whether nothing has a name yet; an error says what to do.
+pub(crate) fn name_is_free(name: &Path) -> Outcome {
+    match name.symlink_metadata() {
+        Ok(_) => Err(there_already(name)),
+        Err(_) => Ok(()),
+    }
+}
+
+impl Write for Destination {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Destination::StandardOutput(out) => out.write(bytes),
+            Destination::File { file, .. } => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Destination::StandardOutput(out) => out.flush(),
+            Destination::File { file, .. } => file.flush(),
+        }
+    }
+}
+
+/// A file beside the one that is to be, so that it can be renamed. It has the permissions that any new file has.
+fn temporary(name: &Path) -> std::io::Result<NamedTempFile> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(name.file_name().unwrap_or_default());
+    let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    // What the process's mask leaves of these stays.
+    let builder = builder.prefix(&prefix).suffix(".part").permissions(std::fs::Permissions::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
+fn complete(name: &Path, file: BufWriter<NamedTempFile>) -> Outcome {
+    let file = file.into_inner().map_err(|error| unwritten(name, error.error()))?;
+    file.as_file().sync_all().map_err(|error| unwritten(name, &error))?;
+    match file.persist_noclobber(name) {
+        Ok(_) => Ok(()),
+        Err(failed) if failed.error.kind() == std::io::ErrorKind::AlreadyExists => Err(there_already(name)),
+        Err(failed) => Err(unwritten(name, &failed.error)),
+    }
+}
+
+fn there_already(name: &Path) -> String {
+    format!("{} is there already, and is not written over: name another file", name.display())
+}
+
+fn unwritten(name: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}", name.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"));
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn a_file_has_its_name_only_when_it_is_complete() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let name = folder.path().join("out.ndjson");
+        let mut failing = Destination::open(Some(&name)).expect("a destination");
+        failing.write_all(b"half").and_then(|()| failing.flush()).expect("written");
+        let found = names(folder.path());
+        assert!(
+            matches!(&found[..], [part] if part.starts_with(".out.ndjson") && part.ends_with(".part")),
+            "{found:?}"
+        );
+        let failed = failing.finish(Err(Stopped::Failed("no".to_owned())));
+        assert_eq!((failed, names(folder.path()).len()), (Err("no".to_owned()), 0));
+        let mut whole = Destination::open(Some(&name)).expect("a destination");
+        whole.write_all(b"whole").expect("written");
+        assert_eq!(whole.finish(Ok(())), Ok(()));
+        assert_eq!(
+            (names(folder.path()), std::fs::read(&name).expect("it")),
+            (vec!["out.ndjson".to_owned()], b"whole".to_vec())
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_not_written_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let name = folder.path().join("out.csv");
+        let early = Destination::open(Some(&name)).expect("a destination");
+        std::fs::write(&name, "mine").expect("a file");
+        for refused in [early.finish(Ok(())), Destination::open(Some(&name)).map(|_| ())] {
+            assert!(refused.is_err_and(|why| why.contains("is there already")));
+        }
+        assert_eq!((names(folder.path()).len(), std::fs::read(&name).expect("it")), (1, b"mine".to_vec()));
+    }
+}

@@ -1,0 +1,62 @@
+//! Documents of a data folder, all as of one moment. What has expired by then is left out.
+
+use super::{CollectionOutline, Source, Stopped, Visit};
+use docs::catalog::CollectionInfo;
+use docs::{CollectionId, Database, Moment, Session};
+use std::ops::ControlFlow;
+
+/// See the module's text.
+pub(crate) struct FolderSource<'d> {
+    database: &'d Database,
+    moment: Moment<'d>,
+}
+
+impl<'d> FolderSource<'d> {
+    /// The database as it is now.
+    pub(crate) fn new(database: &'d Database, session: &'d Session) -> FolderSource<'d> {
+        FolderSource { database, moment: session.now() }
+    }
+
+    fn read(&self, id: CollectionId, info: &CollectionInfo, visit: &mut Visit<'_>) -> Result<(), Stopped> {
+        let damaged =
+            |error: docs::ReadError| Stopped::Failed(format!("{}: {error}; `sapsan verify` tells more", info.name));
+        let mut behind: Option<Vec<u8>> = None;
+        loop {
+            let after = behind.as_deref().and_then(|key| info.key.kind.of_bytes(key));
+            let mut stopped = None;
+            let goes_on =
+                self.moment.list(id, after.as_ref(), usize::MAX, &mut |_, stored| match visit(stored.document()?) {
+                    Ok(()) => Ok(ControlFlow::Continue(())),
+                    Err(error) => {
+                        stopped = Some(error);
+                        Ok(ControlFlow::Break(()))
+                    }
+                });
+            let goes_on = goes_on.map_err(damaged)?;
+            // What a failing disk gave is no document.
+            self.moment.check().map_err(damaged)?;
+            match (stopped, goes_on) {
+                (Some(stopped), _) => return Err(stopped),
+                (None, None) => return Ok(()),
+                (None, key) => behind = key,
+            }
+        }
+    }
+}
+
+impl Source for FolderSource<'_> {
+    fn collections(&self) -> Result<Vec<CollectionOutline>, String> {
+        let outline = |info: &CollectionInfo| CollectionOutline {
+            name: info.name.clone(),
+            key: info.key.field.clone(),
+            fields: Some(info.fields.iter().map(|field| field.name.clone()).collect()),
+        };
+        Ok(self.database.catalog().collections.iter().map(|info| outline(info)).collect())
+    }
+
+    fn each(&self, collection: &str, visit: &mut Visit<'_>) -> Result<(), Stopped> {
+        let missing = || Stopped::Failed(format!("there is no collection {collection:?}"));
+        let id = self.database.collection(collection).ok_or_else(missing)?;
+        self.read(id, &self.database.collection_at(id).info, visit)
+    }
+}

@@ -1,0 +1,222 @@
+//! Documents as CSV (RFC 4180): a first line with the names of the fields, then a row for each document.
+//!
+//! Documents are read twice, first for the names: the key, the fields that the schema names, then others as they are met. Text that an
+//! import could take for something else stands in quotes: the empty text, and what looks like a number, a boolean or JSON. A
+//! field that is missing, and one that is null, is an empty cell. Other values are their JSON text.
+
+use super::{CollectionOutline, Source, Stopped};
+use binjson::{Document, Value};
+use docs::import::COLUMNS_MAX;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::Write;
+
+/// What was written.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TableWritten {
+    pub(crate) documents: u64,
+    /// Columns that the schema does not name, with other values than text: an import makes text of them.
+    pub(crate) untyped: Vec<String>,
+}
+
+/// Writes a collection.
+pub(crate) fn write_table(
+    source: &dyn Source,
+    collection: &CollectionOutline,
+    out: &mut dyn Write,
+) -> Result<TableWritten, Stopped> {
+    let mut columns = Columns::new(collection);
+    source.each(&collection.name, &mut |document| columns.note(document).map_err(Stopped::Failed))?;
+    let mut row = Vec::new();
+    columns.append_names(&mut row);
+    out.write_all(&row)?;
+    let mut documents = 0;
+    source.each(&collection.name, &mut |document| {
+        row.clear();
+        columns.append_row(document, &mut row).map_err(Stopped::Failed)?;
+        out.write_all(&row)?;
+        documents += 1;
+        Ok(())
+    })?;
+    Ok(TableWritten { documents, untyped: columns.untyped() })
+}
+
+/// The columns of a table.
+struct Columns {
+    names: Vec<String>,
+    places: HashMap<String, usize>,
+    /// As many as are there in any case; `None`: the schema is not known.
+    declared: Option<usize>,
+    /// Columns with values other than text.
+    other: Vec<bool>,
+    /// Each field's cell in the row that is being made: its place in `cells`.
+    row: Vec<std::ops::Range<usize>>,
+    cells: Vec<u8>,
+}
+
+impl Columns {
+    fn new(collection: &CollectionOutline) -> Columns {
+        let (names, places, other) = (Vec::new(), HashMap::new(), Vec::new());
+        let mut columns = Columns { names, places, declared: None, other, row: Vec::new(), cells: Vec::new() };
+        columns.place(&collection.key);
+        collection.fields.iter().flatten().for_each(|name| {
+            columns.place(name);
+        });
+        columns.declared = collection.fields.is_some().then_some(columns.names.len());
+        columns
+    }
+
+    /// The place of a name, which is added where it is new.
+    fn place(&mut self, name: &str) -> usize {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        self.places.insert(name.to_owned(), self.names.len());
+        self.names.push(name.to_owned());
+        self.other.push(false);
+        self.names.len() - 1
+    }
+
+    /// Notes the fields of a document.
+    fn note(&mut self, document: Document<'_>) -> Result<(), String> {
+        for (name, value) in document.root().fields() {
+            let name = name.as_str().unwrap_or_default();
+            if name.is_empty() || name.contains(['\n', '\r']) {
+                return Err(format!(
+                    "no column can have the name {name:?} of a field; `--format ndjson` writes such documents"
+                ));
+            }
+            let place = self.place(&name);
+            self.other[place] |= value.stored_string().is_none() && !value.is_null();
+            if self.names.len() > COLUMNS_MAX {
+                return Err(format!(
+                    "the documents have more than {COLUMNS_MAX} fields with different names, too many columns; `--format ndjson` writes them"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn append_names(&self, out: &mut Vec<u8>) {
+        for (place, name) in self.names.iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            append_text(name, false, out);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn append_row(&mut self, document: Document<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+        self.cells.clear();
+        self.row.clear();
+        self.row.resize(self.names.len(), 0..0);
+        for (name, value) in document.root().fields() {
+            let name = name.as_str().unwrap_or_default();
+            let changed = || format!("documents with the field {name:?} were written meanwhile: export again");
+            let place = *self.places.get(&*name).ok_or_else(changed)?;
+            let start = self.cells.len();
+            append_cell(value, &mut self.cells);
+            self.row[place] = start..self.cells.len();
+        }
+        for (place, cell) in self.row.iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&self.cells[cell.clone()]);
+        }
+        out.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    fn untyped(&self) -> Vec<String> {
+        let Some(declared) = self.declared else { return Vec::new() };
+        let others = self.names.iter().zip(&self.other).skip(declared);
+        others.filter(|(_, is_other)| **is_other).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+fn append_cell(value: Value<'_>, out: &mut Vec<u8>) {
+    match value.as_str() {
+        Some(text) => append_text(&text, is_ambiguous(&text), out),
+        None if value.is_null() => {}
+        None => append_text(&String::from_utf8_lossy(value.raw()), false, out),
+    }
+}
+
+/// Whether a text looks like no text.
+fn is_ambiguous(text: &str) -> bool {
+    matches!(text.as_bytes(), [] | [b'-' | b'0'..=b'9' | b'[' | b'{', ..])
+        || text.eq_ignore_ascii_case("true")
+        || text.eq_ignore_ascii_case("false")
+}
+
+/// Appends a cell, in quotes where it needs them or `is_quoted` says so.
+fn append_text(text: &str, is_quoted: bool, out: &mut Vec<u8>) {
+    if !is_quoted && !text.contains([',', '"', '\n', '\r']) {
+        return out.extend_from_slice(text.as_bytes());
+    }
+    let text = if text.contains('"') { Cow::Owned(text.replace('"', "\"\"")) } else { Cow::Borrowed(text) };
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Documents of one collection, `id` its key.
+    struct Fixed(&'static [&'static str], Option<Vec<String>>);
+
+    impl Source for Fixed {
+        fn collections(&self) -> Result<Vec<CollectionOutline>, String> {
+            Ok(vec![CollectionOutline { name: "c".to_owned(), key: "id".to_owned(), fields: self.1.clone() }])
+        }
+
+        fn each(&self, _: &str, visit: &mut super::super::Visit<'_>) -> Result<(), Stopped> {
+            self.0.iter().try_for_each(|text| {
+                let mut stored = Vec::new();
+                binjson::encode(text.as_bytes(), &mut stored).expect("JSON");
+                visit(Document::from_bytes(&stored).expect("a document"))
+            })
+        }
+    }
+
+    fn written(source: &Fixed) -> Result<(String, TableWritten), String> {
+        let collection = source.collections()?.remove(0);
+        let mut out = Vec::new();
+        match write_table(source, &collection, &mut out) {
+            Ok(written) => Ok((String::from_utf8(out).expect("text"), written)),
+            Err(Stopped::Failed(why)) => Err(why),
+            Err(Stopped::Unwritten(error)) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn columns_are_the_key_the_schemas_fields_and_what_documents_have_beside() {
+        let documents = &[
+            r#"{"more":[1,"x"],"id":1,"b":"t, \"q\""}"#,
+            r#"{"id":2,"a":"","b":null,"text":"y","c,d":true}"#,
+            r#"{"id":3,"a":"007","b":"TRUE","more":"5"}"#,
+        ];
+        let (text, written) = written(&Fixed(documents, Some(vec!["b".to_owned(), "a".to_owned()]))).expect("a table");
+        let rows = [
+            "id,b,a,more,text,\"c,d\"",
+            "1,\"t, \"\"q\"\"\",,\"[1,\"\"x\"\"]\",,",
+            "2,,\"\",,y,true",
+            "3,\"TRUE\",\"007\",\"5\",,",
+            "",
+        ];
+        assert_eq!(text, rows.join("\r\n"));
+        assert_eq!(written, TableWritten { documents: 3, untyped: vec!["more".to_owned(), "c,d".to_owned()] });
+    }
+
+    #[test]
+    fn a_field_that_can_be_no_column_is_told() {
+        for document in [r#"{"id":1,"":2}"#, r#"{"id":1,"a\nb":2}"#] {
+            let documents: &'static [&'static str] = Box::leak(Box::new([document]));
+            assert!(written(&Fixed(documents, None)).is_err_and(|why| why.contains("--format ndjson")));
+        }
+    }
+}
