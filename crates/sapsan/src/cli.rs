@@ -59,6 +59,31 @@ pub(crate) enum Command {
     Loadtest(Box<loadtest::cli::Arguments>),
     /// Run the same requests through many execution models, beside the optimum that theory allows
     Lab(Box<lab::cli::Lab>),
+    /// Write a script by which a shell completes these commands
+    Completions(Completions),
+    /// Write a manual page, of all or of one command
+    Man(Man),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// The command, as in `serve` or `generate travels`; without one the page of the program
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }
 
 #[derive(Debug, Args)]

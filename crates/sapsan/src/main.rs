@@ -3,19 +3,21 @@
 
 mod allocator;
 mod cli;
+mod cli_help;
 mod cli_proxy;
 mod commands;
 mod draft;
 mod export;
 mod generate;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use cli::{Cli, Command};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // Writing to a closed pipe (`sapsan query … | head`) is an error to report, not a signal: Rust ignores SIGPIPE.
-    let outcome = match Cli::parse().command {
+    let matches = cli_help::command().get_matches();
+    let outcome = match Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Serve(arguments) => commands::serve::run(&arguments),
         Command::Init(arguments) => commands::init::run(&arguments),
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
         Command::Proxy(arguments) => commands::proxy::run(&arguments),
         Command::Loadtest(arguments) => commands::loadtest::run(&arguments),
         Command::Lab(arguments) => commands::lab::run(&arguments),
+        Command::Completions(arguments) => commands::completions::run(&arguments),
+        Command::Man(arguments) => commands::man::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

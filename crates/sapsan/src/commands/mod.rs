@@ -3,6 +3,7 @@
 pub(crate) mod backup;
 pub(crate) mod check_config;
 pub(crate) mod compact;
+pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod export;
 mod folder;
@@ -12,6 +13,7 @@ pub(crate) mod init;
 pub(crate) mod lab;
 pub(crate) mod loadtest;
 mod logging;
+pub(crate) mod man;
 pub(crate) mod output;
 mod progress;
 pub(crate) mod proxy;

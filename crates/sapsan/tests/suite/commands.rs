@@ -611,6 +611,37 @@ fn a_result_that_cannot_be_written_is_an_error_and_no_panic() {
     }
 }
 
+#[test]
+fn completions_and_manual_pages_have_every_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let printed = |arguments: &[&str]| {
+        let output = sapsan(folder.path(), arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let help = printed(&["--help"]);
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = lines.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(commands.len() > 15 && ["serve", "export", "man"].iter().all(|name| commands.contains(name)), "{help}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = printed(&["completions", shell]);
+        let missing: Vec<&&str> = commands.iter().filter(|command| !script.contains(**command)).collect();
+        assert!(missing.is_empty() && script.contains("allow-drop"), "{shell}: {missing:?}");
+    }
+    std::fs::write(folder.path().join("sapsan.bash"), printed(&["completions", "bash"])).expect("a file");
+    let checked = Command::new("bash").arg("-n").arg(folder.path().join("sapsan.bash")).status();
+    assert!(checked.expect("bash runs").success());
+    let program = printed(&["man"]);
+    for command in commands.iter().filter(|command| **command != "help") {
+        assert!(program.contains(&format!("sapsan\\-{}", command.replace('-', "\\-"))), "{command}: {program}");
+        let page = printed(&["man", command]);
+        assert!(page.contains(".SH NAME") && page.contains("Example"), "{command}: {page}");
+    }
+    assert!(printed(&["man", "generate", "travels"]).contains("100570"));
+    let told = String::from_utf8(sapsan(folder.path(), &["man", "nobody"]).stderr).expect("text");
+    assert!(told.contains("there is no command \"nobody\"; there are: demo, serve"), "{told}");
+}
+
 /// A server, killed when the test is over.
 struct Serving(std::process::Child);
 
