@@ -30,12 +30,13 @@ enum Against {
 
 /// Page, heading of the section (`# ` is the whole page, `## ` the part to the next one), what it talks to, and how many commands of it
 /// are run.
-const PAGES: [(&str, &str, Against, usize); 20] = [
+const PAGES: [(&str, &str, Against, usize); 21] = [
     ("README.md", "## Two commands", Against::Commands, 0),
     ("README.md", "## Five minutes with the demo", Against::Demo, 5),
     ("README.md", "## Your own data", Against::OwnFile, 4),
     ("docs/quick-start.md", "## The demo", Against::Demo, 11),
     ("docs/quick-start.md", "## Your own data", Against::OwnFile, 4),
+    ("docs/quick-start.md", "## A service from your data", Against::Commands, 4),
     ("docs/quick-start.md", "## Larger data to try", Against::Commands, 3),
     ("docs/endpoints.md", "# Endpoints", Against::OwnFile, 7),
     ("docs/sql.md", "# SQL", Against::Demo, 6),
@@ -44,7 +45,7 @@ const PAGES: [(&str, &str, Against, usize); 20] = [
     ("docs/views.md", "# Views", Against::QuickStart, 3),
     ("docs/changes.md", "# The feed of changes", Against::QuickStart, 1),
     ("docs/expiry.md", "# Documents that expire", Against::OwnFile, 2),
-    ("docs/import.md", "# Import and bulk", Against::QuickStart, 3),
+    ("docs/import.md", "# Import and bulk", Against::QuickStart, 7),
     ("docs/reload.md", "# Changing the file", Against::QuickStart, 1),
     ("docs/operations.md", "# Operations", Against::Commands, 6),
     ("docs/reshard.md", "# Resharding a Redis", Against::Commands, 0),
@@ -78,7 +79,7 @@ const BLOCKS_NOT_RUN: [(&str, &str); 7] = [
 const LOOSE: [&str; 5] = ["imported ", "the state before it: ", "log: ", "sapsan_memory_", "{\"is_building\":"];
 
 /// What blocks of TOML that are parts of a file are parts of: page, beginning of the block, the rest of the file.
-const REST: [(&str, &str, &str); 6] = [
+const REST: [(&str, &str, &str); 7] = [
     (
         "docs/endpoints.md",
         "[[endpoints]]\nroute = \"POST /goods/{sku}/sell\"",
@@ -104,6 +105,11 @@ const REST: [(&str, &str, &str); 6] = [
         "[[endpoints]]\nroute = \"PATCH /issues/{issue}\"",
         "[collections.issues]\nkey = { field = \"id\", type = \"u32\", generate = \"counter\" }\n",
     ),
+    (
+        "docs/import.md",
+        "[collections.goods.schema",
+        "[collections.goods]\nkey = { field = \"sku\", type = \"string\" }\n",
+    ),
     ("docs/views.md", "[views.shelves]", "[collections.goods]\nkey = { field = \"sku\", type = \"string\" }\n"),
 ];
 
@@ -111,6 +117,11 @@ const REST: [(&str, &str, &str); 6] = [
 const SHOWN: &str = "http://127.0.0.1:8080";
 /// What `sapsan import` of a page finds.
 const GOODS: &str = "{\"sku\":\"tea-9\",\"shelf\":\"tea\",\"price\":9}\n";
+/// The same as a table, and with a price that is none.
+const TABLES: [(&str, &str); 2] = [
+    ("goods.csv", "sku,shelf,price\r\ntea-10,tea,12\r\ntea-11,tea,14\r\n"),
+    ("dear.csv", "sku,shelf,price\r\ntea-12,tea,16\r\ntea-13,tea,dear\r\n"),
+];
 /// The goods of [`Against::QuickStart`].
 const STORED: [&str; 2] =
     [r#"{"sku": "tea-1", "shelf": "tea", "price": 350}"#, r#"{"sku": "tea-2", "shelf": "tea", "price": 90}"#];
@@ -352,6 +363,7 @@ impl Runner {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("a file");
         write("goods.ndjson", GOODS);
+        TABLES.iter().for_each(|(name, text)| write(name, text));
         let travels = text("apps/travels/travels.toml");
         let broken = travels.replace("unique = [\"email\"]", "unique = [\"emial\"]");
         write("broken.toml", &broken.replace("toDistance = \"integer\"", "toDistance = \"int\""));
@@ -414,7 +426,7 @@ impl Runner {
         // Commands that open a folder themselves want it for themselves.
         if !asks
             && self.against != Against::Demo
-            && ["import", "query", "stat", "verify", "backup", "compact"].contains(&arguments[0])
+            && ["import", "export", "query", "stat", "verify", "backup", "compact"].contains(&arguments[0])
         {
             self.server = None;
         }
