@@ -39,7 +39,7 @@ fn mistakes_are_told_with_their_position() {
         Invalid,
         1,
         35,
-        "sought in 2 result columns",
+        "IN compares 1 values with 2 result columns",
     );
     check(
         "SELECT id FROM users u WHERE EXISTS (SELECT 1 FROM visits WHERE user = u.nosuch)",

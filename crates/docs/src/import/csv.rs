@@ -120,7 +120,7 @@ impl RowReader {
         self.text.resize(row.len() + 2, 0);
         let (mut at, mut written, mut is_last) = (0, 0, false);
         while !is_last {
-            let (from, written_from) = (at, written);
+            let from = at;
             is_last = match self.field(row, &mut at, &mut written) {
                 Some(is_last) => is_last,
                 None => return Err(self.bad_row("a quoted field is not closed")),
@@ -128,7 +128,7 @@ impl RowReader {
             let end = if is_last { row.len() } else { at - 1 };
             let raw = row.get(from..end).unwrap_or_default();
             let is_quoted = raw.first() == Some(&b'"');
-            if is_quoted && !is_well_quoted(raw, written - written_from) {
+            if is_quoted && !is_well_quoted(raw) {
                 return Err(self.bad_row(
                     "text follows the quote that closes the field; a quote inside of a field is written twice",
                 ));
@@ -196,10 +196,16 @@ impl RowReader {
     }
 }
 
-/// Whether all of a field that begins with a quote stands in quotes: only what is doubled is lost when it is read.
-fn is_well_quoted(raw: &[u8], read_bytes: usize) -> bool {
-    let quotes = memchr::memchr_iter(b'"', raw).count();
-    quotes.is_multiple_of(2) && raw.len() == read_bytes + 2 + (quotes - 2) / 2
+/// Whether a field that begins with a quote ends with one, and has only doubled quotes in between (RFC 4180, section 2).
+fn is_well_quoted(raw: &[u8]) -> bool {
+    let Some(mut inside) = raw.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) else { return false };
+    while let Some(quote) = memchr::memchr(b'"', inside) {
+        match inside[quote + 1..].strip_prefix(b"\"") {
+            Some(rest) => inside = rest,
+            None => return false,
+        }
+    }
+    true
 }
 
 /// Reads the names of a header line.

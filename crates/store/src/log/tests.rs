@@ -223,3 +223,31 @@ fn a_missing_start_segment_is_damage() {
     assert!(!start_exists(&*bench.disk, &gone).unwrap());
     assert!(matches!(bench.try_open(&gone).err(), Some(Error::Corrupt { .. })));
 }
+
+/// Writes the number of transactions, and the checksum of the batch before, into a batch, and makes its checksum right; returns it.
+fn forge(batch: &mut [u8], transactions: u32, previous: Option<u32>) -> u32 {
+    batch[48..52].copy_from_slice(&transactions.to_le_bytes());
+    if let Some(previous) = previous {
+        batch[52..56].copy_from_slice(&previous.to_le_bytes());
+    }
+    let length = u32::from_le_bytes(batch[4..8].try_into().unwrap()) as usize;
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&batch[..60]), &batch[64..length]);
+    batch[60..64].copy_from_slice(&checksum.to_le_bytes());
+    checksum
+}
+
+#[test]
+fn batches_that_claim_any_number_of_transactions_are_data() {
+    let bench = Bench::new();
+    let (log, mut tail, start) = bench.create();
+    let second = {
+        append(&log, &mut tail, 1, &value(1, 100));
+        append(&log, &mut tail, 2, &value(2, 100))
+    };
+    drop((log, tail));
+    let mut bytes = bench.bytes(start.segment);
+    let previous = forge(&mut bytes[start.offset as usize..], u32::MAX, None);
+    forge(&mut bytes[second.offset as usize..], u32::MAX, Some(previous));
+    bench.overwrite(start.segment, 0, &bytes);
+    assert!(holds_data(&*bench.disk).unwrap());
+}
