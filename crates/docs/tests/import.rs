@@ -393,7 +393,7 @@ fn a_bad_row_is_told_with_its_line_column_and_field_and_can_be_skipped() {
             "c,1,\"x\"y",
             "line 4, column 3: text follows the quote that closes the field; a quote inside of a field is written twice",
         ),
-        ("a,3,", "line 4: the key \"a\" is there already: @, line 2"),
+        ("a,3,", "line 4: the key a is there already: @, line 2"),
     ] {
         let files = Files::new();
         let service = Service::new(&config(TABLES));
