@@ -34,9 +34,9 @@ pub struct Generated {
     pub users: u32,
     /// Lines of `log.tsv`.
     pub attempts: u64,
-    /// Users who are locked after the last attempt.
+    /// Users that the generated attempts lock.
     pub locked: u32,
-    /// Addresses that are banned after the last attempt.
+    /// Addresses that the generated attempts ban.
     pub banned: u32,
 }
 

@@ -20,8 +20,8 @@ pub struct User {
     pub hash: String,
 }
 
-/// SHA-256 of `PASSWORD:SALT`, in lower-case hexadecimal digits. The contest requires it; it is unfit for a new system, because a
-/// machine computes billions of these in a second.
+/// SHA-256 of `PASSWORD:SALT`, in lower-case hexadecimal digits. The contest requires it. It is unfit for a new system: an
+/// attacker's machine computes billions of such hashes a second.
 pub fn hash(password: &str, salt: &str) -> String {
     let digest = Sha256::new().chain_update(password).chain_update(":").chain_update(salt).finalize();
     let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);

@@ -67,7 +67,7 @@ pub fn app(bank: Bank, settings: &Settings) -> Result<App, String> {
     Ok(app.files("/stylesheets/{*path}", stylesheets).files("/images/{*path}", images))
 }
 
-/// Style sheets and pictures: those of a folder, or those built into the program.
+/// The style sheets and the pictures: files of a folder, or files that the compiler put into the program.
 fn assets(folder: Option<&Path>) -> Result<(Files, Files), String> {
     let Some(folder) = folder else {
         let stylesheets = embed!("public/stylesheets", "bootstrap.min.css", "bootflat.min.css", "isucon-bank.css");

@@ -2,7 +2,7 @@
 //!
 //! An attempt is decided and recorded in one transaction: among simultaneous attempts, each sees those before it. There are two
 //! ledgers with the same behaviour: [`Embedded`] in the data folder, where an attempt is durable before it is answered, and
-//! [`Redis`], whose durability is that of the Redis server.
+//! [`Redis`], where the settings of the Redis server decide when an attempt is durable.
 //!
 //! A handler must not block, and each ledger has its own interface for that: [`embedded::attempt`] runs inside a transaction,
 //! [`Redis::attempt`] takes a function that receives the decision.

@@ -8,7 +8,8 @@
 //! | `bank:attempts` | stream | each attempt |
 //!
 //! A script decides and records an attempt. Redis runs a script atomically, so attempts do not interleave. One thread owns the
-//! connection and sends all waiting attempts as one pipeline. The durability of an attempt is that of the Redis server.
+//! connection and sends all waiting attempts as one pipeline. The settings of the
+//! Redis server decide when an attempt is durable.
 
 use std::fmt;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};

@@ -127,11 +127,20 @@ fn check_fields(read: &CollectionConfig, schema: Option<&Schema>, item: &Item<'_
 /// Checks a name, which becomes part of paths and of trees' names.
 pub(super) fn check_name(item: &Item<'_>, what: &str) {
     let name = item.name();
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) {
-        let allowed = format!("1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, _ and -");
-        item.mistake_in_name(format!("a {what} cannot be named \"{name}\""), allowed);
+    if !is_name(name) {
+        item.mistake_in_name(format!("a {what} cannot be named \"{name}\""), names_allowed());
     }
+}
+
+/// Whether a collection or a view may have this name.
+pub fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
+}
+
+/// The names that [`is_name`] accepts, for messages.
+pub fn names_allowed() -> String {
+    format!("1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, _ and -")
 }
 
 fn read_key(item: &Item<'_>, fields: &Fields<'_>) -> Option<KeyInfo> {

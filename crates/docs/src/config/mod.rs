@@ -30,7 +30,10 @@ use std::path::Path;
 use crate::expire::Clock;
 use crate::sql::PlanSpace;
 
-pub use collection::{COLLECTIONS_MAX, CollectionConfig, ExpireConfig, INDEX_FIELDS_MAX, INDEXES_MAX, NAME_BYTES_MAX};
+pub use collection::{
+    COLLECTIONS_MAX, CollectionConfig, ExpireConfig, INDEX_FIELDS_MAX, INDEXES_MAX, NAME_BYTES_MAX, is_name,
+    names_allowed,
+};
 pub use file::read_file;
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
 pub use parameter::{

@@ -23,6 +23,7 @@ use super::RECORD_BYTES_MAX;
 use crate::catalog::CollectionInfo;
 use crate::error::WriteError;
 use crate::key::KeyType;
+use crate::schema::pointer;
 use crate::schema::types::{self, ANY, ARRAY, BOOLEAN, INTEGER, NULL, OBJECT, REAL, STRING};
 
 /// Most columns of a table: as many as a sheet of a spreadsheet has.
@@ -382,11 +383,6 @@ fn is_integer(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_one_spelling = digits == "0" || !digits.starts_with('0');
     is_one_spelling && digits.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<i64>().is_ok()
-}
-
-/// The JSON pointer of a top-level field.
-fn pointer(name: &str) -> String {
-    format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 /// A cell for a message: its beginning.

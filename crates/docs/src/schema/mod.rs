@@ -20,6 +20,7 @@ mod unfolding;
 
 pub use meter::asking;
 pub(crate) use meter::{QUESTION_STEPS, within};
+pub(crate) use plain::pointer;
 
 use binjson::Document;
 use serde_json::Value as Json;

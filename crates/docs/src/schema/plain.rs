@@ -343,6 +343,7 @@ fn shown(value: Value<'_>) -> String {
     }
 }
 
-fn pointer(name: &str) -> String {
+/// The JSON pointer of a top-level field (RFC 6901).
+pub(crate) fn pointer(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }

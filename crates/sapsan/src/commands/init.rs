@@ -3,9 +3,9 @@
 use super::{Outcome, output};
 use crate::cli::Init;
 use crate::draft::{Draft, Shown};
+use crate::export::{Destination, Stopped, name_is_free};
 use server::config::ServiceConfig;
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::Path;
 
 /// What comments call a service file that goes to standard output.
@@ -13,16 +13,16 @@ const NAME_SHOWN: &str = "service.toml";
 
 pub(crate) fn run(arguments: &Init) -> Outcome {
     // Before much is read.
-    if let Some(out) = arguments.out.as_deref().filter(|out| out.exists()) {
-        return Err(there_already(out));
-    }
+    arguments.out.as_deref().map_or(Ok(()), name_is_free)?;
     let draft = Draft::read(&arguments.file, arguments.collection.as_deref())?;
     let data = arguments.file.to_string_lossy();
     let service = arguments.out.as_deref().map_or(NAME_SHOWN.into(), Path::to_string_lossy);
     let text = draft.text(&Shown { data: &data, service: &service }).map_err(|why| format!("{data}: {why}"))?;
     check(Path::new(&*service), &text)?;
-    let Some(out) = &arguments.out else { return output::bytes(text.as_bytes()) };
-    write_new(out, text.as_bytes())?;
+    let mut destination = Destination::open(arguments.out.as_deref())?;
+    let written = destination.write_all(text.as_bytes());
+    destination.finish(written.map_err(Stopped::Unwritten))?;
+    let Some(out) = &arguments.out else { return Ok(()) };
     let collections = draft.names().collect::<Vec<_>>().join(", ");
     output::line(format_args!("wrote {}, with {collections}, from {}", out.display(), draft.extent()))
 }
@@ -34,22 +34,4 @@ fn check(path: &Path, text: &str) -> Outcome {
     };
     let config = ServiceConfig::parse(path, text.to_owned()).map_err(|mistakes| mistaken(&mistakes))?;
     server::check(&config).map_err(|mistakes| mistaken(&mistakes))
-}
-
-/// Writes a file that is not there yet.
-fn write_new(out: &Path, text: &[u8]) -> Outcome {
-    let failed = |error: std::io::Error| match error.kind() {
-        ErrorKind::AlreadyExists => there_already(out),
-        _ => format!("cannot write {}: {error}", out.display()),
-    };
-    let mut file = File::create_new(out).map_err(failed)?;
-    file.write_all(text).map_err(|error| {
-        // The file is its own: it was not there before.
-        let _ = std::fs::remove_file(out);
-        failed(error)
-    })
-}
-
-fn there_already(out: &Path) -> String {
-    format!("{} is there already, and is not written over: name another file", out.display())
 }

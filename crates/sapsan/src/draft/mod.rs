@@ -16,6 +16,7 @@ pub(crate) use file::Shown;
 
 use collection::CollectionProfile;
 use distinct::ValueSpace;
+use docs::config::is_name;
 use docs::import::{Input, Sampled, sample};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -139,13 +140,8 @@ impl Reading {
     }
 }
 
-fn is_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    (1..=docs::config::NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
-}
-
 fn names_allowed() -> String {
-    format!("its name has 1 to {} of a-z, A-Z, 0-9, _ and -", docs::config::NAME_BYTES_MAX)
+    format!("its name has {}", docs::config::names_allowed())
 }
 
 /// The name of the collection that a file's documents go into: the file's own, without its ending.
