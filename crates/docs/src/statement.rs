@@ -37,12 +37,12 @@ impl Database {
     /// Runs an INSERT, UPDATE or DELETE in one transaction and waits until it is durable. The rows of RETURNING go to `sink`
     /// afterwards. [`Outcome::rows`] is the number of affected documents. A statement that exceeds one transaction may use the
     /// budget's spill space on disk.
-    pub fn modify<S: RowSink + ?Sized>(
+    pub fn modify(
         &self,
         statement: &Modification,
         parameters: &[Value<'_>],
         budget: &Budget<'_>,
-        sink: &mut S,
+        sink: &mut dyn RowSink,
     ) -> Result<Outcome, ModifyError> {
         if let Some(did) = self.truncate(statement, parameters, budget) {
             let did = did?;

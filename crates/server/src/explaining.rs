@@ -39,7 +39,7 @@ impl Explained {
     }
 
     /// Passes the rows to a sink.
-    pub(crate) fn give<S: RowSink>(&self, sink: &mut S) {
+    pub(crate) fn give(&self, sink: &mut dyn RowSink) {
         for row in &self.rows {
             sink.begin_row();
             match row {

@@ -40,12 +40,12 @@ impl Change {
     }
 
     /// Runs it, waits until it is durable, and passes its rows to a sink. [`Outcome::rows`] is the number of affected documents.
-    pub fn execute<S: RowSink + ?Sized>(
+    pub fn execute(
         &self,
         database: &Database,
         values: &[Value<'_>],
         budget: &Budget<'_>,
-        sink: &mut S,
+        sink: &mut dyn RowSink,
     ) -> Result<Outcome, ModifyError> {
         database.modify(&self.statement, values, budget, sink)
     }

@@ -109,12 +109,12 @@ impl Statement {
     }
 
     /// Runs it and passes its rows to a sink.
-    pub fn execute<S: RowSink>(
+    pub fn execute(
         &self,
         now: &Moment<'_>,
         values: &[Value<'_>],
         budget: &Budget<'_>,
-        sink: &mut S,
+        sink: &mut dyn RowSink,
     ) -> Result<Outcome, QueryError> {
         if let Some(explain) = self.explain {
             let explained = Explained::of(&self.query, explain, now, values, (budget, self.workers.as_deref()))?;

@@ -58,6 +58,9 @@ impl RowSink for Analysis {
     fn bytes(&self) -> usize {
         0
     }
+    fn counts_levels(&self) -> bool {
+        true
+    }
     fn note_read(&mut self, level: usize) {
         self.levels[level].read += 1;
     }
@@ -83,7 +86,8 @@ pub(crate) fn analyze(
     let (levels, kept) = (vec![LevelCounts::default(); plan.levels.len()], vec![None; plan.inner.len()]);
     let mut analysis = Analysis { levels, kept, asked: vec![None; plan.inner.len()], ..Analysis::default() };
     let (began, scratch) = (Instant::now(), &mut Scratch::new());
-    let outcome = inner::execute(&plan, plan.number, view, parameters, scratch, budget, &mut analysis)?;
+    let outcome =
+        inner::execute(&plan, plan.number, view, parameters, scratch, budget, &mut analysis as &mut dyn RowSink)?;
     Ok(Analysis { outcome, elapsed: began.elapsed(), ..analysis })
 }
 

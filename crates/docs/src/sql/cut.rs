@@ -151,7 +151,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 }
 
-impl<'e, S: RowSink> Run<'e, S> {
+impl<'e> Run<'e, dyn RowSink + 'e> {
     /// The run of one part, of which at most `keep` rows are wanted.
     pub(super) fn of_part(
         plan: &'e Plan,
@@ -159,7 +159,7 @@ impl<'e, S: RowSink> Run<'e, S> {
         view: &'e dyn View,
         budget: &'e Budget<'e>,
         scratch: &'e mut Scratch,
-        sink: &'e mut S,
+        sink: &'e mut (dyn RowSink + 'e),
         (part, keep): (Part<'e>, Option<usize>),
     ) -> Self {
         workspace::reset(&mut scratch.arena, fixed.meter);
@@ -191,6 +191,7 @@ impl<'e, S: RowSink> Run<'e, S> {
             tally: None,
             collected: Default::default(),
             counted: Default::default(),
+            counts_levels: sink.counts_levels(),
             sink,
         };
         run.check_at = run.next_check(part.add_rows(0, 0));

@@ -122,6 +122,7 @@ fn execute_within<S: RowSink + ?Sized>(
         tally,
         collected: Default::default(),
         counted: Default::default(),
+        counts_levels: sink.counts_levels(),
         sink,
     };
     run.check_at = run.next_check(tally.map_or(0, Tally::rows));

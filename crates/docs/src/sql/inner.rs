@@ -229,7 +229,8 @@ impl InnerQueries<'_> {
         let (counted, meter) = (rows.size(), self.whole.meter);
         meter.set_gathered(around + counted);
         let mut sink = KeptRows { rows, spills: spills.then_some(&budget), failure: None, meter, counted };
-        let outcome = self.whole.execute((plan, kept), plan.number, outer, scratch, &budget, &mut sink);
+        let outcome =
+            self.whole.execute((plan, kept), plan.number, outer, scratch, &budget, &mut sink as &mut dyn RowSink);
         let failure = sink.failure;
         let outcome = outcome.map_err(|error| match error {
             QueryError::Unwanted if let Some(failure) = failure => failure,

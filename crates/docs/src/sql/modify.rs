@@ -185,12 +185,12 @@ impl KeptRows {
     }
 
     /// Passes the rows, each of `columns` columns, to a sink.
-    pub(crate) fn give<S: RowSink + ?Sized>(&self, columns: usize, sink: &mut S) {
+    pub(crate) fn give(&self, columns: usize, sink: &mut dyn RowSink) {
         KeptRows::give_of(self.rows(), columns, sink);
     }
 
     /// The same for the given rows.
-    pub(crate) fn give_of<'r, S: RowSink + ?Sized>(rows: impl Iterator<Item = &'r [u8]>, columns: usize, sink: &mut S) {
+    pub(crate) fn give_of<'r>(rows: impl Iterator<Item = &'r [u8]>, columns: usize, sink: &mut dyn RowSink) {
         for mut row in rows {
             sink.begin_row();
             (0..columns).for_each(|column| sink.field(column, sort::take_field(&mut row)));

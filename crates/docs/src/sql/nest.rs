@@ -60,7 +60,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if !self.passes(&level.beyond, &frame)? {
             return Ok(());
         }
-        self.sink.note_row(number);
+        self.note_row(number);
         self.level(number + 1, Some(&frame))
     }
 
@@ -285,7 +285,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             return self.row(number, level, &frame, found);
         }
         if !self.passes(&level.before, &frame)? {
-            self.sink.note_read(number);
+            self.note_read(number);
             workspace::empty(self.arena, self.fixed.meter);
             return self.count_row();
         }
@@ -310,7 +310,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     #[inline(always)]
     fn candidate(&mut self, number: usize, level: &Level, frame: &Frame<'_>, found: &mut bool) -> Flow {
         self.count_row()?;
-        self.sink.note_read(number);
+        self.note_read(number);
         if !level.fetch && !self.passes(&level.before, frame)? {
             return Ok(());
         }
@@ -321,7 +321,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if level.left && !self.passes(&level.beyond, frame)? {
             return Ok(());
         }
-        self.sink.note_row(number);
+        self.note_row(number);
         self.level(number + 1, Some(frame))
     }
 

@@ -204,7 +204,20 @@ impl Query {
     }
 
     /// Runs the query. `parameters` are values by slot, NULL for omitted ones.
-    pub fn execute<S: RowSink + ?Sized>(
+    pub fn execute(
+        &self,
+        view: &dyn View,
+        parameters: &[Value<'_>],
+        scratch: &mut Scratch,
+        budget: &Budget<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome, QueryError> {
+        self.execute_into(view, parameters, scratch, budget, sink)
+    }
+
+    /// The same, compiled for a kind of sink. The executor exists twice: for rows written as JSON, the usual reply, where a call
+    /// for each column costs; and for all other sinks, by dynamic dispatch.
+    fn execute_into<S: RowSink + ?Sized>(
         &self,
         view: &dyn View,
         parameters: &[Value<'_>],
@@ -229,7 +242,7 @@ impl Query {
         out: &mut Vec<u8>,
     ) -> Result<Outcome, QueryError> {
         out.push(b'[');
-        let outcome = self.execute(view, parameters, scratch, budget, &mut self.json_rows(out, b','))?;
+        let outcome = self.execute_into(view, parameters, scratch, budget, &mut self.json_rows(out, b','))?;
         out.push(b']');
         Ok(outcome)
     }
@@ -243,7 +256,7 @@ impl Query {
         budget: &Budget<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Outcome, QueryError> {
-        let outcome = self.execute(view, parameters, scratch, budget, &mut self.json_rows(out, b'\n'))?;
+        let outcome = self.execute_into(view, parameters, scratch, budget, &mut self.json_rows(out, b'\n'))?;
         if outcome.rows > 0 {
             out.push(b'\n');
         }

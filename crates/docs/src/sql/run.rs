@@ -228,6 +228,8 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) collected: Collected,
     /// Rows and bytes that were already added to the shared counters.
     pub(super) counted: (u64, Cell<usize>),
+    /// [`RowSink::counts_levels`] of the sink.
+    pub(super) counts_levels: bool,
     pub(super) sink: &'e mut S,
 }
 
@@ -258,6 +260,22 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             self.check_budget()?;
         }
         Ok(())
+    }
+
+    /// A level of the plan has scanned an entry.
+    #[inline(always)]
+    pub(super) fn note_read(&mut self, level: usize) {
+        if self.counts_levels {
+            self.sink.note_read(level);
+        }
+    }
+
+    /// A row has passed a level's predicates.
+    #[inline(always)]
+    pub(super) fn note_row(&mut self, level: usize) {
+        if self.counts_levels {
+            self.sink.note_row(level);
+        }
     }
 
     #[cold]

@@ -103,7 +103,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         if self.outcome.rows_read > read {
             return Ok(());
         }
-        self.sink.note_read(number);
+        self.note_read(number);
         self.count_row()
     }
 

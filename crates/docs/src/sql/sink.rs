@@ -29,6 +29,11 @@ pub trait RowSink {
     fn takes_infinite(&self) -> bool {
         false
     }
+    /// Whether [`Self::note_read`] and [`Self::note_row`] are to be called. Asked once for an execution.
+    #[inline(always)]
+    fn counts_levels(&self) -> bool {
+        false
+    }
     /// A level of the plan has scanned an entry.
     #[inline(always)]
     fn note_read(&mut self, _level: usize) {}
