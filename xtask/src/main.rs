@@ -9,6 +9,7 @@ mod book;
 mod browser;
 mod campaign;
 mod charts;
+mod dist;
 mod nginx;
 mod openapi;
 mod programs;
@@ -65,6 +66,12 @@ const TASKS: &[Task] = &[
         usage: "",
         about: "draw the charts of docs/performance.md from bench/RESULTS.md",
         run: charts::run,
+    },
+    Task {
+        name: "dist",
+        usage: "",
+        about: "the fastest program, without symbols, in target/dist: optimised across crates; the benches measure it",
+        run: dist::run,
     },
     Task {
         name: "fuzz",

@@ -13,7 +13,7 @@ use super::results::{Row, record};
 use super::stage::{Imported, Stage};
 use super::wrk::{self, Load};
 use super::{Effort, http, median, writes};
-use crate::tools;
+use crate::{dist, tools};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -35,15 +35,17 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
         }
     };
     let wants = |name: &str| only.is_none_or(|only| only == name);
-    let before = Before::build(revision)?;
+    let programs = Programs::build(revision)?;
     let mut rows = Vec::new();
     if wants("store") {
-        rows.extend(store_rows(&before)?);
+        rows.extend(store_rows(&programs)?);
     }
     if wants("http") || wants("writes") {
         let stage = Stage::set(Effort { rounds: ROUNDS, seconds: 1, record: true })?;
-        let sides =
-            [stage.imported_with("before", before.sapsan())?, stage.imported_with("after", stage.sapsan.clone())?];
+        let sides = [
+            stage.imported_with("before", programs.before.join("sapsan"))?,
+            stage.imported_with("after", stage.sapsan.clone())?,
+        ];
         if wants("http") {
             rows.extend(served_rows(&stage, &sides, &http::loads().collect::<Vec<_>>(), Judged::Cpu)?);
         }
@@ -54,13 +56,14 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     record("cargo xtask bench change", &rows)
 }
 
-/// The earlier revision: a separate checkout and build in `target`.
-struct Before {
-    checkout: PathBuf,
+/// Programs of the earlier revision, which has a checkout and a build of its own in `target`, and of the working tree.
+struct Programs {
+    before: PathBuf,
+    after: PathBuf,
 }
 
-impl Before {
-    fn build(revision: &str) -> Result<Before, String> {
+impl Programs {
+    fn build(revision: &str) -> Result<Programs, String> {
         let checkout = tools::root().join("target/before");
         if checkout.exists() {
             tools::run_with(
@@ -74,30 +77,17 @@ impl Before {
                 Command::new("git").args(["worktree", "add", "--force", "--detach"]).arg(&checkout).arg(revision),
             )?;
         }
-        let before = Before { checkout };
         // The same measuring program on both sides; it uses only public calls of the store that have not changed.
-        std::fs::copy(tools::root().join(STORE_EXAMPLE), before.checkout.join(STORE_EXAMPLE))
+        std::fs::copy(tools::root().join(STORE_EXAMPLE), checkout.join(STORE_EXAMPLE))
             .map_err(|error| format!("{STORE_EXAMPLE}: {error}"))?;
-        build(&before.checkout)?;
-        build(&tools::root())?;
-        Ok(before)
-    }
-
-    fn sapsan(&self) -> PathBuf {
-        self.checkout.join("target/release/sapsan")
+        let before = build(&checkout, &checkout.join("target"))?;
+        Ok(Programs { before, after: build(&tools::root(), &tools::target())? })
     }
 }
 
-fn build(checkout: &Path) -> Result<(), String> {
-    let cargo = |arguments: &[&str]| {
-        let manifest = checkout.join("Cargo.toml");
-        let mut command = Command::new("cargo");
-        command.args(["build", "--release", "--locked", "--quiet"]).args(arguments);
-        command.arg("--manifest-path").arg(manifest).env("CARGO_TARGET_DIR", checkout.join("target"));
-        tools::run_with(&mut command)
-    };
-    cargo(&["--package", "sapsan"])?;
-    cargo(&["--package", "store", "--example", "read_rate"])
+fn build(checkout: &Path, target: &Path) -> Result<PathBuf, String> {
+    dist::build_in(checkout, target, &["--package", "sapsan"])?;
+    dist::build_in(checkout, target, &["--package", "store", "--example", "read_rate"])
 }
 
 /// The judged figure of a row.
@@ -227,12 +217,12 @@ impl Drop for Measurer {
     }
 }
 
-fn store_rows(before: &Before) -> Result<Vec<Row>, String> {
+fn store_rows(programs: &Programs) -> Result<Vec<Row>, String> {
     let folder = tempfile::tempdir_in(tools::root().join("target")).map_err(|error| format!("a folder: {error}"))?;
-    let program = |checkout: &Path| checkout.join("target/release/examples/read_rate");
+    let program = |programs: &Path| programs.join("examples/read_rate");
     let mut sides = [
-        Measurer::start(&program(&before.checkout), &folder.path().join("before"))?,
-        Measurer::start(&program(&tools::root()), &folder.path().join("after"))?,
+        Measurer::start(&program(&programs.before), &folder.path().join("before"))?,
+        Measurer::start(&program(&programs.after), &folder.path().join("after"))?,
     ];
     let mut turns = [Turns::default(), Turns::default(), Turns::default()];
     for side in &mut sides {

@@ -5,18 +5,17 @@
 
 use super::results::record;
 use super::{Cores, Effort, store};
-use crate::tools;
+use crate::{dist, tools};
 use std::process::Command;
 
 pub(super) fn run(effort: Effort) -> Result<(), String> {
-    let build = ["build", "--release", "--locked", "--quiet", "--package", "binjson", "--example", "beside_serde"];
-    tools::run("cargo", &build)?;
+    let programs = dist::build(&["--package", "binjson", "--example", "beside_serde"])?;
     // Pinned to one core: the measured data must not move between caches.
     tools::require("taskset", "util-linux")?;
     let cores = Cores::of_machine().load;
     let core = cores.split(',').next().unwrap_or_default();
     let mut command = Command::new("taskset");
-    command.args(["--cpu-list", core]).arg(tools::root().join("target/release/examples/beside_serde"));
+    command.args(["--cpu-list", core]).arg(programs.join("examples/beside_serde"));
     if !effort.record {
         command.arg("--quick");
     }

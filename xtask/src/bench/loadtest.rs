@@ -12,7 +12,7 @@
 use super::process::{Server, free_address};
 use super::results::{Row, record};
 use super::{Cores, Effort, median, spread};
-use crate::tools;
+use crate::{dist, tools};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -82,14 +82,12 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
 
 impl Stage {
     fn set(effort: Effort) -> Result<Stage, String> {
-        let build = ["build", "--release", "--locked", "--quiet", "--package", "loadtest", "--example", "load"];
-        tools::run("cargo", &build)?;
+        let ours = dist::build(&["--package", "loadtest", "--example", "load"])?.join("examples/load");
         let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
         for program in ["floor", "arrivals", "stalls"] {
             let (source, made) = (tools::root().join(format!("bench/{program}.c")), folder.path().join(program));
             tools::run_with(Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(made).arg(source))?;
         }
-        let ours = tools::target().join("release/examples/load");
         Ok(Stage { effort, cores: Cores::of_machine(), folder, ours })
     }
 

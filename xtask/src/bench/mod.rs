@@ -27,7 +27,7 @@ mod web;
 mod writes;
 mod wrk;
 
-use crate::tools;
+use crate::dist;
 use std::path::PathBuf;
 
 /// Duration and number of runs; `--quick` is for trying a change, not for the record.
@@ -96,10 +96,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Builds the server's release binary and returns its path.
+/// Builds the fastest `sapsan` and returns its path.
 fn sapsan() -> Result<PathBuf, String> {
-    tools::run("cargo", &["build", "--release", "--locked", "--quiet", "--package", "sapsan"])?;
-    Ok(tools::target().join("release/sapsan"))
+    Ok(dist::build(&["--package", "sapsan"])?.join("sapsan"))
 }
 
 /// The median; of an even count the upper one.

@@ -13,7 +13,7 @@ use super::process::{Server, anonymous_bytes, exchange, free_address};
 use super::results::{Row, record};
 use super::stage::{Stage, require_room};
 use super::{Effort, indexed, median, spread, store};
-use crate::tools;
+use crate::{dist, tools};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -203,11 +203,8 @@ fn number(text: &str, name: &str) -> Option<f64> {
 }
 
 fn view_writes(stage: &Stage) -> Result<Vec<Row>, String> {
-    tools::run(
-        "cargo",
-        &["build", "--release", "--locked", "--quiet", "--package", "docs", "--example", "view_writes"],
-    )?;
-    let mut command = Command::new(tools::root().join("target/release/examples/view_writes"));
+    let programs = dist::build(&["--package", "docs", "--example", "view_writes"])?;
+    let mut command = Command::new(programs.join("examples/view_writes"));
     command.arg(format!("--dir={}", stage.folder.path().join("writes").display()));
     command.arg(format!("--rounds={}", stage.effort.rounds)).arg(format!("--seconds={}", stage.effort.seconds));
     store::rows_of(&mut command)

@@ -14,7 +14,7 @@ use super::results::{Row, record};
 use super::stage::{Stage, TRAIN};
 use super::wrk::{Carrier, Load, Outcome};
 use super::{Effort, median, wrk};
-use crate::{nginx, tools};
+use crate::{dist, nginx, tools};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -95,9 +95,7 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
 
 /// Builds the client of idle connections.
 fn idle_client() -> Result<PathBuf, String> {
-    let arguments = ["build", "--release", "--locked", "--quiet", "--package", "reactor", "--example", "idle_tls"];
-    tools::run("cargo", &arguments)?;
-    Ok(tools::root().join("target/release/examples/idle_tls"))
+    Ok(dist::build(&["--package", "reactor", "--example", "idle_tls"])?.join("examples/idle_tls"))
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, String> {

@@ -10,7 +10,7 @@ use super::results::{Row, record};
 use super::stage::{Stage, TRAIN};
 use super::wrk::{Load, Outcome};
 use super::{Effort, median, spread, writes, wrk};
-use crate::{nginx, tools};
+use crate::{dist, nginx, tools};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -62,14 +62,24 @@ pub(super) fn run(effort: Effort) -> Result<(), String> {
 
 /// Builds the bank, the example of parts, and axum's pages.
 fn programs() -> Result<(PathBuf, PathBuf, PathBuf), String> {
-    let build =
-        |arguments: &[&str]| tools::run("cargo", &[&["build", "--release", "--locked", "--quiet"], arguments].concat());
-    build(&["--package", "bank"])?;
-    build(&["--package", "sapsan", "--example", "parts"])?;
-    build(&["--manifest-path", "bench/peers/Cargo.toml", "--package", "web"])?;
-    let release = tools::target().join("release");
+    // Together, so that the crates below are built once.
+    let ours = dist::build(&[
+        "--package",
+        "sapsan",
+        "--package",
+        "bank",
+        "--bin",
+        "sapsan",
+        "--bin",
+        "bank",
+        "--example",
+        "parts",
+    ])?;
+    let axum =
+        ["build", "--release", "--locked", "--quiet", "--manifest-path", "bench/peers/Cargo.toml", "--package", "web"];
+    tools::run("cargo", &axum)?;
     let axum = tools::root().join("bench/peers/target/release/web");
-    Ok((release.join("bank"), release.join("examples/parts"), axum))
+    Ok((ours.join("bank"), ours.join("examples/parts"), axum))
 }
 
 /// Generates the bank's users and attempts and imports them; returns the file of users.
