@@ -13,7 +13,8 @@ use sapsan::docs::import::{ImportError, Input, Options};
 use sapsan::{Database, DatabaseError};
 use serde_json::json;
 
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, Login};
+use crate::ledger::embedded::Success;
 use crate::ledger::{Recorded, Redis, RedisError};
 use crate::table::{Lines, LogLine, TableError, UserLine};
 
@@ -103,7 +104,8 @@ pub fn log(database: &Database, file: &Path) -> Result<u64, BankImportError> {
             document["user"] = user.into();
         }
         if line.succeeded {
-            document["of_user"] = of_user.into();
+            let login = Login { at: line.at, address: line.address };
+            document["of_user"] = of_user.map(|number| Success { number, login }.to_string()).into();
             document["of_address"] = of_address.into();
         }
         Ok(Some(document))

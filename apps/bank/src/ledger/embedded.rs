@@ -5,39 +5,83 @@
 //! number of attempts minus the largest number of a success, which are COUNT and MAX. The number is read from the view in the
 //! transaction that writes the success. If another attempt of the same user or address is committed in between, the store runs
 //! the transaction again.
+//!
+//! The number of a user's success stands in a text with the time and the address of the login ([`Success`]), so one view answers both
+//! how many attempts failed and when the user logged in last, without a second lookup.
 
-use sapsan::{Database, DatabaseError, Transaction};
+use std::fmt;
+
+use sapsan::{Database, DatabaseError, Snapshot, Transaction};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{Counter, Ledger, LedgerError, Visit};
 use crate::attempt::{Attempt, Decision, Failed, Login, Report, Rules, Verdict};
 
-const SUCCESS: &str = "SELECT at, address FROM attempts WHERE login = :login AND of_user = :number";
-const BANNED: &str = "SELECT address AS name FROM address_failures WHERE failed >= :least";
-const LOCKED: &str = "SELECT login AS name FROM login_failures WHERE failed >= :least";
-/// Counters are read in pages, so that no result exceeds the limit of a query.
+/// Rows are read in pages, so that neither the rows nor the result exceed the limits of a query.
 const OF_USERS: &str = "
-    SELECT l.login AS name, l.attempts - ifnull(l.until_success, 0) AS failed, s.at, s.address
-    FROM logins AS l LEFT JOIN attempts AS s ON s.login = l.login AND s.of_user = l.until_success
-    WHERE l.login > :after ORDER BY l.login LIMIT 1000";
+    SELECT login AS name, attempts, last_success FROM logins WHERE login > :after ORDER BY login LIMIT 1000";
 const OF_ADDRESSES: &str = "
-    SELECT address AS name, attempts - ifnull(until_success, 0) AS failed
-    FROM addresses WHERE address > :after ORDER BY address LIMIT 1000";
+    SELECT address AS name, attempts, last_success FROM addresses WHERE address > :after ORDER BY address LIMIT 1000";
 
 /// See the module.
 pub struct Embedded(Database);
 
-/// A row of the views `logins` and `addresses`.
-#[derive(Default, Deserialize)]
-struct Attempts {
+/// A row of the view `logins` or `addresses`. `S` holds the last success.
+#[derive(Deserialize)]
+struct Attempts<S> {
+    /// The login or the address; absent if one row was asked for.
+    #[serde(default)]
+    name: String,
     attempts: u64,
-    until_success: Option<u64>,
+    last_success: Option<S>,
 }
 
-impl Attempts {
+impl<S> Default for Attempts<S> {
+    fn default() -> Self {
+        Attempts { name: String::new(), attempts: 0, last_success: None }
+    }
+}
+
+impl Attempts<u64> {
     fn failed(&self) -> u64 {
-        self.attempts.saturating_sub(self.until_success.unwrap_or(0))
+        self.attempts.saturating_sub(self.last_success.unwrap_or(0))
+    }
+}
+
+impl Attempts<Success> {
+    fn failed(&self) -> u64 {
+        self.attempts.saturating_sub(self.last_success.as_ref().map_or(0, |success| success.number))
+    }
+}
+
+/// A user's successful login as an attempt stores it: the text `NUMBER TIME ADDRESS`. The number has 20 digits, so that texts
+/// compare as their numbers do.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Success {
+    /// Its number among the user's attempts; from 1.
+    pub(crate) number: u64,
+    pub(crate) login: Login,
+}
+
+impl fmt::Display for Success {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:020} {} {}", self.number, self.login.at, self.login.address)
+    }
+}
+
+impl TryFrom<String> for Success {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Success, String> {
+        let read = || {
+            let (number, login) = text.split_once(' ')?;
+            let (at, address) = login.split_once(' ')?;
+            let login = Login { at: at.parse().ok()?, address: address.to_owned() };
+            Some(Success { number: number.parse().ok()?, login })
+        };
+        read().ok_or_else(|| format!("`{text}` is no success of a user: NUMBER TIME ADDRESS"))
     }
 }
 
@@ -51,7 +95,7 @@ struct Record<'a> {
     address: &'a str,
     succeeded: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    of_user: Option<u64>,
+    of_user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     of_address: Option<u64>,
 }
@@ -62,20 +106,26 @@ struct Record<'a> {
 /// The database cannot be read or rejects the write.
 pub fn attempt(tx: &mut Transaction<'_>, attempt: &Attempt, rules: Rules) -> Result<Decision, DatabaseError> {
     let Attempt { at, user, login, address, is_right } = attempt;
-    let of_address: Attempts = tx.view_row("addresses", (address,))?.unwrap_or_default();
-    let of_user: Attempts = match user {
+    let of_address: Attempts<u64> = tx.view_row("addresses", (address,))?.unwrap_or_default();
+    let of_user: Attempts<Success> = match user {
         Some(_) => tx.view_row("logins", (login,))?.unwrap_or_default(),
         None => Attempts::default(),
     };
     let verdict = rules.verdict(Failed { of_address: of_address.failed(), of_user: of_user.failed() }, *is_right);
     let succeeded = verdict == Verdict::Success;
-    let previous = match of_user.until_success.filter(|_| succeeded) {
-        Some(number) => tx.row(SUCCESS, (login, number))?,
-        None => None,
+    let this = || Success { number: of_user.attempts + 1, login: Login { at: *at, address: address.clone() } };
+    let number_of_user = succeeded.then(|| this().to_string());
+    let number_of_address = succeeded.then_some(of_address.attempts + 1);
+    let previous = of_user.last_success.filter(|_| succeeded).map(|success| success.login);
+    let record = Record {
+        at: *at,
+        user: *user,
+        login,
+        address,
+        succeeded,
+        of_user: number_of_user,
+        of_address: number_of_address,
     };
-    let number = |of: &Attempts| succeeded.then_some(of.attempts + 1);
-    let (of_user, of_address) = (number(&of_user), number(&of_address));
-    let record = Record { at: *at, user: *user, login, address, succeeded, of_user, of_address };
     tx.insert::<i64>("attempts", &record)?;
     Ok(Decision { verdict, previous })
 }
@@ -91,31 +141,20 @@ impl Embedded {
     pub fn database(&self) -> &Database {
         &self.0
     }
+}
 
-    /// Visits the rows of a query in pages; each page begins after the last name of the previous one.
-    fn pages(&self, sql: &str, visit: &mut dyn FnMut(Failures) -> Result<(), LedgerError>) -> Result<(), LedgerError> {
-        let mut after = String::new();
-        loop {
-            let rows: Vec<Failures> = self.query(sql, (&after,))?;
-            let Some(last) = rows.last() else { return Ok(()) };
-            after.clone_from(&last.name);
-            rows.into_iter().try_for_each(&mut *visit)?;
-        }
-    }
-
-    fn names(&self, sql: &str, least: u32) -> Result<Vec<String>, LedgerError> {
-        let rows: Vec<Name> = self.query(sql, (least,))?;
-        let mut names: Vec<String> = rows.into_iter().map(|row| row.name).collect();
-        names.sort_unstable();
-        Ok(names)
-    }
-
-    fn query<T: DeserializeOwned>(
-        &self,
-        sql: &str,
-        parameters: impl sapsan::Parameters,
-    ) -> Result<Vec<T>, LedgerError> {
-        Ok(self.0.query(sql, parameters)?)
+/// Visits the rows of a query in pages; each page begins after the last name of the previous one.
+fn pages<S: DeserializeOwned, E: From<DatabaseError>>(
+    now: &Snapshot<'_>,
+    sql: &str,
+    visit: &mut dyn FnMut(Attempts<S>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut after = String::new();
+    loop {
+        let rows: Vec<Attempts<S>> = now.query(sql, (&after,))?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        after.clone_from(&last.name);
+        rows.into_iter().try_for_each(&mut *visit)?;
     }
 }
 
@@ -125,16 +164,32 @@ impl Ledger for Embedded {
     }
 
     fn report(&self, rules: Rules) -> Result<Report, LedgerError> {
-        let banned_ips = self.names(BANNED, rules.ban_after)?;
-        Ok(Report { banned_ips, locked_users: self.names(LOCKED, rules.lock_after)? })
+        let report = self.0.read(|now| {
+            let mut report = Report::default();
+            pages::<u64, DatabaseError>(now, OF_ADDRESSES, &mut |row| {
+                report.banned_ips.extend((row.failed() >= u64::from(rules.ban_after)).then_some(row.name));
+                Ok(())
+            })?;
+            pages::<Success, DatabaseError>(now, OF_USERS, &mut |row| {
+                report.locked_users.extend((row.failed() >= u64::from(rules.lock_after)).then_some(row.name));
+                Ok(())
+            })?;
+            Ok::<_, DatabaseError>(report)
+        });
+        Ok(report?)
     }
 
     fn counters(&self, visit: &mut Visit<'_>) -> Result<(), LedgerError> {
-        self.pages(OF_USERS, &mut |row| {
-            let last = row.at.zip(row.address).map(|(at, address)| Login { at, address });
-            visit(Counter::User { login: row.name, failed: row.failed, last })
-        })?;
-        self.pages(OF_ADDRESSES, &mut |row| visit(Counter::Address { address: row.name, failed: row.failed }))
+        self.0.read(|now| {
+            pages::<Success, LedgerError>(now, OF_USERS, &mut |row| {
+                let failed = row.failed();
+                visit(Counter::User { login: row.name, failed, last: row.last_success.map(|success| success.login) })
+            })?;
+            pages::<u64, LedgerError>(now, OF_ADDRESSES, &mut |row| {
+                let failed = row.failed();
+                visit(Counter::Address { address: row.name, failed })
+            })
+        })
     }
 }
 
@@ -142,17 +197,4 @@ impl From<DatabaseError> for LedgerError {
     fn from(error: DatabaseError) -> LedgerError {
         if error.is_busy() { LedgerError::Busy } else { LedgerError::Failed(error.to_string()) }
     }
-}
-
-#[derive(Deserialize)]
-struct Name {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct Failures {
-    name: String,
-    failed: u64,
-    at: Option<i64>,
-    address: Option<String>,
 }

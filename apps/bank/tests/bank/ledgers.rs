@@ -4,7 +4,7 @@ use crate::model::Model;
 use crate::redis_server::RedisServer;
 use bank::attempt::{Attempt, Report, Rules, Verdict};
 use bank::bank::open_database;
-use bank::ledger::{Counter, Embedded, Ledger, Redis};
+use bank::ledger::{Counter, Embedded, Ledger, Redis, embedded};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
@@ -18,7 +18,7 @@ struct Place {
     _server: Option<RedisServer>,
 }
 
-fn embedded() -> Place {
+fn embedded_place() -> Place {
     let folder = tempfile::tempdir().unwrap();
     let database = open_database(folder.path()).unwrap();
     Place { ledger: Box::new(Embedded::new(database)), _folder: Some(folder), _server: None }
@@ -115,7 +115,7 @@ fn order(place: &Place) {
 
 #[test]
 fn the_embedded_ledger_decides_as_the_model_does() {
-    (1..=3).for_each(|seed| walk(&embedded(), seed, 150));
+    (1..=3).for_each(|seed| walk(&embedded_place(), seed, 150));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn the_ledger_in_redis_decides_as_the_model_does() {
 
 #[test]
 fn attempts_at_once_are_decided_one_after_the_other_by_the_embedded_ledger() {
-    storm(&embedded());
+    storm(&embedded_place());
 }
 
 #[test]
@@ -136,9 +136,41 @@ fn attempts_at_once_are_decided_one_after_the_other_in_redis() {
     redis().iter().for_each(storm);
 }
 
+/// More names than one page of the ledger's queries.
+#[test]
+fn a_long_report_of_the_embedded_ledger_names_everyone_once() {
+    const COUNT: u32 = 2_500;
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Embedded::new(open_database(folder.path()).unwrap());
+    let rules = Rules { ban_after: 1, lock_after: 1 };
+    let of = |number: u32| attempt(Some(number), &format!("user{number:04}"), &format!("10.0.{number:05}"), false);
+    ledger
+        .database()
+        .write(|tx| {
+            for number in 0..COUNT {
+                embedded::attempt(tx, &of(number), rules)?;
+            }
+            Ok::<_, sapsan::DatabaseError>(())
+        })
+        .unwrap();
+    let expected = Report {
+        banned_ips: (0..COUNT).map(|number| of(number).address).collect(),
+        locked_users: (0..COUNT).map(|number| of(number).login).collect(),
+    };
+    assert_eq!(ledger.report(rules).unwrap(), expected);
+    let mut count = 0;
+    ledger
+        .counters(&mut |_| {
+            count += 1;
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(count, 2 * COUNT);
+}
+
 #[test]
 fn the_embedded_ledger_checks_the_ban_before_the_lock_before_the_password() {
-    order(&embedded());
+    order(&embedded_place());
 }
 
 #[test]
