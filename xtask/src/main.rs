@@ -33,8 +33,8 @@ struct Task {
 const TASKS: &[Task] = &[
     Task {
         name: "test",
-        usage: "[--quick [REVISION]]",
-        about: "format, lints, documentation, all tests; continuous integration runs the same. --quick: format, and for the packages that differ from the revision (HEAD) lints, unit tests and the fast test programs",
+        usage: "[--setup | --quick [REVISION]]",
+        about: "format, lints, documentation, all tests; continuous integration runs the same. --setup: install what tests need beyond Rust (apt, pip, npm) first. --quick: format, and for the packages that differ from the revision (HEAD) lints, unit tests and the fast test programs",
         run: tests::run,
     },
     Task {
