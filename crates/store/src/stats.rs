@@ -26,11 +26,11 @@ pub struct Stats {
     pub queue_depth: u64,
     /// Bytes held by prepared transactions until they are durable or refused.
     pub queue_bytes: u64,
-    /// Transactions committed.
+    /// Transactions committed. A batch whose write or sync failed counts here and in `groups` as nothing.
     pub commits: u64,
     /// Batches written; if each is synced, also the number of syncs.
     pub groups: u64,
-    /// Commits done on the caller's own thread.
+    /// Successful commits done on the caller's own thread.
     pub inline_commits: u64,
     /// Transactions prepared again because others had changed what they read.
     pub redone: u64,

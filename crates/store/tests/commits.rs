@@ -308,6 +308,21 @@ fn commits_by_many_threads_share_syncs() {
 }
 
 #[test]
+fn a_refused_transaction_counts_as_no_commit_on_its_callers_thread() {
+    let bench = bench();
+    let before = bench.store.stats().inline_commits;
+    for _ in 0..20 {
+        // There is no fold function, so the writer refuses it.
+        let refused = bench.store.commit(&mut |tx| {
+            tx.fold(bench.tree, b"n", b"operand");
+            Ok(())
+        });
+        assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+    }
+    assert_eq!(bench.store.stats().inline_commits, before);
+}
+
+#[test]
 fn a_tree_keeps_its_id_and_two_who_make_it_at_once_get_the_same() {
     let bench = bench();
     let ids: Vec<TreeId> = std::thread::scope(|scope| {

@@ -42,17 +42,25 @@ fn has(store: &Store, tree: TreeId, number: u32) -> bool {
     }
 }
 
+/// Transactions committed, and batches written.
+fn counted(store: &Store) -> (u64, u64) {
+    let stats = store.stats();
+    (stats.commits, stats.groups)
+}
+
 /// After `fail`, one commit has an unknown outcome, all others are refused, reads continue; after reopening everything exists.
 fn check_poisoned(fail: impl Fn(&Faults) -> &AtomicBool) {
     let directory = tempfile::tempdir().unwrap();
     let (store, tree, faults) = open(directory.path());
     (1..=20).for_each(|number| put(&store, tree, number).unwrap());
+    let (commits, groups) = counted(&store);
     fail(&faults).store(true, Ordering::Relaxed);
     assert!(matches!(put(&store, tree, 21), Err(Error::Unknown(_))));
     fail(&faults).store(false, Ordering::Relaxed);
     for number in 22..30 {
         assert!(matches!(put(&store, tree, number), Err(Error::Poisoned)));
     }
+    assert_eq!(counted(&store), (commits, groups), "a batch whose write failed has committed nothing");
     assert!((1..=20).all(|number| has(&store, tree, number)));
     assert!((21..30).all(|number| !has(&store, tree, number)));
     assert!(matches!(store.checkpoint(), Err(Error::Poisoned)));

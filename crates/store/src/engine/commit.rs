@@ -205,8 +205,10 @@ impl Engine {
         batch.builder.restart(0);
         drop(turn);
         self.alarm.ring();
-        count(&self.counters.groups, 1);
-        count(&self.counters.commits, u64::from(transactions));
+        if matches!(sent, Sent::Durable) {
+            count(&self.counters.groups, 1);
+            count(&self.counters.commits, u64::from(transactions));
+        }
         sent
     }
 
@@ -292,7 +294,9 @@ impl Engine {
             Placed::Refused(error) => Some(Err(error)),
             Placed::SendFirst => None,
         };
-        count(&self.counters.inline, 1);
+        if matches!(outcome, Some(Ok(_))) {
+            count(&self.counters.inline, 1);
+        }
         lock(&self.batches).push(batch);
         outcome
     }
