@@ -17,7 +17,7 @@ const MIRI_CASES: &str = "4";
 const MUTANT_SECONDS: &str = "300";
 /// Tests of the store that Miri skips: it supports neither mapped files nor direct writes, so it cannot run tests on a real disk.
 const MIRI_STORE_SKIPPED: &[&str] =
-    &["disk::system", "disk::residency", "log::tests", "tree::sorter", "tree::verify_space"];
+    &["disk::system", "disk::residency", "log::tests", "sort::sorter", "tree::verify_space"];
 /// Integration tests of the store that Miri runs: whole stores on the disk in memory.
 const MIRI_STORE_TESTS: &[&str] = &["memtable_model", "memtable_ranges", "memtable_readers", "published", "stress"];
 /// Reports of races that are false, each with its reason.
@@ -233,7 +233,7 @@ pub(crate) fn mutants(arguments: &[String]) -> Result<(), String> {
         return tools::run("cargo", &["mutants", "--list-files", "--package", "store"]);
     };
     if !tools::root().join(file).is_file() {
-        return Err(format!("`{file}` is no file of this workspace, as `crates/store/src/tree/space.rs` is"));
+        return Err(format!("`{file}` is no file of this workspace, as `crates/store/src/tree/state/space.rs` is"));
     }
     let output = tools::root().join("target/mutants");
     std::fs::create_dir_all(&output).map_err(|error| format!("{}: {error}", output.display()))?;

@@ -2,7 +2,7 @@
 //!
 //! The count of a tree is its number of entries. An index also has the average number of entries that share one value of the
 //! first field, one pair of values of the first two fields, and so on. Writes maintain nothing for this: sizes of ranges are
-//! estimated from branch pages (`store/src/tree/portions.rs`), and values from [`SAMPLES`] positions spread evenly over the
+//! estimated from branch pages (`store/src/tree/read/portions.rs`), and values from [`SAMPLES`] positions spread evenly over the
 //! index. A position hits a value with a probability in proportion to the number s of the value's entries. So the mean of 1/s
 //! over the samples estimates the number of distinct values per entry.
 //!

@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use store::disk::{Disk, DiskFile, SystemDisk};
 use store::log::LogPosition;
-use store::tree::{Sorter, TreeFile, TreeView};
-use store::{TreeId, Version};
+use store::tree::{TreeFile, TreeView};
+use store::{Sorter, TreeId, Version};
 
 const TREE: TreeId = TreeId(1);
 const VALUE_BYTES: usize = 400;

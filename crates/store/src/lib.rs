@@ -10,54 +10,40 @@
 //! to write, [`Store::bulk`] and [`Store::attach`] to load, [`Store::changes_since`] to follow changes. `FORMAT.md` draws
 //! the files. All file operations go through [`disk`]. The modules `log`, `memtable`, `readers` and `tree` are public for
 //! their own tests and examples; other crates use the items re-exported at the root.
+//!
+//! Rooms, the lowest first; a room imports only rooms before it: `base`, [`disk`], [`log`], [`memtable`], [`tree`] and
+//! `sort`, `engine`, `store` (the public interface), `maintenance` (whole stores).
 
-mod across;
-mod at_rest;
-mod backup;
-mod bulk;
-mod clock;
-mod direct;
+mod base;
 pub mod disk;
 mod engine;
-mod error;
-mod examine;
-mod fail_stop;
-mod feed;
-mod fold;
-mod folder;
-mod inspect;
-mod key;
-mod large;
 pub mod log;
+mod maintenance;
 pub mod memtable;
-mod options;
-mod places;
-pub mod readers;
-mod snapshot;
-mod stats;
+mod sort;
 mod store;
-mod transaction;
 pub mod tree;
 
-pub use across::Across;
-pub use backup::{Compacted, RestoreProgress, Restored, WatchRestore};
-pub use bulk::{BulkEntries, BulkTree};
-pub use clock::Clock;
-pub use direct::{DirectReads, Got, Outcome};
-pub use engine::limits::RANGES_MAX;
-pub use error::Error;
-pub use examine::Examination;
-pub use feed::{Change, ChangeReader, Changeset};
-pub use fold::{Fold, FoldView, Folded, Further, RowChange};
-pub use inspect::Inventory;
-pub use key::{Direction, Entry, KeyRange, TREE_NAME_BYTES_MAX, TreeId, Version, Visit};
-pub use large::{CHANGED_LAST_MAX, Changed, LargeTx, Operand, Revise};
-pub use options::{Durability, Options};
-pub use snapshot::{Reader, Snapshot};
-pub use stats::{Recovery, Stats};
+pub use base::clock::Clock;
+pub use base::error::Error;
+pub use base::key::{Direction, Entry, KeyRange, TREE_NAME_BYTES_MAX, TreeId, Version, Visit};
+pub use base::limits::RANGES_MAX;
+pub use base::readers;
+pub use engine::feed::reader::{Change, ChangeReader, Changeset};
+pub use engine::load::bulk::{BulkEntries, BulkTree};
+pub use engine::load::large::{CHANGED_LAST_MAX, LargeTx, Operand, Revise};
+pub use engine::load::watching::Changed;
+pub use engine::options::{Durability, Options};
+pub use engine::read::across::Across;
+pub use engine::read::direct::{DirectReads, Got, Outcome};
+pub use engine::read::snapshot::{Reader, Snapshot};
+pub use engine::stats::{Recovery, Stats};
+pub use engine::write::fold::{Fold, FoldView, Folded, Further, RowChange};
+pub use engine::write::transaction::{Abort, Commit, Submit, Transaction, Tx};
+pub use maintenance::compact::Compacted;
+pub use maintenance::examine::Examination;
+pub use maintenance::inspect::Inventory;
+pub use maintenance::restore::{RestoreProgress, Restored, WatchRestore};
+pub use sort::{SortedEntries, SortedEntry, SortedRun, SortedRunWriter, Sorter};
 pub use store::Store;
-pub use transaction::{Abort, Commit, Submit, Transaction, Tx};
-pub use tree::{
-    BulkCursor, Copied, Entries, Progress, Report, SortedEntries, SortedEntry, SortedRun, SortedRunWriter, Sorter,
-    TreeInfo, TreeStat, VisitEntries, Watch,
-};
+pub use tree::{BulkCursor, Copied, Entries, Progress, Report, TreeInfo, TreeStat, VisitEntries, Watch};

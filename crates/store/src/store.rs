@@ -2,38 +2,31 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
-use crate::at_rest;
-use crate::bulk::BulkTree;
-use crate::direct::DirectReads;
+use crate::base::error::Error;
+use crate::base::key::{TreeId, Version};
 use crate::disk::Disk;
-use crate::engine::limits::COMMITTERS;
-use crate::engine::{self, Engine, Request};
-use crate::error::Error;
-use crate::feed::ChangeReader;
-use crate::fold::Fold;
-use crate::inspect::Inventory;
-use crate::key::{TreeId, Version};
-use crate::large::LargeTx;
-use crate::options::{Durability, Options};
-use crate::places::Places;
-use crate::snapshot::Reader;
-use crate::stats::{Recovery, Stats};
-use crate::transaction::{Abort, Commit, Submit, Transaction, Tx, Work};
-use crate::tree::{Report, SortedRunWriter, Sorter};
+use crate::engine::Engine;
+use crate::engine::feed::reader::ChangeReader;
+use crate::engine::lifecycle::at_rest;
+use crate::engine::lifecycle::threads::Running;
+use crate::engine::load::bulk::BulkTree;
+use crate::engine::load::large::LargeTx;
+use crate::engine::options::Options;
+use crate::engine::read::direct::DirectReads;
+use crate::engine::read::places::Places;
+use crate::engine::read::snapshot::Reader;
+use crate::engine::stats::{Recovery, Stats};
+use crate::engine::write::batch::Request;
+use crate::engine::write::fold::Fold;
+use crate::engine::write::transaction::{Abort, Commit, Submit, Transaction, Tx, Work, finish};
+use crate::sort::{SortedRunWriter, Sorter};
+use crate::tree::Report;
 
 /// The engine. Cheap to clone. Dropping the last clone closes the store with a final sync, without a checkpoint.
 #[derive(Clone)]
 pub struct Store {
     running: Arc<Running>,
-}
-
-/// The engine with its threads.
-struct Running {
-    engine: Arc<Engine>,
-    committers: Vec<JoinHandle<()>>,
-    others: Vec<JoinHandle<()>>,
 }
 
 impl Store {
@@ -50,25 +43,12 @@ impl Store {
     /// Opens or creates the store on any disk; tests pass a simulated one.
     pub fn open_on(disk: Arc<dyn Disk>, options: Options) -> Result<(Store, Recovery), Error> {
         let (engine, recovery) = Engine::open(disk, options)?;
-        let engine = Arc::new(engine);
-        let mut running = Running { engine, committers: Vec::new(), others: Vec::new() };
-        for _ in 0..COMMITTERS {
-            let thread = running.spawn("store-commit", Engine::run_committer)?;
-            running.committers.push(thread);
-        }
-        let checkpointer = running.spawn("store-ckpt", Engine::run_checkpointer)?;
-        running.others.push(checkpointer);
-        let room = running.spawn("store-room", Engine::run_room)?;
-        running.others.push(room);
-        if let Durability::Interval(_) = running.engine.options.durability {
-            let syncer = running.spawn("store-sync", Engine::run_syncer)?;
-            running.others.push(syncer);
-        }
+        let running = Running::start(engine)?;
         Ok((Store { running: Arc::new(running) }, recovery))
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.running.engine
+        self.running.engine()
     }
 
     /// The tree with that name; created durably if missing.
@@ -111,12 +91,12 @@ impl Store {
             Ok(()) => {}
             Err(Error::Aborted) if !work.reads.is_empty() => {}
             Err(error) => {
-                engine::finish(transaction, Err(error));
+                finish(transaction, Err(error));
                 return Submit::Queued;
             }
         }
         if self.engine().is_poisoned() {
-            engine::finish(transaction, Err(Error::Poisoned));
+            finish(transaction, Err(Error::Poisoned));
             return Submit::Queued;
         }
         let weight = work.held_bytes();
@@ -207,46 +187,8 @@ impl Store {
         self.engine().verify()
     }
 
-    /// Trees with depth and fill, space, and statistics.
-    pub fn stat(&self) -> Inventory {
-        Inventory { report: self.verify(), space: self.engine().space_stat(), stats: self.stats() }
-    }
-
     /// State and counters, for metrics.
     pub fn stats(&self) -> Stats {
         self.engine().stats()
-    }
-}
-
-impl Running {
-    fn spawn(&self, name: &'static str, life: impl FnOnce(&Engine) + Send + 'static) -> Result<JoinHandle<()>, Error> {
-        let engine = Arc::clone(&self.engine);
-        std::thread::Builder::new()
-            .name(name.to_string())
-            .spawn(move || {
-                // Any panic of the thread stops the store, because other threads may wait for its work or rely on it.
-                let _watch = engine.fail_stop.watch(name);
-                life(&engine);
-            })
-            .map_err(|error| Error::io(format!("start thread {name}"), error))
-    }
-}
-
-impl Drop for Running {
-    /// Commits and acknowledges queued transactions, stops the other threads, and ends the log with an empty batch.
-    fn drop(&mut self) {
-        self.engine.refuse_new();
-        let committers = std::mem::take(&mut self.committers).into_iter();
-        committers.for_each(join);
-        self.engine.stop_others();
-        std::mem::take(&mut self.others).into_iter().for_each(join);
-        self.engine.close_log();
-    }
-}
-
-fn join(thread: JoinHandle<()>) {
-    // The last clone may be dropped in a transaction's `finish`, which runs on one of these threads.
-    if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-        tracing::error!("a thread of the store panicked");
     }
 }

@@ -1,93 +1,78 @@
 //! The engine: log, memtables and tree together. [`crate::Store`] is its public interface.
 //!
+//! [`Engine`] holds the state; each room adds the methods of its subject. By their imports the rooms are layered, the
+//! lowest first: [`read`], [`checkpoint`], [`write`](mod@write), [`load`] and [`feed`], [`lifecycle`]. All of them import
+//! [`Engine`], [`options`] and [`stats`] from here.
+//!
 //! Threads of a store and their tasks:
 //!
-//! - callers prepare transactions and read. A lone caller commits by itself ([`commit`]).
-//! - two committers take turns: gather queued transactions, write them to the log, publish, acknowledge ([`commit`]).
-//! - the checkpointer merges the frozen memtable into the tree ([`checkpoint`]).
+//! - callers prepare transactions and read. A lone caller commits by itself ([`write::commit`]).
+//! - two committers take turns: gather queued transactions, write them to the log, publish, acknowledge
+//!   ([`write::commit`]).
+//! - the checkpointer merges the frozen memtable into the tree ([`checkpoint::checkpointer`]).
 //! - the log's keeper prepares segments.
-//! - the room thread keeps disk space for checkpoints ([`room`]).
+//! - the room thread keeps disk space for checkpoints ([`checkpoint::room`]).
 //! - with `Durability::Interval`, the syncer syncs the log.
 //!
-//! Locks, in acquisition order: `merging`, `watch`, `writer`, `turn`, the state of [`checkpoint`], `current`. Those inside
-//! log, tree, `published` and [`room`] come after these, the state of `room` before the tree's. The others (queue, pools,
-//! seats of the alarm, …) are leaves. Readers take none.
+//! Locks, in acquisition order: `merging`, `watch`, `writer`, `turn`, the state of [`checkpoint::checkpointer`],
+//! `current`. Those inside log, tree, `published` and [`checkpoint::room`] come after these, the state of `room` before
+//! the tree's. The others (queue, pools, seats of the alarm, …) are leaves. Readers take none.
 //!
 //! Invariants:
 //!
 //! 1. A version becomes visible only after its batch is written as the durability demands, in order and without gaps.
 //! 2. A memtable is merged only when all its versions are visible; its log is released only after the meta page is synced.
-//! 3. After a failed sync or write of the log, and after a panic, nothing becomes visible any more (`fail_stop.rs`).
-//! 4. Everything that a published generation reaches stays until no reader pins it (`readers.rs`; for pages, `TreeView`).
+//! 3. After a failed sync or write of the log, and after a panic, nothing becomes visible any more (`base/fail_stop.rs`).
+//! 4. Everything that a published generation reaches stays until no reader pins it (`base/readers.rs`; for pages, `TreeView`).
 
-mod alarm;
-mod attach;
-mod backup;
-mod batch;
-mod catalog;
-pub(crate) mod changes;
-mod checkpoint;
-mod close;
-mod commit;
-mod damage_stop;
-mod feed;
-mod folds;
-mod foresee;
-pub(crate) mod large;
-pub(crate) mod limits;
-mod overlay;
-mod pace;
-mod pieces;
-mod pin;
-mod queue;
-pub(crate) mod reads;
-mod recovery;
-mod room;
-mod throttle;
-mod ticket;
-pub(crate) mod view;
-mod weight;
-mod writer;
+pub(crate) mod checkpoint;
+pub(crate) mod feed;
+pub(crate) mod lifecycle;
+pub(crate) mod load;
+pub(crate) mod options;
+pub(crate) mod read;
+pub(crate) mod stats;
+pub(crate) mod write;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-pub(crate) use alarm::Wake;
-pub(crate) use batch::Request;
-pub(crate) use commit::finish;
-pub(crate) use ticket::Waiting;
-
+use crate::base::error::Error;
+use crate::base::fail_stop::{FailStop, lock};
+use crate::base::limits::LOOK_FOR_READERS_EVERY;
+use crate::base::readers::{Guard, Place, Published, RETIRED_MAX, ReaderSlot};
 use crate::disk::{Disk, ReadQueue};
-use crate::error::Error;
-use crate::fail_stop::FailStop;
-use crate::folder::FolderLock;
 use crate::log::Log;
 use crate::memtable::Memtable;
-use crate::options::Options;
-use crate::readers::{Place, Published, RETIRED_MAX, ReaderSlot};
-use crate::transaction::Work;
-use crate::tree::{Report, SortedRunWriter, Sorter, TreeFile};
-use alarm::Alarm;
-use batch::OpenBatch;
-use checkpoint::Checkpoints;
-use large::Watching;
-use queue::Queue;
-use room::Room;
-use throttle::Throttle;
-use ticket::Crowd;
-use view::{Generation, View};
-use weight::Weights;
-use writer::Writer;
+use crate::sort::{SortedRunWriter, Sorter};
+use crate::tree::{BulkBuilder, Report, SpaceStat, TreeFile};
+use checkpoint::checkpointer::Checkpoints;
+use checkpoint::pace;
+use checkpoint::room::Room;
+use checkpoint::throttle::Throttle;
+use feed::alarm::Alarm;
+use lifecycle::folder::FolderLock;
+use load::watching::Watching;
+use options::Options;
+use read::pin;
+use read::view::{Generation, View};
+use stats::{Counters, Stats};
+use write::batch::{OpenBatch, Request};
+use write::queue::Queue;
+use write::ticket::Crowd;
+use write::transaction::{Abort, Tx, Work};
+use write::weight::Weights;
+use write::writer::Writer;
 
 /// See the module's text.
 pub(crate) struct Engine {
     pub(crate) options: Options,
-    disk: Arc<dyn Disk>,
-    log: Log,
-    tree: TreeFile,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) log: Log,
+    pub(crate) tree: TreeFile,
     published: Arc<Published<Generation>>,
     /// The owner's copy of the published generation.
     current: Mutex<Generation>,
@@ -123,29 +108,6 @@ pub(crate) struct Engine {
     _lock: FolderLock,
 }
 
-/// Counters since the start.
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub(crate) commits: AtomicU64,
-    pub(crate) groups: AtomicU64,
-    pub(crate) redone: AtomicU64,
-    pub(crate) inline: AtomicU64,
-    pub(crate) slowed: AtomicU64,
-}
-
-/// Called at most once for each group, so the cost of the locked instruction does not matter.
-pub(crate) fn count(counter: &AtomicU64, by: u64) {
-    counter.fetch_add(by, Ordering::Relaxed);
-}
-
-/// Locks state that no panic leaves half changed. Other state is locked by [`FailStop::lock`].
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Polling interval of threads that wait for readers to release old states.
-const LOOK_FOR_READERS_EVERY: Duration = Duration::from_millis(1);
-
 impl Engine {
     pub(crate) fn visible(&self) -> u64 {
         self.visible.load(Ordering::Acquire)
@@ -172,7 +134,7 @@ impl Engine {
 
     /// Pins the newest state: a generation, and the version to read in it.
     #[inline]
-    pub(crate) fn pin<'s>(&self, slot: &'s ReaderSlot<Generation>) -> (crate::readers::Guard<'s, Generation>, u64) {
+    pub(crate) fn pin<'s>(&self, slot: &'s ReaderSlot<Generation>) -> (Guard<'s, Generation>, u64) {
         // A loaded tree is published before its version is visible; a reader that gets the tree must see that version.
         pin::pin(&self.published, slot, |generation| self.visible().max(generation.tree.meta().version.0))
     }
@@ -215,18 +177,18 @@ impl Engine {
     pub(crate) fn prepare(
         &self,
         work: &mut Work,
-        prepare: &mut dyn FnMut(&mut crate::Tx<'_>) -> Result<(), crate::Abort>,
+        prepare: &mut dyn FnMut(&mut Tx<'_>) -> Result<(), Abort>,
     ) -> Result<(), Error> {
         let lent = self.take_slot();
         let (guard, version) = self.pin(lent.slot());
         work.prepare(View { generation: &guard, version }, prepare)
     }
 
-    pub(crate) fn bulk(self: &Arc<Engine>) -> crate::tree::BulkBuilder {
+    pub(crate) fn bulk(self: &Arc<Engine>) -> BulkBuilder {
         self.tree.bulk(pace::of_bulk_build(Arc::clone(self)))
     }
 
-    fn take_slot(&self) -> LentSlot<'_> {
+    pub(crate) fn take_slot(&self) -> LentSlot<'_> {
         loop {
             if let Some(slot) = lock(&self.slots).pop() {
                 return LentSlot { engine: self, slot: Some(slot) };
@@ -257,16 +219,16 @@ impl Engine {
     }
 
     /// Use of the tree file's pages.
-    pub(crate) fn space_stat(&self) -> crate::tree::SpaceStat {
+    pub(crate) fn space_stat(&self) -> SpaceStat {
         self.tree.space_stat()
     }
 
-    pub(crate) fn stats(&self) -> crate::Stats {
+    pub(crate) fn stats(&self) -> Stats {
         let generation = lock(&self.current).clone();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (changes_oldest, changes_kept_bytes) = self.log.changes_kept();
         let (damaged_pages, damage) = self.tree.damaged_pages();
-        crate::Stats {
+        Stats {
             version: self.visible(),
             queue_depth: self.queue.depth() as u64,
             queue_bytes: self.weights.bytes() as u64,
@@ -301,14 +263,14 @@ impl Engine {
 }
 
 /// A slot of the pool. It is returned even if its user panics, since the pool is small.
-struct LentSlot<'e> {
+pub(crate) struct LentSlot<'e> {
     engine: &'e Engine,
     /// `Some` until it is dropped.
     slot: Option<ReaderSlot<Generation>>,
 }
 
 impl LentSlot<'_> {
-    fn slot(&self) -> &ReaderSlot<Generation> {
+    pub(crate) fn slot(&self) -> &ReaderSlot<Generation> {
         self.slot.as_ref().expect("it is lent until it is dropped")
     }
 }

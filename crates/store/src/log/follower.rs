@@ -21,8 +21,9 @@ use super::buffer::AlignedBuffer;
 use super::position::LogPosition;
 use super::retention::{Follow, Mark, Retention};
 use super::segment;
+use crate::base::error::Error;
+use crate::base::key::Version;
 use crate::disk::{DIRECT_ALIGN, Disk, DiskFile};
-use crate::error::Error;
 
 /// Bytes read at once.
 const WINDOW_BYTES: usize = 256 * 1024;
@@ -85,7 +86,7 @@ impl Follower {
             match self.retention.follow(&self.at, version) {
                 Follow::Next(at) => self.at = at,
                 Follow::Later(mark) => self.at = mark.at,
-                Follow::Gone(oldest) => return Err(Error::Gone { oldest: crate::Version(oldest) }),
+                Follow::Gone(oldest) => return Err(Error::Gone { oldest: Version(oldest) }),
                 Follow::Damaged => {
                     let file = segment::live_name(self.at.segment);
                     return Err(Error::corrupt(&file, u64::from(self.at.offset), "a batch that was durable is lost"));

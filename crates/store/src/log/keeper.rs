@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use super::retention::Retention;
 use super::segment::{self, Segment};
+use crate::base::error::Error;
+use crate::base::fail_stop::FailStop;
 use crate::disk::{Access, DIRECT_ALIGN, Disk};
-use crate::error::Error;
-use crate::fail_stop::FailStop;
 
 /// Number of prepared segments. One suffices at a low write rate; two cover a slow preparation.
 const READY_SEGMENTS: usize = 2;

@@ -2,8 +2,8 @@
 
 use super::position::LogPosition;
 use super::segment::{self, DATA_AT};
+use crate::base::error::Error;
 use crate::disk::{Access, Disk};
-use crate::error::Error;
 
 /// Room for the empty batch of the first start, and some more. Shorter than any setting allows, so that it is
 /// recognized even if the tree file beside it is missing. When it is recycled it gets the configured size.

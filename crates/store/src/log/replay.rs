@@ -17,8 +17,8 @@ use std::sync::Arc;
 use super::batch::{Batch, HEADER_BYTES, torn_bytes};
 use super::position::LogPosition;
 use super::segment::{self, DATA_AT};
+use crate::base::error::Error;
 use crate::disk::{Access, DIRECT_ALIGN, Disk, DiskFile};
-use crate::error::Error;
 
 /// Maximum size of a segment: an offset in it has 32 bits.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
@@ -245,7 +245,7 @@ fn refuse_if_damaged(disk: &dyn Disk, image: &mut Image, end: &LogPosition, acce
         return damage();
     }
     // Reads all later segments: even if several in the middle are missing, a later one proves durability.
-    for number in super::numbers(disk)?.into_iter().filter(|number| *number > end.segment) {
+    for number in segment::numbers(disk)?.into_iter().filter(|number| *number > end.segment) {
         let Some(mut later) = Image::load(disk, number, access)? else { continue };
         if has_witness(&mut later, DATA_AT, number, end)? {
             return damage();

@@ -23,7 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::position::LogPosition;
-use crate::clock::Clock;
+use crate::base::clock::Clock;
 
 /// Maximum number of kept segments, regardless of bytes: this many are read when a store is opened.
 pub(crate) const KEPT_SEGMENTS_MAX: usize = 4096;

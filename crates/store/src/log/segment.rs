@@ -16,9 +16,9 @@
 
 use std::sync::Arc;
 
+use super::position::{u32_at, u64_at};
+use crate::base::error::Error;
 use crate::disk::{Access, DIRECT_ALIGN, Disk, DiskFile};
-use crate::error::Error;
-use crate::log::position::{u32_at, u64_at};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SapsnLog");
 /// Version of the log's format: raised if a build of the old one would misread the new one.
@@ -113,6 +113,12 @@ pub(crate) fn open_for_writing(
         }
     }
     Ok((disk.open(name, false, Access::Buffered)?, false))
+}
+
+/// The numbers of all segments, in no order.
+pub(super) fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, Error> {
+    let names = disk.list().map_err(|error| Error::io("list the store's directory", error))?;
+    Ok(names.iter().filter_map(|name| number_of(name, ".log")).collect())
 }
 
 #[cfg(test)]

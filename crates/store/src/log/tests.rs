@@ -172,7 +172,7 @@ fn old_batches_of_recycled_segments_are_never_replayed() {
         log.release_before(tail.position().segment.saturating_sub(1));
     }
     drop(log);
-    let numbers: Vec<u64> = numbers(&*bench.disk).unwrap();
+    let numbers: Vec<u64> = segment::numbers(&*bench.disk).unwrap();
     assert!(numbers.len() < 13, "segments are reused: {numbers:?}");
     for start in starts.iter().filter(|start| start.segment == tail.position().segment) {
         let (_, _, replayed, content) = bench.open(start);

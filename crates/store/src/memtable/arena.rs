@@ -35,8 +35,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::hash::Bucket;
 use super::node::Node;
+use crate::base::key::{TreeId, Version};
 use crate::disk::ScratchFile;
-use crate::{TreeId, Version};
 
 /// Unit of offsets in bytes; also the alignment of keys and records.
 pub(super) const UNIT: usize = 8;

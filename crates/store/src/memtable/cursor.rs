@@ -6,7 +6,7 @@ use super::Memtable;
 use super::arena::{NodeRef, TreeEntry};
 use super::node::Past;
 use super::ordered::{Batch, Target};
-use crate::Version;
+use crate::base::key::Version;
 
 /// Prefetch distance in keys: about the time of a memory access divided by that of a step.
 const PREFETCH_AHEAD: usize = 8;

@@ -25,7 +25,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::arena::{Arena, BucketsRef, Fill, KeyRef, Ref, prefetch};
-use crate::TreeId;
+use crate::base::key::TreeId;
 
 /// Slots of a bucket.
 const BUCKET_SLOTS: usize = 8;

@@ -25,6 +25,7 @@
 //! and up to all the key's records for a snapshot as old as the memtable.
 //!
 //! The writer ensures that versions do not fall. Syncs, the log and reclamation are the engine's task.
+//! It imports `base` and the scratch file of `disk`; it must not know trees or the log.
 
 mod arena;
 mod cursor;
@@ -37,8 +38,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::base::key::{KeyRange, TreeId, Version};
 use crate::disk::ScratchFile;
-use crate::{KeyRange, TreeId, Version};
 use arena::{Arena, AtomicRef, Fill, Record, TreeEntry};
 pub use cursor::{Cursor, Entry};
 use hash::{Index, KeyHash, Table};

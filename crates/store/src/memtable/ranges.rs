@@ -26,14 +26,17 @@ use std::sync::atomic::Ordering;
 
 use super::arena::record_bytes;
 use super::{Demand, Entry, Full, Memtable, MemtableWriter, below};
-use crate::{KeyRange, TreeId, Version};
+use crate::base::key::{KeyRange, TreeId, Version};
+use crate::base::limits::{RANGES_MAX, TREES_MAX};
 
 /// Maximum number of boundaries of all trees of one memtable.
 pub const BOUNDARIES_MAX: usize = 4096;
 
 /// Marks the trees of boundaries. Above all tree ids.
 const BOUNDARIES_BIT: u32 = 1 << 31;
-const _: () = assert!(crate::tree::TREES_MAX <= BOUNDARIES_BIT);
+const _: () = assert!(TREES_MAX <= BOUNDARIES_BIT);
+// A transaction with the most deleted ranges fits into any memtable.
+const _: () = assert!(2 * RANGES_MAX <= BOUNDARIES_MAX);
 
 /// A stretch of keys between two boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,19 +6,18 @@
 
 use std::sync::Arc;
 
-use super::VALUE_INLINE_MAX;
-use super::assembler::Assembler;
-use super::chunk_writer::Pace;
+use super::build::assembler::Assembler;
+use super::build::chunk_writer::Pace;
+use super::build::output::Output;
+use super::build::run::Held;
 use super::file::TreeFile;
-use super::merge::check_limits;
-use super::node::Stored;
-use super::output::Output;
-use super::page::Extent;
-use super::root::Root;
-use super::run::Held;
-use super::shared::{Growth, Shared};
-use super::walk::Walk;
-use crate::Error;
+use super::format::node::Stored;
+use super::format::page::{Extent, VALUE_INLINE_MAX};
+use super::format::root::Root;
+use super::read::walk::Walk;
+use super::state::shared::{Growth, Shared};
+use crate::base::error::Error;
+use crate::base::limits::check_limits;
 
 /// See the module's text.
 pub struct BulkBuilder {

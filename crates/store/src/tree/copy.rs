@@ -18,18 +18,18 @@
 use std::io;
 use std::ops::ControlFlow;
 
+use super::build::chunk_writer::Pace;
 use super::bulk::{BulkBuilder, BulkRoot};
-use super::chunk_writer::Pace;
 use super::file::TreeFile;
-use super::node::{Node, Stored};
-use super::page::{Damage, PAGE_BYTES, PageNo};
-use super::root::Root;
-use super::shared::Shared;
-use super::view::{TreeInfo, TreeView};
+use super::format::node::{Node, Stored};
+use super::format::page::{Damage, PAGE_BYTES, PageNo};
+use super::format::root::Root;
+use super::read::view::{TreeInfo, TreeView};
+use super::state::shared::Shared;
+use crate::base::error::Error;
+use crate::base::key::{TreeId, Version, Visit};
 use crate::disk::Disk;
-use crate::key::Visit;
 use crate::log::LogPosition;
-use crate::{Error, TreeId, Version};
 
 /// Entries between two progress reports, at which the copy can be cancelled.
 const ENTRIES_PER_REPORT: u64 = 4096;

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::held::Held;
-use super::page::PageNo;
-use super::shared::{GROWTH_PAGES_MAX, Growth, Shared};
-use super::space_map::Places;
-use super::view::TreeView;
-use crate::Error;
+use super::build::space_map::Places;
+use super::format::page::PageNo;
+use super::read::view::TreeView;
+use super::state::held::Held;
+use super::state::shared::{GROWTH_PAGES_MAX, Growth, Shared};
+use crate::base::error::Error;
 use crate::disk::ReadQueue;
 
 /// Pages of values that need several adjacent pages each.

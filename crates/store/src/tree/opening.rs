@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::catalog;
+use super::build::space_map::Places;
 use super::file::{Current, TreeFile};
-use super::held::Held;
-use super::meta::{FORMAT_VERSION, Meta, MetaFault};
-use super::page::{Damage, META_PAGES, PAGE_BYTES, PageNo};
-use super::shared::{Opened, Shared};
-use super::space::{Bitmap, Space, Waiting};
-use super::space_map::Places;
-use super::view::TreeView;
+use super::format::meta::{FORMAT_VERSION, Meta, MetaFault};
+use super::format::page::{Damage, META_PAGES, PAGE_BYTES, PageNo};
+use super::read::catalog;
+use super::read::view::TreeView;
+use super::state::held::Held;
+use super::state::shared::{Opened, Shared};
+use super::state::space::{Bitmap, Space, Waiting};
+use crate::base::error::Error;
+use crate::base::fail_stop::FailStop;
+use crate::base::key::Version;
 use crate::disk::{Access, Disk};
-use crate::fail_stop::FailStop;
 use crate::log::LogPosition;
-use crate::{Error, Version};
 
 /// Appended to the name of a file under construction.
 const NEW_SUFFIX: &str = ".new";

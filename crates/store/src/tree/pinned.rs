@@ -6,11 +6,11 @@
 //! as the view is held: a page that no held view reaches is free at once. Then the file grows by the difference between
 //! the reader's state and the newest one, however long the reader stays.
 
+use super::build::space_map::Places;
 use super::file::{Current, TreeFile};
-use super::page::Extent;
-use super::shared::Shared;
-use super::space::{Bitmap, Space, Waiting, join};
-use super::space_map::Places;
+use super::format::page::Extent;
+use super::state::shared::Shared;
+use super::state::space::{Bitmap, Space, Waiting, join};
 
 impl TreeFile {
     /// Number of pages that wait only for readers of older states.
@@ -64,7 +64,7 @@ fn split(space: &mut Space, reached: &Bitmap, newest: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::page::PageNo;
+    use crate::tree::format::page::PageNo;
 
     #[test]
     fn what_the_newest_checkpoint_freed_stays_for_the_other_meta_page() {

@@ -7,15 +7,16 @@
 //! Damage is reported with its position, and the pass continues with the other pages. No page is visited twice, so the
 //! pass ends whatever the pages contain.
 
+use super::build::space_map::Places;
 use super::file::TreeFile;
-use super::node::{Node, Stored};
-use super::page::{Damage, Extent, META_PAGES, PAGE_BYTES, PageNo};
-use super::root::Root;
-use super::shared::Shared;
-use super::space::Bitmap;
-use super::space_map::Places;
-use super::view::{TreeInfo, TreeView};
-use crate::Error;
+use super::format::node::{Node, Stored};
+use super::format::page::{Damage, Extent, META_PAGES, PAGE_BYTES, PageNo};
+use super::format::root::Root;
+use super::read::view::{TreeInfo, TreeView};
+use super::state::shared::Shared;
+use super::state::space::Bitmap;
+use crate::base::error::Error;
+use crate::base::key::TreeId;
 
 /// Maximum number of faults in a report; further ones are only counted.
 const FAULTS_LISTED_MAX: usize = 1000;
@@ -109,7 +110,7 @@ impl TreeView {
         for page in 0..META_PAGES {
             walk.seen.insert(page);
         }
-        let no_name = TreeInfo { tree: crate::TreeId(0), name: None, entries: 0, depth: 0 };
+        let no_name = TreeInfo { tree: TreeId(0), name: None, entries: 0, depth: 0 };
         walk.tree(self.meta().catalog, no_name);
         walk.report.trees.clear();
         walk.space_map(&self.meta().directories);

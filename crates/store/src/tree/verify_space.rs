@@ -5,8 +5,8 @@
 //! in memory. A reachable page that was allocated would be overwritten under its readers.
 
 use super::file::TreeFile;
-use super::page::{Damage, META_PAGES, PageNo};
-use super::space::{Bitmap, Space};
+use super::format::page::{Damage, META_PAGES, PageNo};
+use super::state::space::{Bitmap, Space};
 use super::verify::Report;
 
 impl TreeFile {
@@ -51,8 +51,8 @@ mod tests {
     use crate::disk::SystemDisk;
     use crate::log::LogPosition;
     use crate::tree::Pace;
-    use crate::tree::page::Extent;
-    use crate::tree::space::Waiting;
+    use crate::tree::format::page::Extent;
+    use crate::tree::state::space::Waiting;
     use crate::{TreeId, Version};
 
     fn no_pace() -> Pace {

@@ -11,23 +11,24 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::build::chunk_writer::Pace;
+use super::build::merge::{Cut, Edit, Merge, free_subtree};
+use super::build::output::Output;
+use super::build::space_map::{self, Places};
 use super::bulk::BulkRoot;
-use super::catalog::{NAME_BYTES_MAX, Trees};
-use super::chunk_writer::Pace;
 use super::file::{Current, TreeFile};
-use super::merge::{Cut, Edit, Merge, free_subtree};
-use super::meta::{FORMAT_VERSION, Meta};
-use super::output::Output;
-use super::page::{Extent, META_PAGES, PageNo};
+use super::format::meta::{FORMAT_VERSION, Meta};
+use super::format::page::{Extent, META_PAGES, PAGE_BYTES, PageNo};
+use super::format::root::Root;
 use super::pinned;
-use super::root::Root;
-use super::shared::Growth;
-use super::space::{Bitmap, Waiting, join};
-use super::space_map::{self, Places};
-use super::view::TreeView;
-use super::{PAGE_BYTES, TREES_MAX};
+use super::read::catalog::{NAME_BYTES_MAX, Trees};
+use super::read::view::TreeView;
+use super::state::shared::Growth;
+use super::state::space::{Bitmap, Waiting, join};
+use crate::base::error::Error;
+use crate::base::key::{TreeId, Version};
+use crate::base::limits::TREES_MAX;
 use crate::log::LogPosition;
-use crate::{Error, TreeId, Version};
 
 /// See the module's text.
 pub struct TreeWriter<'f> {

@@ -1,0 +1,443 @@
+//! Checkpoints: the frozen memtable is merged into the tree, then its part of the log is released.
+//!
+//! 1. Freeze: a new memtable becomes active (under the writer's lock, microseconds).
+//! 2. Wait until all versions in the frozen memtable are visible and durable.
+//! 3. Merge it in key order, tree by tree, paced and in pieces ([`super::pieces`]). Each piece ends with a sync, the
+//!    meta page, a sync, and a published generation with the new tree and the same frozen memtable.
+//! 4. After the last piece, publish a generation without the frozen memtable.
+//! 5. Release the log's segments before the new log start.
+//!
+//! Writers continue all the time. They wait only if the new memtable is full before the old one is merged, and get an
+//! error only if that checkpoint then fails, for example on a full disk. A failed checkpoint loses nothing and is
+//! retried. If its sync failed, the store is poisoned, since the content of the disk is unknown. If it met a damaged
+//! page, writes stop: [`super::damage_stop`].
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::damage_stop::DamageStop;
+use super::pace::{self, Pacer, Progress};
+use super::pieces::{self, Reached, Walk};
+use crate::base::error::Error;
+use crate::base::fail_stop::{Held, lock};
+use crate::base::key::Version;
+use crate::base::limits::{LOOK_AGAIN, READERS_WAIT_MAX, REST, RETRY_AFTER, RETRY_DAMAGED_AFTER, TICK};
+use crate::disk::end_sleeps_in_time;
+use crate::engine::Engine;
+use crate::engine::options::Durability;
+use crate::log::LogPosition;
+use crate::tree::{PAGE_BYTES, TreeView, TreeWriter};
+
+/// Schedule and results of checkpoints.
+#[derive(Default)]
+pub(crate) struct Checkpoints {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Held during a merge: by the checkpointer, a bulk attachment, a large transaction, a backup or a compaction.
+    merging: Mutex<()>,
+    is_requested_by_size: AtomicBool,
+    pub(in crate::engine) damage_stop: DamageStop,
+    completed: AtomicU64,
+    failed: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    frozen: Option<Frozen>,
+    /// The last key of the frozen memtable whose merge is durable.
+    reached: Option<Reached>,
+    /// Number of `Store::checkpoint` calls so far, and how many of them are served.
+    asked: u64,
+    served: u64,
+    /// The error of the last attempt; cleared by the next success.
+    failure: Option<Error>,
+    /// The attempt could not freeze the active memtable, which says nothing about the merge of a frozen one.
+    failed_to_freeze: bool,
+    /// Number of attempts, so that a waiting thread can tell a new failure from an old one.
+    tries: u64,
+    /// The end of the last attempt, or the start of the store.
+    last_end: Option<Instant>,
+}
+
+/// The version and log position at which the frozen memtable ends.
+#[derive(Clone, Copy)]
+pub(crate) struct Frozen {
+    pub(crate) last_version: u64,
+    /// Position of the batch with the first version after it.
+    pub(crate) log_start: LogPosition,
+}
+
+impl State {
+    /// Whether the last attempt has just ended, so that the next one has not begun.
+    fn is_fresh(&self) -> bool {
+        self.last_end.is_some_and(|end| end.elapsed() < RETRY_AFTER)
+    }
+}
+
+impl Checkpoints {
+    pub(crate) fn new() -> Checkpoints {
+        let checkpoints = Checkpoints::default();
+        checkpoints.state().last_end = Some(Instant::now());
+        checkpoints
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn wait_a_tick<'s>(&self, state: MutexGuard<'s, State>, time: Duration) -> MutexGuard<'s, State> {
+        self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Reports a frozen memtable, to be merged at once.
+    pub(crate) fn frozen(&self, last_version: u64, log_start: LogPosition) {
+        let mut state = self.state();
+        (state.frozen, state.reached) = (Some(Frozen { last_version, log_start }), None);
+        drop(state);
+        self.is_requested_by_size.store(false, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Requests a checkpoint because the active memtable is nearly full.
+    pub(crate) fn request_by_size(&self) {
+        if !self.is_requested_by_size.swap(true, Ordering::Relaxed) {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The active memtable is about to be frozen, for which a checkpoint may have been requested.
+    pub(in crate::engine) fn forget_request_by_size(&self) {
+        self.is_requested_by_size.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a frozen memtable waits for its merge.
+    pub(in crate::engine) fn has_frozen(&self) -> bool {
+        self.state().frozen.is_some()
+    }
+
+    pub(crate) fn wake_all(&self) {
+        // Under the lock, so that a thread between its check and its wait does not miss the wake-up.
+        let _state = self.state();
+        self.changed.notify_all();
+    }
+
+    /// Waits for `time` or until the store closes; true if it closes.
+    pub(crate) fn wait_for_close(&self, engine: &Engine, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        let mut state = self.state();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if engine.is_closing.load(Ordering::Acquire) || left.is_zero() {
+                return engine.is_closing.load(Ordering::Acquire);
+            }
+            state = self.wait_a_tick(state, left);
+        }
+    }
+
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last checkpoint failed because the disk is full.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self.state().failure, Some(Error::Full))
+    }
+
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until there is no frozen memtable, for a writer whose active one is full. `follow` is called after each
+    /// wait: the writer must drop its own old generation, or it would keep freed pages from being reused.
+    pub(crate) fn wait_until_merged(&self, engine: &Engine, mut follow: impl FnMut()) -> Result<(), Error> {
+        let is_pinned = engine.published.reserve().is_none();
+        let mut state = self.state();
+        // Only a failure of a new attempt counts, or one that has just happened: after an earlier one the disk may have
+        // room by now.
+        let tries = state.tries;
+        let is_over = |failure: &Error| matches!(failure, Error::Pinned { .. }) && !is_pinned;
+        while state.frozen.is_some() {
+            engine.check_writable()?;
+            if let Some(failure) = state.failure.as_ref().filter(|_| !state.failed_to_freeze)
+                && (self.damage_stop.is_set() || state.tries > tries || state.is_fresh() && !is_over(failure))
+            {
+                return Err(failure.copy());
+            }
+            state = self.wait_a_tick(state, TICK);
+            drop(state);
+            follow();
+            state = self.state();
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Returns an error if the store is poisoned or closing.
+    pub(in crate::engine) fn check_writable(&self) -> Result<(), Error> {
+        if self.is_poisoned() {
+            return Err(Error::Poisoned);
+        }
+        if self.is_closing.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Main loop of the checkpointer.
+    pub(crate) fn run_checkpointer(&self) {
+        // The pause between two slices is shorter than the kernel's default timer slack.
+        end_sleeps_in_time();
+        let mut failed_at: Option<Instant> = None;
+        let mut lost_pages = 0;
+        loop {
+            let mut state = self.checkpoints.state();
+            let asked = loop {
+                if self.is_closing.load(Ordering::Acquire) {
+                    return;
+                }
+                let rest = if self.checkpoints.damage_stop.is_set() { RETRY_DAMAGED_AFTER } else { RETRY_AFTER };
+                let may_try = failed_at.is_none_or(|at| at.elapsed() >= rest) || state.asked > state.served;
+                if may_try && !self.is_poisoned() && self.is_due(&state) {
+                    break state.asked;
+                }
+                if self.is_poisoned() {
+                    state.served = state.asked;
+                    state.failure = Some(Error::Poisoned);
+                    self.checkpoints.changed.notify_all();
+                }
+                state = self.checkpoints.wait_a_tick(state, TICK);
+                self.tell_lost_pages(&mut lost_pages);
+                if self.published.retired_len() > 0 {
+                    self.published.reclaim();
+                }
+            };
+            drop(state);
+            failed_at = match self.run_checkpoint(asked) {
+                Ok(()) => None,
+                Err(_) => Some(Instant::now()),
+            };
+        }
+    }
+
+    /// Logs the number of lost pages each time it has grown, so that a failing disk shows in the log.
+    fn tell_lost_pages(&self, told: &mut u64) {
+        let lost = self.tree.lost_pages();
+        if lost > *told {
+            *told = lost;
+            tracing::error!(lost, "pages of the tree file could not be read: reads that need them fail");
+        }
+    }
+
+    fn is_due(&self, state: &State) -> bool {
+        if state.frozen.is_some() || state.asked > state.served {
+            return true;
+        }
+        if self.checkpoints.is_requested_by_size.load(Ordering::Relaxed) {
+            return true;
+        }
+        let is_late = state.last_end.is_none_or(|end| end.elapsed() >= self.options.checkpoint_interval);
+        let is_long = self.log.live_bytes() > self.options.log_bytes_max();
+        let is_rested = state.last_end.is_none_or(|end| end.elapsed() >= REST);
+        let live_bytes = u64::from(self.tree.live_pages()) * PAGE_BYTES as u64;
+        let worth = self.options.checkpoint_worth_bytes(live_bytes);
+        let is_worth_it = is_rested && lock(&self.current).active.used_bytes() > worth;
+        // A checkpoint releases log segments, and pages of deleted data.
+        let is_short = self.log.is_full() && self.log.has_older_segments() || self.room.is_refusing() && is_rested;
+        (is_late || is_long || is_worth_it || is_short) && !lock(&self.current).active.is_empty()
+    }
+
+    /// Freezes and merges; a memtable that is already frozen is merged first.
+    fn run_checkpoint(&self, asked: u64) -> Result<(), Error> {
+        let _merging = self.fail_stop.lock(&self.checkpoints.merging, MERGING);
+        let mut failed_to_freeze = false;
+        let result = self.merge_frozen().and_then(|()| {
+            self.freeze().inspect_err(|_| failed_to_freeze = true)?;
+            self.merge_frozen()
+        });
+        let mut state = self.checkpoints.state();
+        state.served = state.served.max(asked);
+        state.tries += 1;
+        state.last_end = Some(Instant::now());
+        state.failure = result.as_ref().err().map(Error::copy);
+        state.failed_to_freeze = failed_to_freeze;
+        if !matches!(result, Err(Error::Closed | Error::Busy | Error::Pinned { .. })) {
+            self.checkpoints.damage_stop.note(result.as_ref().err().filter(|error| self.is_of_a_page(error)));
+        }
+        match &result {
+            Ok(()) => {
+                self.checkpoints.completed.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(Error::Closed) => {}
+            Err(Error::Busy) => tracing::debug!("a checkpoint waits: readers hold the maximum number of memtables"),
+            // Closing interrupts a merge through its pacing. That is no failure: the log is replayed at the next start.
+            Err(Error::Io { source, .. })
+                if source.kind() == io::ErrorKind::Interrupted && self.is_closing.load(Ordering::Acquire) => {}
+            Err(error) => {
+                self.checkpoints.failed.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(%error, "checkpoint failed; it is tried again");
+            }
+        }
+        self.checkpoints.changed.notify_all();
+        result
+    }
+
+    /// Whether a checkpoint failed because a page of the tree is damaged or unreadable.
+    fn is_of_a_page(&self, error: &Error) -> bool {
+        match error {
+            Error::Corrupt { .. } => true,
+            Error::Io { source, .. } => source.raw_os_error() == Some(libc::EIO) && self.tree.has_lost_in_map(),
+            _ => false,
+        }
+    }
+
+    /// Steps 2 to 5 of the module's text. Under `merging`.
+    pub(in crate::engine) fn merge_frozen(&self) -> Result<(), Error> {
+        self.fail_stop.check()?;
+        let (frozen, reached) = {
+            let state = self.checkpoints.state();
+            (state.frozen, state.reached.clone())
+        };
+        let Some(frozen) = frozen else { return Ok(()) };
+        let Some(table) = lock(&self.current).frozen.clone() else { return Ok(()) };
+        // Reserved before anything is merged, so that the result can be published.
+        let place = self.reserve_state(READERS_WAIT_MAX)?;
+        self.wait_until_visible(frozen.last_version)?;
+        if self.options.durability != Durability::Commit {
+            self.log.sync().map_err(Error::Unknown)?;
+            self.alarm.ring();
+        }
+        let keys = table.len() as u64;
+        let (bytes, live) = (table.used_bytes() as u64, self.tree.live_pages().into());
+        let most = keys.div_ceil(pieces::count(keys, bytes, live, self.options.memtable_bytes));
+        let mut walk = Walk::after(&table, reached);
+        let progress = Arc::new(Progress::of(keys, self.log.bytes_written()));
+        let pacer = self.pacer(&progress);
+        let view = loop {
+            if let Some(view) = self.merge_piece(&mut walk, most, frozen, &progress, &pacer)? {
+                break view;
+            }
+        };
+        drop(walk);
+        // Before publishing: from then on a writer may freeze the next memtable, and its need and state must not be overwritten.
+        self.room_merged();
+        self.publish(place, |generation| {
+            generation.tree = view;
+            generation.frozen = None;
+        });
+        self.forget_frozen(frozen.last_version);
+        self.log.release_before(frozen.log_start.segment);
+        self.published.reclaim();
+        *lock(&self.spare) = Some(table);
+        Ok(())
+    }
+
+    /// Merges one piece of the frozen memtable. After the last piece, returns the complete trees, which are not yet
+    /// published.
+    fn merge_piece(
+        &self,
+        walk: &mut Walk<'_>,
+        most: u64,
+        frozen: Frozen,
+        progress: &Progress,
+        pacer: &Arc<Mutex<Pacer>>,
+    ) -> Result<Option<Arc<TreeView>>, Error> {
+        let before = self.tree.merged_pages();
+        let mut tree = self.tree.begin(pace::of_checkpoint(pacer))?;
+        let is_last = !walk.merge(&mut tree, most, &|| progress.note(&self.log, &self.throttle))?;
+        if is_last {
+            return self.finish(tree, frozen.last_version, frozen.log_start, frozen.last_version).map(Some);
+        }
+        let (version, log_start) = (tree.base().meta().version, tree.base().meta().log_start);
+        let view = self.finish(tree, version.0, log_start, frozen.last_version)?;
+        self.publish_if_room(|generation| generation.tree = view);
+        self.room_advanced(self.tree.merged_pages() - before);
+        self.checkpoints.state().reached = walk.reached().cloned();
+        self.checkpoints.changed.notify_all();
+        self.refresh_idle_writer();
+        self.published.reclaim();
+        Ok(None)
+    }
+
+    /// An empty checkpoint: after it no meta page reaches the pages that the previous checkpoint has freed. False if
+    /// another checkpoint is running or about to run, which has the same effect.
+    pub(super) fn checkpoint_nothing(&self) -> Result<bool, Error> {
+        // The checkpoint that freed the pages may be about to end, so wait for one tick. Waiting longer could deadlock:
+        // that checkpoint may wait for a writer, and the writer for this call.
+        let until = Instant::now() + TICK;
+        let _merging = loop {
+            match self.fail_stop.try_lock(&self.checkpoints.merging, MERGING) {
+                Some(merging) => break merging,
+                None if Instant::now() >= until => return Ok(false),
+                None => std::thread::sleep(LOOK_AGAIN),
+            }
+        };
+        if self.checkpoints.state().frozen.is_some() {
+            return Ok(false);
+        }
+        let tree = self.tree.begin(pace::unhindered(Arc::clone(&self.is_closing)))?;
+        let (version, log_start) = (tree.base().meta().version, tree.base().meta().log_start);
+        let view = self.finish(tree, version.0, log_start, version.0)?;
+        self.publish_if_room(|generation| generation.tree = view);
+        self.published.reclaim();
+        Ok(true)
+    }
+
+    /// Ends a checkpoint. A failed sync poisons the store; a full disk does not.
+    pub(in crate::engine) fn finish(
+        &self,
+        tree: TreeWriter<'_>,
+        version: u64,
+        log_start: LogPosition,
+        reaches: u64,
+    ) -> Result<Arc<TreeView>, Error> {
+        tree.finish_reaching(Version(version), log_start, Version(reaches)).inspect_err(|error| {
+            if let Error::Io { source, .. } = error
+                && source.kind() != io::ErrorKind::Interrupted
+            {
+                self.poison("sync of the tree", source);
+            }
+        })
+    }
+
+    pub(in crate::engine) fn wait_until_visible(&self, version: u64) -> Result<(), Error> {
+        while self.visible() < version {
+            self.check_writable()?;
+            // A batch is in flight: tens of microseconds on a good disk.
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        Ok(())
+    }
+
+    /// Waits for a checkpoint that contains everything visible at the call.
+    pub(crate) fn checkpoint(&self) -> Result<(), Error> {
+        let mut state = self.checkpoints.state();
+        state.asked += 1;
+        let ticket = state.asked;
+        self.checkpoints.changed.notify_all();
+        while state.served < ticket {
+            self.check_writable()?;
+            state = self.checkpoints.wait_a_tick(state, TICK);
+        }
+        state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.copy()))
+    }
+
+    /// Waits for a running merge to end and keeps the next one from starting.
+    pub(crate) fn hold_merging(&self) -> Result<Held<'_, ()>, Error> {
+        let merging = self.fail_stop.lock(&self.checkpoints.merging, MERGING);
+        self.merge_frozen()?;
+        Ok(merging)
+    }
+
+    /// Records that the frozen memtable that ends at or before this version is merged.
+    pub(in crate::engine) fn forget_frozen(&self, merged: u64) {
+        let mut state = self.checkpoints.state();
+        if state.frozen.is_some_and(|frozen| frozen.last_version <= merged) {
+            (state.frozen, state.reached) = (None, None);
+        }
+        drop(state);
+        self.checkpoints.changed.notify_all();
+    }
+}
+
+/// The activity named by a panic under the merge lock.
+const MERGING: &str = "a memtable was merged";

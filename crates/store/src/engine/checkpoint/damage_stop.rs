@@ -1,0 +1,59 @@
+//! Refusal of writes after a checkpoint met a damaged page.
+//!
+//! The next checkpoint would meet the same page. So from then on writes are refused with the page and its fault, until
+//! a checkpoint succeeds. Acknowledged changes are in the log and in memory, and reads of all other pages continue. If
+//! writes continued until the memtables are full, the log could grow beyond what a start with smaller memtables can
+//! replay, and the error would come later and be less specific.
+
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::base::error::Error;
+use crate::base::fail_stop::lock;
+
+/// Appended to the fault of the page.
+const NO_WRITES: &str = "a checkpoint needs this page, so no writes are taken: restore a backup";
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct DamageStop {
+    is_set: AtomicBool,
+    /// The error of the last checkpoint.
+    error: Mutex<Option<Error>>,
+}
+
+impl DamageStop {
+    /// Whether a damaged page stopped the last checkpoint.
+    #[inline]
+    pub(crate) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    /// The error with which writes are refused.
+    #[cold]
+    pub(in crate::engine) fn error(&self) -> Error {
+        match &*lock(&self.error) {
+            Some(Error::Corrupt { file, offset, what }) => {
+                Error::corrupt(file, *offset, format!("{what}; {NO_WRITES}"))
+            }
+            Some(Error::Io { context, source }) => {
+                let source = io::Error::new(source.kind(), format!("{source}; {NO_WRITES}"));
+                Error::Io { context: context.clone(), source }
+            }
+            Some(other) => other.copy(),
+            // A checkpoint has just succeeded.
+            None => Error::Busy,
+        }
+    }
+
+    /// Records the damage that a checkpoint met, or `None`; logs a change of state.
+    pub(super) fn note(&self, damage: Option<&Error>) {
+        *lock(&self.error) = damage.map(Error::copy);
+        match (self.is_set.swap(damage.is_some(), Ordering::AcqRel), damage) {
+            (false, Some(error)) => tracing::error!(%error, "a damaged page stops checkpoints: writes are refused"),
+            (true, None) => tracing::info!("checkpoints go on: writes are taken again"),
+            _ => {}
+        }
+    }
+}

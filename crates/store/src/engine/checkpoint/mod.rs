@@ -1,0 +1,13 @@
+//! Checkpoints and their budget: when a memtable is merged into the tree, in which pieces, at which write rate, and how
+//! much disk space is reserved for it beforehand.
+//!
+//! [`checkpointer`] drives a checkpoint. [`pieces`], [`pace`], [`throttle`] and [`room`] are its budget of keys, bytes a
+//! second, waiting writers and pages. It imports `engine::read`, `tree`, `memtable` and `log`. It must not know
+//! transactions or the writer's state, which it reaches only through methods of the engine.
+
+pub(super) mod checkpointer;
+pub(super) mod damage_stop;
+pub(crate) mod pace;
+pub(super) mod pieces;
+pub(super) mod room;
+pub(super) mod throttle;

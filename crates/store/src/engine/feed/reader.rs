@@ -1,0 +1,274 @@
+//! The feed of changes: all transactions since a version, whole and in order, then the new ones as they are committed.
+//!
+//! ```text
+//!   changes_since(N) ──► N+1, N+2, … from the log's live and kept segments ──► up to date ──► woken by the next commit
+//!                   └──► Gone { oldest }: start again from a snapshot; changes after `oldest` are available
+//! ```
+//!
+//! Guarantees:
+//!
+//! - Each transaction is delivered once, whole, and none is left out. Only changes that would survive a crash are
+//!   delivered: with a durability that syncs later, changes are delivered later.
+//! - A reader of changes retains neither log segments nor pages, and no commit waits for it. If the segments that it
+//!   needs are recycled before it reads them, it gets [`Error::Gone`].
+//! - The content of a bulk build or a large transaction is not in the log. Its version contains a [`Change::Reset`] for
+//!   each tree concerned: the reader must read the tree again from a snapshot. A load that fails at the last moment
+//!   also resets its trees, although nothing has changed.
+//! - Memory is bounded: 256 KB from the first read on, or one batch of the log if that is larger.
+//!
+//! To follow a store from its beginning, take a snapshot, read it, then follow the changes since its version.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::alarm::Wake;
+use crate::base::error::Error;
+use crate::base::fail_stop::lock;
+use crate::base::key::{TreeId, Version};
+use crate::engine::Engine;
+use crate::log::{Batch, Follower, Logged, LoggedKind, LoggedOperations, TransactionCursor};
+
+/// One change of a committed transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change<'r> {
+    /// A key was inserted or has a new value.
+    Put {
+        /** The tree. */
+        tree: TreeId,
+        /** The key. */
+        key: &'r [u8],
+        /** The value. If it was put as stamped, it contains the version. */
+        value: &'r [u8],
+    },
+    /// A key is deleted; it need not have existed.
+    Delete {
+        /** The tree. */
+        tree: TreeId,
+        /** The key. */
+        key: &'r [u8],
+    },
+    /// All keys of a range are deleted. Comes before the transaction's other changes, so keys that it puts into the range stay.
+    DeleteRange {
+        /** The tree. */
+        tree: TreeId,
+        /** The first key of the range. */
+        from: &'r [u8],
+        /** The first key after the range; `None`: the range extends to the end of the tree. */
+        to: Option<&'r [u8]>,
+    },
+    /// A bulk build or a large transaction changed the tree: the reader must read it again from a snapshot.
+    Reset {
+        /** The tree. */
+        tree: TreeId,
+    },
+}
+
+/// A committed transaction.
+#[derive(Clone, Copy)]
+pub struct Changeset<'r> {
+    version: u64,
+    operations: LoggedOperations<'r>,
+}
+
+impl<'r> Changeset<'r> {
+    /// Its version; each is one above the previous one.
+    pub fn version(&self) -> Version {
+        Version(self.version)
+    }
+
+    /// Its changes: deleted ranges first, then each key once.
+    pub fn changes(&self) -> impl Iterator<Item = Change<'r>> + use<'r> {
+        // `of` has checked all operations, so this never ends early.
+        self.operations.map_while(|operation| change(operation.ok()?))
+    }
+
+    /// Checks all operations before it returns any: a transaction is delivered whole or not at all.
+    fn of(version: u64, operations: LoggedOperations<'r>) -> Result<Changeset<'r>, String> {
+        for operation in operations {
+            let operation = operation?;
+            if let LoggedKind::Other(kind) = operation.kind {
+                return Err(format!("operation of kind {kind}, which this build does not know"));
+            }
+        }
+        Ok(Changeset { version, operations })
+    }
+}
+
+fn change(operation: Logged<'_>) -> Option<Change<'_>> {
+    let Logged { kind, tree, key, value } = operation;
+    let tree = TreeId(tree);
+    Some(match kind {
+        LoggedKind::Put => Change::Put { tree, key, value },
+        LoggedKind::Delete => Change::Delete { tree, key },
+        LoggedKind::DeleteRange => Change::DeleteRange { tree, from: key, to: (!value.is_empty()).then_some(value) },
+        LoggedKind::Loaded => Change::Reset { tree },
+        LoggedKind::Other(_) => return None,
+    })
+}
+
+/// See the module's text. It keeps the files open: the store cannot be opened again before its readers are dropped.
+pub struct ChangeReader {
+    engine: Arc<Engine>,
+    seat: u64,
+    follower: Follower,
+    /// Position of the reader in the follower's batch.
+    cursor: TransactionCursor,
+    /// All versions up to this one were delivered.
+    version: u64,
+    /// Called when there is more to read.
+    wake: Option<Wake>,
+    bell: Arc<Bell>,
+}
+
+impl ChangeReader {
+    pub(crate) fn new(engine: &Arc<Engine>, since: Version) -> Result<ChangeReader, Error> {
+        let newest = engine.visible();
+        if since.0 > newest {
+            return Err(Error::Ahead { newest: Version(newest) });
+        }
+        let follower = engine.follow(since.0)?;
+        let seat = engine.alarm.register().ok_or(Error::Busy)?;
+        Ok(ChangeReader {
+            engine: Arc::clone(engine),
+            seat,
+            follower,
+            cursor: TransactionCursor::default(),
+            version: since.0,
+            wake: None,
+            bell: Arc::default(),
+        })
+    }
+
+    /// The last version that was delivered. A caller can store it and continue from it after a restart.
+    pub fn version(&self) -> Version {
+        Version(self.version)
+    }
+
+    /// Sets a callback. After [`ChangeReader::next`] has returned `None`, it is called once, from any thread, when there is
+    /// more to read or the store closes. It must not block, since commits wait for it. An event loop is woken this way.
+    pub fn wake_by(&mut self, wake: impl Fn() + Send + Sync + 'static) {
+        self.wake = Some(Arc::new(wake));
+    }
+
+    /// The next transaction; `None` if there is none yet. An error is permanent: every further call returns it again.
+    #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend what it gives")]
+    pub fn next(&mut self) -> Result<Option<Changeset<'_>>, Error> {
+        while self.cursor.is_at_end() {
+            if self.version < self.engine.changes_shown() {
+                self.read_batch()?;
+                continue;
+            }
+            if let Some(wake) = &self.wake {
+                self.engine.alarm.arm(self.seat, wake);
+            }
+            if self.version < self.engine.changes_shown() {
+                continue;
+            }
+            return if self.engine.is_closed() { Err(Error::Closed) } else { Ok(None) };
+        }
+        let batch = self.follower.batch().ok_or(Error::Closed)?;
+        let mut cursor = self.cursor;
+        let changeset = match cursor.next(&batch) {
+            Some(Ok((version, operations))) => Changeset::of(version, operations.logged()),
+            Some(Err(what)) => Err(what.to_string()),
+            None => Err("number of transactions".to_string()),
+        };
+        // The cursor moves only past a valid transaction, so that a repeated call skips nothing.
+        let changeset = changeset.map_err(|what| {
+            let (file, offset) = self.follower.batch_place();
+            Error::corrupt(&file, offset, what)
+        })?;
+        self.cursor = cursor;
+        self.version = changeset.version;
+        Ok(Some(changeset))
+    }
+
+    /// Waits until there is something to read; false after the timeout.
+    pub fn wait(&mut self, time: Duration) -> Result<bool, Error> {
+        let until = Instant::now().checked_add(time);
+        let ring: Wake = {
+            let bell = Arc::clone(&self.bell);
+            Arc::new(move || bell.ring())
+        };
+        loop {
+            self.bell.silence();
+            self.engine.alarm.arm(self.seat, &ring);
+            if !self.cursor.is_at_end() || self.version < self.engine.changes_shown() {
+                return Ok(true);
+            }
+            if self.engine.is_closed() {
+                return Err(Error::Closed);
+            }
+            if !self.bell.wait(until) {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Reads the next batch. If it holds versions not yet delivered, the cursor then stands before the first of them.
+    fn read_batch(&mut self) -> Result<(), Error> {
+        self.follower.advance(self.version, self.engine.log_end())?;
+        let Some(batch) = self.follower.batch() else { return Ok(()) };
+        let (first, last) = versions(&batch);
+        if last <= self.version {
+            return Ok(());
+        }
+        if first > self.version + 1 {
+            // The log of an older build says nothing about bulk loads.
+            return Err(Error::Gone { oldest: Version(first - 1) });
+        }
+        let mut cursor = TransactionCursor::of(&batch);
+        for _ in first..=self.version {
+            if !matches!(cursor.next(&batch), Some(Ok(_))) {
+                let (file, offset) = self.follower.batch_place();
+                return Err(Error::corrupt(&file, offset, "transaction length"));
+            }
+        }
+        self.cursor = cursor;
+        Ok(())
+    }
+}
+
+/// The first and the last version of a batch; in an empty batch the last is below the first.
+fn versions(batch: &Batch<'_>) -> (u64, u64) {
+    let first = batch.first_version();
+    (first, first.saturating_add(u64::from(batch.transaction_count())).saturating_sub(1))
+}
+
+impl Drop for ChangeReader {
+    fn drop(&mut self) {
+        self.engine.alarm.unregister(self.seat);
+    }
+}
+
+/// A flag on which a thread waits.
+#[derive(Default)]
+struct Bell {
+    has_rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn silence(&self) {
+        *lock(&self.has_rung) = false;
+    }
+
+    fn ring(&self) {
+        *lock(&self.has_rung) = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the bell rings; false if `until` comes first.
+    fn wait(&self, until: Option<Instant>) -> bool {
+        let mut has_rung = lock(&self.has_rung);
+        while !*has_rung {
+            has_rung = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => self.changed.wait(has_rung).unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => return false,
+                Some(left) => self.changed.wait_timeout(has_rung, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
+        }
+        true
+    }
+}

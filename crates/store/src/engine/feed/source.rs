@@ -1,0 +1,30 @@
+//! The engine's interface for readers of changes.
+
+use std::sync::atomic::Ordering;
+
+use crate::base::error::Error;
+use crate::base::key::Version;
+use crate::engine::Engine;
+use crate::log::{Follower, WrittenEnd};
+
+impl Engine {
+    /// The last version shown to readers of changes: visible, and certain to survive a crash.
+    #[inline]
+    pub(crate) fn changes_shown(&self) -> u64 {
+        let visible = self.visible();
+        self.log.version_synced().map_or(visible, |synced| synced.min(visible))
+    }
+
+    /// A reader of the log, starting at the last recorded position not above this version.
+    pub(crate) fn follow(&self, version: u64) -> Result<Follower, Error> {
+        self.log.follow(version).map_err(|oldest| Error::Gone { oldest: Version(oldest) })
+    }
+
+    pub(crate) fn log_end(&self) -> WrittenEnd {
+        self.log.end()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
+    }
+}

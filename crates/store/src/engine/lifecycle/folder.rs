@@ -1,0 +1,155 @@
+//! A store's folder during its creation. It must not be mistaken for a store before it is complete.
+//!
+//! 1. The lock is taken and the folder checked: it must be empty, or hold the remains of an unfinished copy.
+//! 2. [`PART_NAME`] is created before anything else. A folder with this file and without a tree file cannot be opened:
+//!    it would become a new, empty store in place of the copy.
+//! 3. Everything is written and synced, names included.
+//! 4. [`PART_NAME`] is renamed to the tree file, and the directory is synced. This step makes the folder a store.
+//!
+//! A failure before step 4 removes what was written. A crash leaves it, and the next copy into the same folder removes it.
+
+use std::io;
+
+use crate::base::error::Error;
+use crate::base::limits::{LOCK_NAME, TREE_NAME};
+use crate::disk::{DirectoryLock, Disk};
+use crate::log;
+
+/// The tree file of an unfinished copy.
+pub(crate) const PART_NAME: &str = "tree.part";
+
+/// See the module's text.
+pub(crate) struct Unfinished<'d> {
+    disk: &'d dyn Disk,
+    is_finished: bool,
+    _lock: FolderLock,
+}
+
+impl<'d> Unfinished<'d> {
+    /// Step 1.
+    pub(crate) fn begin(disk: &'d dyn Disk) -> Result<Unfinished<'d>, Error> {
+        // Checked before the lock file is created, so that a folder of another program stays unchanged.
+        refuse_unless_empty(disk)?;
+        let lock = lock(disk)?;
+        refuse_unless_empty(disk)?;
+        remove_remains(disk)?;
+        Ok(Unfinished { disk, is_finished: false, _lock: lock })
+    }
+
+    /// Step 4.
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
+        let context = |error| Error::io(format!("rename {PART_NAME}"), error);
+        self.disk.sync_dir().map_err(context)?;
+        self.disk.rename(PART_NAME, TREE_NAME).map_err(context)?;
+        self.is_finished = true;
+        self.disk.sync_dir().map_err(context)
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished
+            && let Err(error) = remove_remains(self.disk)
+        {
+            tracing::warn!(%error, "cannot remove what an unfinished copy has written");
+        }
+    }
+}
+
+/// Keeps other processes out of a folder, by its lock file and by a lock on the tree file itself: the lock file may be
+/// deleted, or be left behind when a store's files are copied by hand.
+pub(crate) struct FolderLock {
+    _directory: Option<DirectoryLock>,
+    tree: Option<DirectoryLock>,
+}
+
+impl FolderLock {
+    /// For a store that is only read: locks the tree file alone.
+    pub(crate) fn of_tree(disk: &dyn Disk) -> Result<FolderLock, Error> {
+        let mut lock = FolderLock { _directory: None, tree: None };
+        lock.hold_tree(disk)?;
+        Ok(lock)
+    }
+
+    /// Releases the lock before another file takes the tree file's name; that file is locked next.
+    pub(crate) fn leave_tree(&mut self) {
+        self.tree = None;
+    }
+
+    /// Locks the tree file if there is one.
+    pub(crate) fn hold_tree(&mut self, disk: &dyn Disk) -> Result<(), Error> {
+        if self.tree.is_none() {
+            self.tree = disk.lock_file(TREE_NAME).map_err(|error| refused(TREE_NAME, error))?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn lock(disk: &dyn Disk) -> Result<FolderLock, Error> {
+    let directory = disk.lock(LOCK_NAME).map_err(|error| refused(LOCK_NAME, error))?;
+    Ok(FolderLock { _directory: Some(directory), ..FolderLock::of_tree(disk)? })
+}
+
+fn refused(name: &str, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => Error::Locked,
+        _ => Error::io(format!("lock the directory by its file `{name}`"), error),
+    }
+}
+
+fn names(disk: &dyn Disk) -> Result<Vec<String>, Error> {
+    disk.list().map_err(|error| Error::io("list the directory", error))
+}
+
+fn is_part(name: &str) -> bool {
+    name.strip_prefix(PART_NAME).is_some_and(|rest| rest.is_empty() || rest == ".new")
+}
+
+/// Returns an error unless the folder is empty or holds the remains of an unfinished copy.
+fn refuse_unless_empty(disk: &dyn Disk) -> Result<(), Error> {
+    let names = names(disk)?;
+    let is_unfinished = names.iter().any(|name| is_part(name));
+    let is_ours = |name: &String| name == LOCK_NAME || is_unfinished && (is_part(name) || log::is_segment(name));
+    if names.iter().all(is_ours) {
+        return Ok(());
+    }
+    let told = "the folder is not empty; name one that is empty, or that is not there yet";
+    let source = io::Error::new(io::ErrorKind::DirectoryNotEmpty, told);
+    Err(Error::Io { context: "make a data folder".to_string(), source })
+}
+
+/// The file that marks the folder as unfinished is removed last.
+fn remove_remains(disk: &dyn Disk) -> Result<(), Error> {
+    let context = |error| Error::io("remove an unfinished copy", error);
+    let names = names(disk)?;
+    if !names.iter().any(|name| is_part(name)) {
+        return Ok(());
+    }
+    for name in names.iter().filter(|name| log::is_segment(name)) {
+        disk.remove(name).map_err(context)?;
+    }
+    disk.sync_dir().map_err(context)?;
+    remove_part(disk)
+}
+
+/// Removes the unfinished tree file beside a whole one.
+pub(crate) fn remove_part(disk: &dyn Disk) -> Result<(), Error> {
+    let context = |error| Error::io("remove an unfinished copy", error);
+    let parts: Vec<String> = names(disk)?.into_iter().filter(|name| is_part(name)).collect();
+    if parts.is_empty() {
+        return Ok(());
+    }
+    for name in parts {
+        disk.remove(&name).map_err(context)?;
+    }
+    disk.sync_dir().map_err(context)
+}
+
+/// Returns an error for a folder that has no tree file but an unfinished copy.
+pub(crate) fn refuse_unfinished(disk: &dyn Disk) -> Result<(), Error> {
+    if names(disk)?.iter().any(|name| is_part(name)) {
+        let what = "a backup or restore into this folder did not come to its end: do it again, or empty the folder";
+        return Err(Error::corrupt(PART_NAME, 0, what));
+    }
+    Ok(())
+}

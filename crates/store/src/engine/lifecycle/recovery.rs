@@ -1,0 +1,335 @@
+//! Recovery: chooses the newest meta page whose log start exists, then replays the log into memtables.
+//!
+//! Of the tree file only the meta pages, the catalog and the space map are read. The log after the trees' version fits
+//! into the two memtables that it came from. Only if `memtable_bytes` was reduced since, the first memtable is merged
+//! here.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use super::folder::{self, FolderLock};
+use crate::base::error::Error;
+use crate::base::fail_stop::FailStop;
+use crate::base::key::Version;
+use crate::base::limits::{COMMIT_SLOTS, TREE_NAME};
+use crate::base::readers::Published;
+use crate::disk::Disk;
+use crate::engine::Engine;
+use crate::engine::checkpoint::checkpointer::Checkpoints;
+use crate::engine::checkpoint::pieces::merge_all;
+use crate::engine::checkpoint::room::{Need, Room};
+use crate::engine::options::{Durability, Options};
+use crate::engine::read::view::Generation;
+use crate::engine::stats::{Counters, Recovery};
+use crate::engine::write::fold_results::Folds;
+use crate::engine::write::queue::Queue;
+use crate::engine::write::weight::Weights;
+use crate::engine::write::writer::{Writer, new_memtable, put_into};
+use crate::log::{self, Batch, Log, LogPosition, LogSettings, Retention};
+use crate::memtable::{Full, Memtable, MemtableWriter};
+use crate::sort::Sorter;
+use crate::tree::{Meta, Opening, TreeFile};
+
+impl Engine {
+    /// Opens or creates the store on a disk.
+    pub(crate) fn open(disk: Arc<dyn Disk>, options: Options) -> Result<(Engine, Recovery), Error> {
+        let began = Instant::now();
+        options.check()?;
+        let mut lock = folder::lock(&*disk)?;
+        let settings = LogSettings {
+            segment_bytes: options.log_segment_bytes,
+            sync_each: options.durability == Durability::Commit,
+        };
+        Sorter::remove_leftovers(&*disk)?;
+        if has_tree(&*disk)? {
+            folder::remove_part(&*disk)?;
+            name_again(&*disk, &options, &mut lock)?;
+        } else {
+            folder::refuse_unfinished(&*disk)?;
+            create(&disk, settings)?;
+        }
+        lock.hold_tree(&*disk)?;
+        let fail_stop = Arc::new(FailStop::default());
+        let (tree, meta_fault) = open_tree(&*disk, &options, &fail_stop)?;
+        let mut replay = Replay::new(&tree, options.memtable_bytes)?;
+        replay.is_meta_whole = meta_fault.is_none();
+        let in_tree = tree.view().meta().in_tree();
+        let retention = Arc::new(Retention::new(options.kept()));
+        let (log, tail, replayed) =
+            Log::open(Arc::clone(&disk), settings, (retention, Arc::clone(&fail_stop)), &in_tree, &mut |at, batch| {
+                replay.take(at, batch)
+            })?;
+        let Replay { active, frozen, last_version, need, frozen_need, .. } = replay;
+        let live_pages = u64::from(tree.live_pages());
+        let room = Room::default();
+        room.rotated(frozen_need.pages(live_pages), frozen_need.runs);
+        let live_pages = live_pages + room.frozen_pages();
+        room.note(need.pages(live_pages), need.runs);
+        let checkpoints = Checkpoints::new();
+        if let Some((_, last_version, log_start)) = &frozen {
+            checkpoints.frozen(*last_version, *log_start);
+        }
+        let generation = Generation {
+            tree: tree.view(),
+            frozen: frozen.map(|(table, ..)| table),
+            active: Arc::clone(active.table()),
+        };
+        let published = Published::new(generation.clone(), options.readers_max + COMMIT_SLOTS);
+        let slots = (0..COMMIT_SLOTS).filter_map(|_| published.register()).collect();
+        let memtables = generation.tables().map(Arc::downgrade).collect();
+        let writer = Writer {
+            tail,
+            memtables,
+            table: active,
+            generation: generation.clone(),
+            need,
+            live_pages,
+            epoch: published.epoch(),
+            next_version: last_version + 1,
+            folds: Folds::default(),
+            fold: None,
+            gave_up: false,
+            backlog: Default::default(),
+            taken: Vec::new(),
+        };
+        let engine = Engine {
+            disk,
+            spare: Mutex::default(),
+            sorters: AtomicU64::new(0),
+            log,
+            tree,
+            published,
+            current: Mutex::new(generation),
+            visible: AtomicU64::new(last_version).into(),
+            queue: Queue::new(options.queue_max).into(),
+            weights: Weights::new(options.queue_bytes_max).into(),
+            crowd: Default::default(),
+            watch: Mutex::default(),
+            writer: Mutex::new(writer),
+            turn: Mutex::default(),
+            fail_stop,
+            is_closing: Arc::default(),
+            checkpoints,
+            room,
+            throttle: Arc::default(),
+            alarm: Default::default(),
+            slots: Mutex::new(slots),
+            batches: Mutex::default(),
+            counters: Counters::default(),
+            watching: Default::default(),
+            _lock: lock,
+            options,
+        };
+        let recovery = Recovery {
+            batches: replayed.batches,
+            torn_bytes: replayed.torn_bytes,
+            version: engine.visible(),
+            elapsed: began.elapsed(),
+        };
+        Ok((engine, recovery))
+    }
+}
+
+fn has_tree(disk: &dyn Disk) -> Result<bool, Error> {
+    let names = disk.list().map_err(|error| Error::io("list the store's directory", error))?;
+    Ok(names.iter().any(|name| name == TREE_NAME))
+}
+
+/// Creates a new store: the log first, then the tree file, whose name makes the store exist.
+fn create(disk: &Arc<dyn Disk>, settings: LogSettings) -> Result<(), Error> {
+    if log::holds_data(&**disk)? {
+        return Err(Error::corrupt(TREE_NAME, 0, "the tree file is gone, and the log holds data"));
+    }
+    let (log, tail) = Log::create(Arc::clone(disk), settings)?;
+    let start = tail.position();
+    // The log's keeper, which also syncs names, ends here: it could receive an error that concerns the tree file's
+    // name.
+    drop((tail, log));
+    TreeFile::create(&**disk, TREE_NAME, Version(0), start)
+}
+
+/// The sync of a new tree file's name may have failed, and the kernel reports that only once: a later process that sees the name
+/// cannot know that a power failure would remove it. So until the log holds transactions each start creates the file again.
+fn name_again(disk: &dyn Disk, options: &Options, lock: &mut FolderLock) -> Result<(), Error> {
+    let Some((version, log_start)) = TreeFile::open(disk, TREE_NAME, options.map_bytes)?.made_for() else {
+        return Ok(());
+    };
+    if log::holds_data(disk)? {
+        return Ok(());
+    }
+    lock.leave_tree();
+    TreeFile::create(disk, TREE_NAME, version, log_start)
+}
+
+/// Opens the newest meta page whose log start exists. A damaged meta page, or one without its log start, must not be
+/// ignored: the older state alone would be old data taken for new. Also returns the fault of a damaged one.
+fn open_tree(
+    disk: &dyn Disk,
+    options: &Options,
+    fail_stop: &Arc<FailStop>,
+) -> Result<(TreeFile, Option<Error>), Error> {
+    let mut opening = TreeFile::open(disk, TREE_NAME, options.map_bytes)?;
+    let fits = || opening.bytes() <= crate::disk::memory_bytes() / 2;
+    if !options.read_ahead.unwrap_or_else(fits) {
+        opening.read_alone()?;
+    }
+    let exist: Result<Vec<bool>, Error> =
+        opening.metas().map(|meta| log::start_exists(disk, &meta.log_start)).collect();
+    let usable = exist?.into_iter().position(|exists| exists);
+    let fault = opening.fault().map(Error::copy);
+    if let Some(fault) = &fault {
+        tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");
+    }
+    let Some(index) = usable else {
+        return Err(Error::corrupt(TREE_NAME, 0, "no meta page whose log start exists"));
+    };
+    if let Some(newest) = opening.metas().next().filter(|_| index > 0) {
+        refuse_lost_versions(disk, &opening, index, newest)?;
+    }
+    Ok((opening.choose_for(index, Arc::clone(fail_stop))?, fault))
+}
+
+/// The log of the older state must reach at least the newer meta page's version.
+fn refuse_lost_versions(disk: &dyn Disk, opening: &Opening, index: usize, newest: &Meta) -> Result<(), Error> {
+    let Some(older) = opening.metas().nth(index) else { return Ok(()) };
+    let mut last = older.version.0;
+    log::replay(disk, &older.log_start, &mut |_, batch| {
+        let behind = batch.first_version().saturating_add(u64::from(batch.transaction_count()));
+        last = last.max(behind.saturating_sub(1));
+        Ok(())
+    })?;
+    if last < newest.reaches.0 { Err(log::start_is_gone(&newest.log_start)) } else { Ok(()) }
+}
+
+/// Replay of batches into the memtables.
+struct Replay<'t> {
+    tree: &'t TreeFile,
+    active: MemtableWriter,
+    frozen: Option<(Arc<Memtable>, u64, LogPosition)>,
+    memtable_bytes: usize,
+    last_version: u64,
+    need: Need,
+    frozen_need: Need,
+    /// Whether neither meta page is damaged.
+    is_meta_whole: bool,
+    /// Epoch of the batch that announced a bulk build which the tree file lacks.
+    missing_build: Option<u64>,
+}
+
+impl<'t> Replay<'t> {
+    fn new(tree: &'t TreeFile, memtable_bytes: usize) -> Result<Replay<'t>, Error> {
+        let (_, active) = new_memtable(memtable_bytes)?;
+        let last_version = tree.view().meta().version.0;
+        let (need, frozen_need) = (Need::default(), Need::default());
+        Ok(Replay {
+            tree,
+            active,
+            frozen: None,
+            memtable_bytes,
+            last_version,
+            need,
+            frozen_need,
+            is_meta_whole: true,
+            missing_build: None,
+        })
+    }
+
+    fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), Error> {
+        let damage = |what| Error::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+        if !self.is_meta_whole && self.missing_build == Some(batch.epoch()) {
+            // A later batch of the same epoch proves that the build was complete: after its announcement nothing is logged
+            // until it is in the tree file or abandoned, and after a crash the epoch differs. So the damaged meta page had
+            // the build, and this one is older.
+            return Err(damage(
+                "the tree file lacks a bulk build that was complete, and one of its meta pages is damaged",
+            ));
+        }
+        for transaction in batch.transactions() {
+            let (version, operations) = transaction.map_err(damage)?;
+            if version <= self.last_version {
+                // Already in the trees: replay starts at the beginning of a batch, but a checkpoint may end inside one.
+                continue;
+            }
+            if version > self.last_version + 1 {
+                // Part of the log is missing, or the newest meta page is missing and this is the older state.
+                return Err(damage("an earlier version is missing: neither the log nor the tree file holds it"));
+            }
+            // If replay skips all operations, the transaction announces a build. A transaction of folds alone has no operations.
+            let mut is_announcement = operations.len() > 0;
+            for operation in operations {
+                is_announcement = false;
+                let operation = operation.map_err(damage)?;
+                if let Err(Full) = put_into(&mut self.active, version, &operation) {
+                    self.rotate(at)?;
+                    let inserted = put_into(&mut self.active, version, &operation);
+                    inserted.map_err(|Full| Error::Limit {
+                        what: "entry for the memtable",
+                        limit: self.memtable_bytes as u64,
+                    })?;
+                }
+                self.need.add(&operation);
+                self.need.keys = self.active.table().len() as u64;
+            }
+            self.last_version = version;
+            if is_announcement {
+                self.missing_build = Some(batch.epoch());
+            }
+        }
+        Ok(())
+    }
+
+    /// Freezes the full memtable, which may end inside a transaction. That is safe: no reader sees its merge before
+    /// both memtables exist, and a replay from `at` repeats the whole batch.
+    fn rotate(&mut self, at: &LogPosition) -> Result<(), Error> {
+        if let Some((table, version, log_start)) = self.frozen.take() {
+            let mut writer = self.tree.begin(Box::new(|_, _, _| Ok(())))?;
+            merge_all(&mut writer, &table)?;
+            writer.finish(Version(version), log_start)?;
+        }
+        let (_, next) = new_memtable(self.memtable_bytes)?;
+        let full = std::mem::replace(&mut self.active, next);
+        self.frozen = Some((Arc::clone(full.table()), self.last_version, *at));
+        self.frozen_need = std::mem::take(&mut self.need);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::key::TreeId;
+    use crate::disk::MemoryDisk;
+    use crate::log::{BEGINNING, BatchBuilder, Edit};
+
+    /// Replays batches of one transaction each, on a tree with all versions up to `in_tree`.
+    fn replay(in_tree: u64, versions: &[u64]) -> Result<u64, Error> {
+        let disk = MemoryDisk::new(64 << 10);
+        TreeFile::create(&disk, TREE_NAME, Version(in_tree), BEGINNING)?;
+        let tree = TreeFile::open(&disk, TREE_NAME, 1 << 20)?.choose(0)?;
+        let mut replay = Replay::new(&tree, 256 << 10)?;
+        for version in versions {
+            let mut builder = BatchBuilder::new(4096);
+            builder.restart(*version);
+            builder.begin_transaction();
+            builder.push(log::Operation { tree: TreeId(1).0, key: b"key", edit: Edit::Put(b"value") }, None);
+            builder.end_transaction();
+            let (bytes, _) = builder.seal(&BEGINNING, 0);
+            replay.take(&BEGINNING, &Batch::read(bytes).expect("as it was made"))?;
+        }
+        Ok(replay.last_version)
+    }
+
+    #[test]
+    fn a_version_behind_one_that_nobody_has_is_damage() {
+        assert_eq!(replay(7, &[6, 7, 8, 9]).unwrap(), 9);
+        assert_eq!(replay(7, &[3]).unwrap(), 7);
+        for versions in [&[9][..], &[8, 10]] {
+            let error = replay(7, versions).unwrap_err();
+            assert!(
+                matches!(&error, Error::Corrupt { .. }) && error.to_string().contains("neither the log"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Transactions on their way to the log: single requests, and the batch that collects them.
+
+use super::ticket::wake_waiting;
+use super::transaction::{Abort, Transaction, Tx, Work, finish};
+use crate::base::error::Error;
+use crate::base::fail_stop::panicked;
+use crate::engine::options::Options;
+use crate::log::BatchBuilder;
+
+/// A queued transaction. Its `finish` is always called; if a panic drops the request, the outcome is unknown.
+pub(crate) struct Request {
+    /// `Some` until `finish` is called.
+    transaction: Option<Box<dyn Transaction>>,
+    pub(crate) work: Work,
+    /// The share of [`super::weight::Weights`] that is returned when it is finished. An awaited request has none: its
+    /// caller is blocked and cannot submit a second one.
+    pub(crate) weight: usize,
+    /// The caller sleeps until it is finished.
+    pub(crate) is_awaited: bool,
+}
+
+impl Request {
+    pub(crate) fn new(transaction: Box<dyn Transaction>, work: Work, weight: usize, is_awaited: bool) -> Request {
+        Request { transaction: Some(transaction), work, weight, is_awaited }
+    }
+
+    /// The work and a closure that prepares it again, for the writer.
+    pub(super) fn parts(&mut self) -> (&mut Work, impl FnMut(&mut Tx<'_>) -> Result<(), Abort>) {
+        let transaction = &mut self.transaction;
+        (&mut self.work, |tx: &mut Tx<'_>| {
+            transaction.as_mut().map_or(Err(Abort), |transaction| transaction.prepare(tx))
+        })
+    }
+
+    /// The field itself, to be prefetched.
+    pub(super) fn transaction(&self) -> &Option<Box<dyn Transaction>> {
+        &self.transaction
+    }
+
+    /// Takes the transaction, to finish it.
+    pub(super) fn take(mut self: Box<Self>) -> Option<Box<dyn Transaction>> {
+        self.transaction.take()
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let Some(transaction) = self.transaction.take() {
+            finish(transaction, Err(panicked()));
+            wake_waiting();
+        }
+    }
+}
+
+/// A batch being gathered, with the requests that wait for it.
+pub(crate) struct OpenBatch {
+    pub(crate) builder: BatchBuilder,
+    pub(super) done: Vec<(Box<Request>, Result<u64, Error>)>,
+}
+
+impl OpenBatch {
+    pub(super) fn new(options: &Options) -> OpenBatch {
+        OpenBatch { builder: BatchBuilder::new(options.batch_bytes_max() / 4), done: Vec::new() }
+    }
+}

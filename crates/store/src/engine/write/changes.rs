@@ -1,0 +1,463 @@
+//! The changes of one transaction: the deleted ranges, then the other changes in order, with only the last one of each key.
+//!
+//! Deleting a range discards the earlier puts in it. So the ranges may be applied first, in any order: they are kept
+//! sorted, and merged if they touch.
+//!
+//! Operands for the writer to fold ([`super::fold_results`]) are kept separately, one by one.
+//!
+//! Keys and values lie in one buffer; an entry holds offsets. Few entries are searched linearly, which beats any index
+//! while they fit a few cache lines. From [`INDEXED_FROM`] on they are hashed.
+
+use std::hash::BuildHasher;
+use std::slice::from_ref;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::base::error::Error;
+use crate::base::key::{Direction, KeyRange, Span, TreeId};
+use crate::base::limits::{KEY_BYTES_MAX, RANGES_MAX, VALUE_BYTES_MAX};
+use crate::base::prefetch::{prefetch, prefetch_all};
+use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
+
+/// Number of entries from which on they are hashed.
+const INDEXED_FROM: usize = 16;
+/// Generous estimate of the memtable overhead of an entry, in addition to key and value. It bounds transactions of many
+/// tiny entries.
+const ENTRY_OVERHEAD_BYTES: usize = 128;
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Changes {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    index: Option<HashTable<u32>>,
+    hasher: DefaultHashBuilder,
+    /// Deleted ranges, by tree and start; those of one tree neither overlap nor touch.
+    ranges: Vec<(TreeId, Span)>,
+    /// Number of entries that are operands.
+    folds: usize,
+    /// Log bytes and memtable overhead of all entries, dead ones included; compared with `cost_max`.
+    cost: usize,
+    cost_max: usize,
+    /// The name of the bound, for the error.
+    too_large: &'static str,
+    log_bytes: usize,
+    failure: Option<Error>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    tree: u32,
+    key_len: u16,
+    /// Not a change by itself: replaced by a later entry of the same key, or an operand.
+    is_dead: bool,
+    kind: Kind,
+    /// Offset of the key; the value follows it.
+    at: u32,
+    value_len: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Put,
+    PutStamped,
+    Delete,
+    /// The value is an operand.
+    Fold,
+}
+
+/// A change in the form that the memtable and the log take.
+#[derive(Clone, Copy)]
+pub(crate) struct Change<'c> {
+    pub(crate) operation: Operation<'c>,
+    /// The writer writes the version into the value's first 8 bytes.
+    pub(crate) is_stamped: bool,
+}
+
+impl Changes {
+    /// An empty set. If its `cost` exceeds `cost_max`, the transaction is refused with `too_large` as the name of the bound.
+    pub(crate) fn new(cost_max: usize, too_large: &'static str) -> Changes {
+        Changes { cost_max, too_large, ..Changes::default() }
+    }
+
+    /// Clears everything but keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        self.index = None;
+        self.ranges.clear();
+        (self.folds, self.cost, self.log_bytes, self.failure) = (0, 0, 0, None);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.ranges.is_empty() && self.folds == 0
+    }
+
+    /// Prefetches the fields that locate the changes.
+    pub(crate) fn foresee_self(&self) {
+        prefetch(from_ref(&self.bytes));
+        prefetch(from_ref(&self.ranges));
+        prefetch(from_ref(&self.failure));
+    }
+
+    /// Prefetches the memory that placing the changes will read.
+    pub(crate) fn foresee(&self) {
+        prefetch(&self.entries);
+        prefetch_all(&self.bytes);
+    }
+
+    /// The keys of the first entries.
+    pub(crate) fn first_keys(&self, count: usize) -> impl Iterator<Item = (TreeId, &[u8])> {
+        self.entries.iter().take(count).map(|entry| (TreeId(entry.tree), entry.key(&self.bytes)))
+    }
+
+    /// Bytes of memory held, without the index.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let spans =
+            self.ranges.iter().map(|(_, span)| span.from.capacity() + span.to.as_ref().map_or(0, Vec::capacity));
+        self.bytes.capacity()
+            + self.entries.capacity() * size_of::<Entry>()
+            + self.ranges.capacity() * size_of::<(TreeId, Span)>()
+            + spans.sum::<usize>()
+    }
+
+    /// Bytes of this transaction in a batch.
+    pub(crate) fn log_bytes(&self) -> usize {
+        TRANSACTION_HEADER_BYTES
+            + self.log_bytes
+            + self.ranges.iter().map(|(_, span)| log_bytes_of(span)).sum::<usize>()
+    }
+
+    /// The error, if any, because of which the changes cannot be committed.
+    pub(crate) fn take_failure(&mut self) -> Option<Error> {
+        if self.has_folds() && self.folds().any(|(tree, ..)| self.is_of(tree)) {
+            return Some(Error::Refused { why: "it both folds into a tree and puts into it" });
+        }
+        let too_large =
+            (self.cost > self.cost_max).then_some(Error::Limit { what: self.too_large, limit: self.cost_max as u64 });
+        self.failure.take().or(too_large)
+    }
+
+    pub(crate) fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8], is_stamped: bool) {
+        let failure = if value.len() > VALUE_BYTES_MAX {
+            Some(Error::Limit { what: "value", limit: VALUE_BYTES_MAX as u64 })
+        } else if is_stamped && value.len() < 8 {
+            Some(Error::Limit { what: "stamped value (lower bound)", limit: 8 })
+        } else {
+            None
+        };
+        match failure {
+            Some(failure) => self.failure = Some(failure),
+            None => self.push(tree, key, value, if is_stamped { Kind::PutStamped } else { Kind::Put }),
+        }
+    }
+
+    pub(crate) fn delete(&mut self, tree: TreeId, key: &[u8]) {
+        self.push(tree, key, &[], Kind::Delete);
+    }
+
+    pub(crate) fn delete_range(&mut self, tree: TreeId, range: KeyRange<'_>) {
+        let Some(mut span) = Span::of(range) else { return };
+        // One byte more than a key: the bound just above a key is the key with a zero byte appended.
+        if span.from.len().max(span.to.as_ref().map_or(0, Vec::len)) > KEY_BYTES_MAX + 1 {
+            self.failure = Some(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
+            return;
+        }
+        self.cost = self.cost.saturating_add(log_bytes_of(&span) + 2 * ENTRY_OVERHEAD_BYTES);
+        if self.cost > self.cost_max {
+            return;
+        }
+        for place in 0..self.entries.len() {
+            let entry = self.entries[place];
+            if !entry.is_dead && entry.tree == tree.0 && span.holds(entry.key(&self.bytes)) {
+                self.kill_at(place);
+            }
+        }
+        self.ranges.retain_mut(|(of, other)| {
+            let meets = *of == tree && is_from_below(other, &span) && is_from_below(&span, other);
+            if meets {
+                span.from = std::mem::take(&mut other.from).min(std::mem::take(&mut span.from));
+                span.to = std::mem::take(&mut other.to).zip(span.to.take()).map(|(to, own)| to.max(own));
+            }
+            !meets
+        });
+        let at = self.ranges.partition_point(|(of, other)| (of, &other.from) < (&tree, &span.from));
+        self.ranges.insert(at, (tree, span));
+        if self.ranges.len() > RANGES_MAX {
+            self.failure = Some(Error::Limit { what: "deleted ranges of a transaction", limit: RANGES_MAX as u64 });
+            self.ranges.truncate(RANGES_MAX);
+        }
+    }
+
+    /// Adds an operand that the writer will apply to the key's value.
+    pub(crate) fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
+        if self.admits(key, operand) {
+            self.folds += 1;
+            self.keep(tree, key, operand, Kind::Fold);
+        }
+    }
+
+    /// The operands, in order: tree, key, operand.
+    pub(crate) fn folds(&self) -> impl Iterator<Item = (TreeId, &[u8], &[u8])> {
+        let operands = self.entries.iter().filter(|entry| entry.kind == Kind::Fold);
+        operands.map(|entry| (TreeId(entry.tree), entry.key(&self.bytes), entry.bytes(&self.bytes)))
+    }
+
+    pub(crate) fn has_folds(&self) -> bool {
+        self.folds > 0
+    }
+
+    /// Whether it has operands for this tree.
+    pub(crate) fn folds_into(&self, tree: TreeId) -> bool {
+        self.has_folds() && self.folds().any(|(of, ..)| of == tree)
+    }
+
+    /// Whether it puts into this tree or deletes from it.
+    pub(crate) fn is_of(&self, tree: TreeId) -> bool {
+        self.entries.iter().any(|entry| entry.tree == tree.0 && entry.kind != Kind::Fold)
+            || self.ranges.iter().any(|(of, _)| *of == tree)
+    }
+
+    /// Adds a change to the cost. `false`: it exceeds a bound and need not be kept, since the transaction will be refused.
+    fn admits(&mut self, key: &[u8], value: &[u8]) -> bool {
+        if key.len() > KEY_BYTES_MAX {
+            self.failure = Some(Error::Limit { what: "key", limit: KEY_BYTES_MAX as u64 });
+            return false;
+        }
+        self.cost = self.cost.saturating_add(OPERATION_HEADER_BYTES + key.len() + value.len() + ENTRY_OVERHEAD_BYTES);
+        self.cost <= self.cost_max
+    }
+
+    fn push(&mut self, tree: TreeId, key: &[u8], value: &[u8], kind: Kind) {
+        if !self.admits(key, value) {
+            return;
+        }
+        self.kill(tree, key);
+        let entry = self.keep(tree, key, value, kind);
+        self.log_bytes += entry.log_bytes();
+        self.add_to_index(self.entries.len() - 1);
+    }
+
+    fn keep(&mut self, tree: TreeId, key: &[u8], value: &[u8], kind: Kind) -> Entry {
+        let entry = Entry {
+            tree: tree.0,
+            key_len: key.len() as u16,
+            is_dead: kind == Kind::Fold,
+            kind,
+            at: self.bytes.len() as u32,
+            value_len: value.len() as u32,
+        };
+        self.bytes.reserve(key.len() + value.len());
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.entries.push(entry);
+        entry
+    }
+
+    /// Marks the earlier entry of this key, if any, as dead.
+    fn kill(&mut self, tree: TreeId, key: &[u8]) {
+        if let Some(place) = self.find(tree, key) {
+            self.kill_at(place);
+        }
+    }
+
+    fn kill_at(&mut self, place: usize) {
+        let entry = self.entries[place];
+        if let Some(index) = &mut self.index {
+            let hash = self.hasher.hash_one((entry.tree, entry.key(&self.bytes)));
+            if let Ok(found) = index.find_entry(hash, |at| *at as usize == place) {
+                found.remove();
+            }
+        }
+        self.entries[place].is_dead = true;
+        self.log_bytes -= self.entries[place].log_bytes();
+    }
+
+    fn add_to_index(&mut self, place: usize) {
+        let (entries, bytes, hasher) = (&self.entries, &self.bytes, &self.hasher);
+        let hash_of = |at: &u32| {
+            let entry = entries[*at as usize];
+            hasher.hash_one((entry.tree, entry.key(bytes)))
+        };
+        if let Some(index) = &mut self.index {
+            index.insert_unique(hash_of(&(place as u32)), place as u32, hash_of);
+        } else if entries.len() >= INDEXED_FROM {
+            let mut index = HashTable::with_capacity(2 * INDEXED_FROM);
+            for at in (0..entries.len() as u32).filter(|at| !entries[*at as usize].is_dead) {
+                index.insert_unique(hash_of(&at), at, hash_of);
+            }
+            self.index = Some(index);
+        }
+    }
+
+    fn find(&self, tree: TreeId, key: &[u8]) -> Option<usize> {
+        let is_it = |entry: &Entry| !entry.is_dead && entry.tree == tree.0 && entry.key(&self.bytes) == key;
+        match &self.index {
+            None => self.entries.iter().rposition(is_it),
+            Some(index) => index
+                .find(self.hasher.hash_one((tree.0, key)), |at| is_it(&self.entries[*at as usize]))
+                .map(|at| *at as usize),
+        }
+    }
+
+    /// The transaction's own change of a key: `None` if it did not touch it, `Some(None)` if it deleted it.
+    pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Option<Option<&[u8]>> {
+        match self.find(tree, key) {
+            Some(place) => Some(self.entries[place].value(&self.bytes)),
+            None if self.ranges.is_empty() => None,
+            None => self.spans(tree).any(|span| span.holds(key)).then_some(None),
+        }
+    }
+
+    /// The deleted ranges of a tree, in order.
+    pub(crate) fn spans(&self, tree: TreeId) -> impl DoubleEndedIterator<Item = &Span> {
+        self.ranges.iter().filter(move |(of, _)| *of == tree).map(|(_, span)| span)
+    }
+
+    /// All live changes: the ranges, then the others in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Change<'_>> {
+        let ranges = self.ranges.iter().map(|(tree, span)| Change {
+            operation: Operation { tree: tree.0, key: &span.from, edit: Edit::DeleteRange { to: span.to.as_deref() } },
+            is_stamped: false,
+        });
+        let entries = self.entries.iter().filter(|entry| !entry.is_dead).map(|entry| Change {
+            operation: Operation {
+                tree: entry.tree,
+                key: entry.key(&self.bytes),
+                edit: entry.value(&self.bytes).map_or(Edit::Delete, Edit::Put),
+            },
+            is_stamped: entry.kind == Kind::PutStamped,
+        });
+        ranges.chain(entries)
+    }
+
+    /// The changes in a range of one tree, in the scan's order.
+    pub(crate) fn in_range(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Vec<(&[u8], Option<&[u8]>)> {
+        let mut found: Vec<_> = self
+            .entries
+            .iter()
+            .filter(|entry| !entry.is_dead && entry.tree == tree.0)
+            .map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
+            .filter(|(key, _)| range.is_above_start(key) && range.is_below_end(key))
+            .collect();
+        found.sort_unstable_by_key(|(key, _)| *key);
+        if direction == Direction::Backward {
+            found.reverse();
+        }
+        found
+    }
+}
+
+/// Whether a span starts at or below the end of another.
+fn is_from_below(span: &Span, end: &Span) -> bool {
+    end.to.as_ref().is_none_or(|to| span.from <= *to)
+}
+
+fn log_bytes_of(span: &Span) -> usize {
+    OPERATION_HEADER_BYTES + span.from.len() + span.to.as_ref().map_or(0, Vec::len)
+}
+
+impl Entry {
+    fn key<'c>(&self, bytes: &'c [u8]) -> &'c [u8] {
+        let at = self.at as usize;
+        &bytes[at..at + usize::from(self.key_len)]
+    }
+
+    fn value<'c>(&self, bytes: &'c [u8]) -> Option<&'c [u8]> {
+        (self.kind != Kind::Delete).then(|| self.bytes(bytes))
+    }
+
+    /// The bytes after the key.
+    fn bytes<'c>(&self, bytes: &'c [u8]) -> &'c [u8] {
+        let at = self.at as usize + usize::from(self.key_len);
+        &bytes[at..at + self.value_len as usize]
+    }
+
+    fn log_bytes(&self) -> usize {
+        OPERATION_HEADER_BYTES + usize::from(self.key_len) + self.value_len as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::ops::Bound;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn the_last_change_of_a_key_counts(
+            steps in proptest::collection::vec((0u32..2, 0u8..40, proptest::option::of(0u8..255)), 0..120)
+        ) {
+            let mut changes = Changes::new(1 << 20, "transaction");
+            let mut model: BTreeMap<(u32, Vec<u8>), Option<Vec<u8>>> = BTreeMap::new();
+            let mut deleted = BTreeSet::new();
+            for (tree, key, value) in steps {
+                if key % 8 == 7 {
+                    // To a key above, or to the end.
+                    let to = value.map_or(Bound::Unbounded, |_| Bound::Excluded(&[40u8][..]));
+                    changes.delete_range(TreeId(tree), KeyRange { from: Bound::Included(&[key]), to });
+                    let is_inside = |at: &(u32, Vec<u8>)| at.0 == tree && at.1[0] >= key;
+                    model.retain(|at, _| !is_inside(at));
+                    deleted.retain(|at: &(u32, u8)| at.0 != tree || at.1 < key);
+                    deleted.extend((key..40).map(|key| (tree, key)));
+                    continue;
+                }
+                match value {
+                    Some(value) => changes.put(TreeId(tree), &[key], &[value], false),
+                    None => changes.delete(TreeId(tree), &[key]),
+                }
+                model.insert((tree, vec![key]), value.map(|value| vec![value]));
+                prop_assert_eq!(changes.get(TreeId(tree), &[key]), Some(value.as_ref().map(std::slice::from_ref)));
+            }
+            let is_range = |change: &Change<'_>| matches!(change.operation.edit, Edit::DeleteRange { .. });
+            prop_assert!(changes.iter().skip_while(is_range).all(|change| !is_range(&change)), "ranges come first");
+            let ranges: Vec<_> = changes.iter().filter(is_range).map(|change| change.operation).collect();
+            for (tree, key) in (0..2).flat_map(|tree| (0..40).map(move |key| (tree, key))) {
+                let is_in = |range: &&Operation<'_>| {
+                    let is_below = range.edit.bytes().is_empty() || [key].as_slice() < range.edit.bytes();
+                    range.tree == tree && range.key <= [key].as_slice() && is_below
+                };
+                let count = ranges.iter().filter(is_in).count();
+                prop_assert_eq!(count, usize::from(deleted.contains(&(tree, key))), "{} {}", tree, key);
+                if !model.contains_key(&(tree, vec![key])) {
+                    prop_assert_eq!(changes.get(TreeId(tree), &[key]), (count > 0).then_some(None));
+                }
+            }
+            let all: BTreeMap<_, _> = changes.iter().filter(|change| !is_range(change)).map(|change| {
+                let Operation { tree, key, edit } = change.operation;
+                ((tree, key.to_vec()), (edit != Edit::Delete).then(|| edit.bytes().to_vec()))
+            }).collect();
+            prop_assert_eq!(changes.iter().count() - ranges.len(), model.len());
+            prop_assert_eq!(&all, &model);
+            let range = KeyRange { from: std::ops::Bound::Included(&[5]), to: std::ops::Bound::Excluded(&[30]) };
+            let found: Vec<u8> = changes.in_range(TreeId(1), range, Direction::Backward).iter().map(|(key, _)| key[0]).collect();
+            let mut expected: Vec<u8> = model.keys().filter(|(tree, key)| *tree == 1 && (5..30).contains(&key[0])).map(|(_, key)| key[0]).collect();
+            expected.reverse();
+            prop_assert_eq!(found, expected);
+            let range_bytes: usize = ranges.iter().map(|range| 12 + range.key.len() + range.edit.bytes().len()).sum();
+            let log_bytes: usize = range_bytes + model.iter().map(|((_, key), value)| 12 + key.len() + value.as_ref().map_or(0, Vec::len)).sum::<usize>();
+            prop_assert_eq!(changes.log_bytes(), 8 + log_bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_remembered_until_the_commit() {
+        let mut changes = Changes::new(1000, "transaction");
+        changes.put(TreeId(1), &[0; KEY_BYTES_MAX + 1], b"", false);
+        assert!(matches!(changes.take_failure(), Some(Error::Limit { what: "key", .. })));
+        changes.put(TreeId(1), b"k", &[0; 2000], false);
+        assert!(matches!(changes.take_failure(), Some(Error::Limit { what: "transaction", .. })));
+        changes.clear();
+        changes.put(TreeId(1), b"k", b"short", true);
+        assert!(matches!(changes.take_failure(), Some(Error::Limit { .. })));
+    }
+}

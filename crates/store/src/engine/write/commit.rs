@@ -1,0 +1,375 @@
+//! Group commit: two committers take turns; a lone caller commits on its own thread.
+//!
+//! ```text
+//!  committer A   gather ─ write and sync ─ acknowledge   gather …………… write and sync ─ …
+//!  committer B            gather …………… write and sync ─ acknowledge   gather …
+//! ```
+//!
+//! To gather a batch is to place transactions: each is validated, appended to the batch and inserted into the memtable. The
+//! lock `writer` is held while a batch is gathered and sealed, the lock `turn` while it is written to the disk. The turn is
+//! taken before the writer is released, so batches reach the log in order. While one batch syncs, the other committer
+//! gathers the next: it sleeps until [`STRIDE`] transactions wait or the turn is free. So a batch is ready when the disk is
+//! free, and a large remainder is left for the next batch, so that the disk does not wait for memory. If a committer slept
+//! on the turn itself and gathered only then, the disk would be idle meanwhile; if each transaction woke it, each would
+//! cost a thread switch.
+//!
+//! The alternative is a gathering thread that passes batches to a syncing thread. It costs two more thread switches for
+//! each group, and inline commits would be a special case.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::batch::{OpenBatch, Request};
+use super::queue::{Queue, Refused};
+use super::ticket::{Waiting, wake_waiting};
+use super::transaction::{Abort, Commit, Transaction, Tx, Work, finish};
+use super::writer::{Placed, Writer};
+use crate::base::error::Error;
+use crate::base::fail_stop::{Held, lock, panicked};
+use crate::base::key::Version;
+use crate::engine::Engine;
+use crate::engine::stats::count;
+
+/// Number of transactions that wakes the gathering committer while the other one's batch is in flight. Placing one
+/// takes about a microsecond, a wake-up several.
+const STRIDE: usize = 16;
+/// Maximum number of transactions that are still placed when the disk is already free: a sync takes as long as placing
+/// some dozens.
+const LATE_MAX: usize = 2 * STRIDE;
+
+/// The right to write to the log. Its release wakes the gathering committer.
+struct Turn<'e> {
+    guard: Option<Held<'e, ()>>,
+    queue: &'e Queue<Box<Request>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        self.queue.nudge();
+    }
+}
+
+/// The activity named by a panic under the turn.
+pub(in crate::engine) const SENDING: &str = "a batch was written to the log";
+
+/// Result of writing a batch.
+enum Sent {
+    Durable,
+    /// A panic, before or after the write.
+    Panicked,
+    /// An earlier failure.
+    Poisoned,
+    /// This write or sync failed.
+    Failed(std::io::Error),
+}
+
+impl Sent {
+    fn outcome(&self, version: u64) -> Result<Commit, Error> {
+        match self {
+            Sent::Durable => Ok(Commit { version: Version(version) }),
+            Sent::Poisoned => Err(Error::Poisoned),
+            Sent::Panicked => Err(panicked()),
+            Sent::Failed(error) => Err(Error::Unknown(copy_of(error))),
+        }
+    }
+}
+
+/// A copy for each transaction of the batch: an `io::Error` is not `Clone`.
+fn copy_of(error: &std::io::Error) -> std::io::Error {
+    match error.raw_os_error() {
+        Some(code) => std::io::Error::from_raw_os_error(code),
+        None => error.kind().into(),
+    }
+}
+
+impl Engine {
+    /// Main loop of a committer thread.
+    pub(crate) fn run_committer(&self) {
+        let mut batch = OpenBatch::new(&self.options);
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| self.commit_group(&mut batch))) {
+                Ok(true) => {}
+                Ok(false) => return,
+                // The committer continues, so that later transactions are refused.
+                Err(_) => {
+                    self.fail_stop.stop_after_panic(SENDING);
+                    batch.builder.restart(0);
+                    self.acknowledge(&mut batch, &Sent::Panicked);
+                }
+            }
+        }
+    }
+
+    /// Waits for a group and commits it; false once the store is closed and the queue is empty.
+    fn commit_group(&self, batch: &mut OpenBatch) -> bool {
+        let watch = lock(&self.watch);
+        if self.hold_writer().backlog.is_empty() && !self.queue.wait() {
+            return false;
+        }
+        self.watching.pause();
+        let mut writer = self.hold_writer();
+        let turn = self.gather_until_turn(&mut writer, batch);
+        drop(watch);
+        let sent = self.send(writer, turn, batch);
+        self.acknowledge(batch, &sent);
+        true
+    }
+
+    /// Places transactions until the batch is full or the disk is free.
+    fn gather_until_turn(&self, writer: &mut Writer, batch: &mut OpenBatch) -> Turn<'_> {
+        self.slow_down(writer);
+        self.gather(writer, batch, usize::MAX);
+        loop {
+            // A leftover transaction did not fit; only sending the batch makes room for it.
+            if !writer.backlog.is_empty() {
+                return self.turn(self.fail_stop.lock(&self.turn, SENDING));
+            }
+            if let Some(turn) = self.try_turn() {
+                self.gather(writer, batch, LATE_MAX);
+                return turn;
+            }
+            self.queue.wait_for_more(STRIDE);
+            self.gather(writer, batch, usize::MAX);
+        }
+    }
+
+    fn turn<'e>(&'e self, guard: Held<'e, ()>) -> Turn<'e> {
+        Turn { guard: Some(guard), queue: &self.queue }
+    }
+
+    fn try_turn(&self) -> Option<Turn<'_>> {
+        self.fail_stop.try_lock(&self.turn, SENDING).map(|guard| self.turn(guard))
+    }
+
+    /// Places at most `count_max` waiting transactions, as far as the batch has room.
+    fn gather(&self, writer: &mut Writer, batch: &mut OpenBatch, count_max: usize) {
+        if !self.is_poisoned() {
+            self.refresh(writer);
+        }
+        writer.gave_up = false;
+        if writer.backlog.is_empty() {
+            let mut taken = std::mem::take(&mut writer.taken);
+            self.queue.take_into(&mut taken);
+            writer.backlog.extend(taken.drain(..));
+            writer.taken = taken;
+        }
+        let count = count_max.min(writer.backlog.len());
+        let mut placed_count = 0;
+        while placed_count < count
+            && let Some(mut request) = writer.backlog.pop_front()
+        {
+            let placed = if self.is_poisoned() {
+                Placed::Refused(Error::Poisoned)
+            } else {
+                writer.foresee();
+                let (work, mut prepare) = request.parts();
+                self.place(writer, batch, work, &mut prepare)
+            };
+            match placed {
+                Placed::Done(version) => batch.done.push((request, Ok(version))),
+                Placed::Refused(error) => batch.done.push((request, Err(error))),
+                Placed::SendFirst => {
+                    writer.backlog.push_front(request);
+                    break;
+                }
+            }
+            placed_count += 1;
+        }
+        self.queue.settle(placed_count);
+    }
+
+    /// Writes the batch and makes it visible. Releases the writer once the batch has its position in the log.
+    fn send(&self, mut writer: Held<'_, Writer>, turn: Turn<'_>, batch: &mut OpenBatch) -> Sent {
+        if self.is_poisoned() {
+            batch.builder.restart(0);
+            return Sent::Poisoned;
+        }
+        self.put_folds(&mut writer, batch);
+        let transactions = batch.builder.transactions();
+        if transactions == 0 {
+            return Sent::Durable;
+        }
+        let last_version = batch.builder.last_version();
+        let sealed = self.log.seal(&mut writer.tail, &mut batch.builder);
+        drop(writer);
+        let written = self.log.write(&sealed);
+        let sent = match written {
+            Ok(()) => {
+                self.show(last_version);
+                Sent::Durable
+            }
+            Err(error) => {
+                self.poison("writing to the log", &error);
+                Sent::Failed(error)
+            }
+        };
+        batch.builder.restart(0);
+        drop(turn);
+        self.alarm.ring();
+        if matches!(sent, Sent::Durable) {
+            count(&self.counters.groups, 1);
+            count(&self.counters.commits, u64::from(transactions));
+        }
+        sent
+    }
+
+    /// Finishes all transactions of the batch.
+    fn acknowledge(&self, batch: &mut OpenBatch, sent: &Sent) {
+        // Done before any outcome is reported, because its receiver may submit again at once.
+        self.weights.give_back(batch.done.iter().map(|(request, _)| request.weight).sum());
+        let mut callers = 0;
+        for (request, outcome) in batch.done.drain(..) {
+            callers += usize::from(request.is_awaited);
+            if let Some(transaction) = request.take() {
+                finish(transaction, outcome.and_then(|version| sent.outcome(version)));
+            }
+        }
+        self.crowd.note(callers);
+        wake_waiting();
+    }
+
+    /// Queues a prepared transaction; returns it if the queue is full.
+    pub(crate) fn enqueue(&self, request: Box<Request>) -> Result<(), Box<dyn Transaction>> {
+        match self.queue.push(request) {
+            Ok(()) => Ok(()),
+            Err(Refused::Full(request)) => request.take().map_or(Ok(()), Err),
+            Err(Refused::Closed(request)) => {
+                self.weights.give_back(request.weight);
+                if let Some(transaction) = request.take() {
+                    finish(transaction, Err(Error::Closed));
+                }
+                wake_waiting();
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a quarter of the queue is free, in places and in bytes.
+    pub(crate) fn has_room(&self) -> bool {
+        self.weights.has_room() && self.queue.has_room()
+    }
+
+    /// Prepares, commits and waits.
+    pub(crate) fn commit(
+        &self,
+        change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send),
+    ) -> Result<Commit, Error> {
+        let mut work = Work::new(self.options.transaction_bound());
+        self.prepare(&mut work, change)?;
+        match catch_unwind(AssertUnwindSafe(|| self.commit_inline(&mut work, change))) {
+            Ok(None) => {}
+            Ok(Some(outcome)) => return outcome,
+            Err(_) => {
+                self.fail_stop.stop_after_panic(SENDING);
+                return Err(panicked());
+            }
+        }
+        Waiting::run(change, &self.crowd, |waiting| {
+            self.enqueue(Box::new(Request::new(waiting, work, 0, true))).map_err(|_refused| Error::Busy)
+        })
+    }
+
+    /// Commits on the calling thread if nothing is queued and no batch is in flight.
+    fn commit_inline(
+        &self,
+        work: &mut Work,
+        change: &mut (dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send),
+    ) -> Option<Result<Commit, Error>> {
+        if self.queue.depth() > 0 || self.is_closing.load(std::sync::atomic::Ordering::Acquire) {
+            return None;
+        }
+        self.watching.pause();
+        let mut writer = self.try_hold_writer()?;
+        // Large commits of a single caller can outrun a merge.
+        self.slow_down(&mut writer);
+        let turn = self.try_turn()?;
+        if self.is_poisoned() {
+            return Some(Err(Error::Poisoned));
+        }
+        self.refresh(&mut writer);
+        writer.gave_up = false;
+        let mut batch = lock(&self.batches).pop().unwrap_or_else(|| OpenBatch::new(&self.options));
+        let placed = self.place(&mut writer, &mut batch, work, change);
+        let outcome = match placed {
+            Placed::Done(version) => Some(self.send(writer, turn, &mut batch).outcome(version)),
+            Placed::Refused(error) => Some(Err(error)),
+            Placed::SendFirst => None,
+        };
+        if matches!(outcome, Some(Ok(_))) {
+            count(&self.counters.inline, 1);
+        }
+        lock(&self.batches).push(batch);
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use super::*;
+    use crate::disk::MemoryDisk;
+    use crate::{Options, Store, Submit, TreeId};
+
+    const TREE: TreeId = TreeId(7);
+    const COUNT: u8 = 40;
+
+    struct Put {
+        number: u8,
+        told: mpsc::Sender<Result<Commit, Error>>,
+    }
+
+    impl Transaction for Put {
+        fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), Abort> {
+            tx.put(TREE, &[self.number], b"value");
+            Ok(())
+        }
+
+        fn finish(self: Box<Self>, outcome: Result<Commit, Error>) {
+            self.told.send(outcome).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_panic_under_the_writers_lock_is_told_to_all_and_shows_nothing_of_its_batch() {
+        let disk = Arc::new(MemoryDisk::new(64 << 20));
+        let mut options = Options::default();
+        (options.memtable_bytes, options.log_segment_bytes) = (256 << 10, 64 << 10);
+        let (store, _) = Store::open_on(disk.clone(), options.clone()).unwrap();
+        let put = |store: &Store, number: u8| {
+            store.commit(&mut |tx| {
+                tx.put(TREE, &[number], b"value");
+                Ok(())
+            })
+        };
+        (0..3).for_each(|number| assert!(put(&store, number).is_ok()));
+        let reader = store.reader().unwrap();
+        let (told, outcomes) = mpsc::channel();
+        {
+            let mut writer = store.engine().hold_writer();
+            for number in 100..100 + COUNT {
+                let transaction = Box::new(Put { number, told: told.clone() });
+                assert!(matches!(store.submit(&reader, transaction), Submit::Queued));
+            }
+            // The memtable accepts no version below its newest, so placing panics in the store's own assertion.
+            writer.next_version = 1;
+        }
+        for _ in 0..COUNT {
+            let outcome = outcomes.recv_timeout(std::time::Duration::from_secs(60)).expect("each transaction finishes");
+            assert!(matches!(outcome, Err(Error::Poisoned | Error::Unknown(_))), "{outcome:?}");
+        }
+        assert!(store.stats().poisoned_by.is_some_and(|cause| cause.contains("panic")));
+        assert!(matches!(put(&store, 3), Err(Error::Poisoned)));
+        assert!(matches!(store.checkpoint(), Err(Error::Poisoned)));
+        let check = |store: &Store| {
+            let reader = store.reader().unwrap();
+            let snapshot = reader.snapshot();
+            (0..=u8::MAX).for_each(|key| assert_eq!(snapshot.get(TREE, &[key]).unwrap().is_some(), key < 3, "{key}"));
+        };
+        check(&store);
+        drop((reader, store));
+        let (store, _) = Store::open_on(disk, options).unwrap();
+        check(&store);
+        put(&store, 3).unwrap();
+    }
+}

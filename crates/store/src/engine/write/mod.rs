@@ -1,0 +1,20 @@
+//! The way of a transaction: prepared, queued, validated, placed into a batch, logged, acknowledged.
+//!
+//! Here are also its folds and the rows derived from them. It imports `engine::read`, the budget in
+//! `engine::checkpoint`, `log` and `memtable`. It must not know bulk loads, recovery or readers of changes.
+
+pub(crate) mod batch;
+pub(super) mod changes;
+pub(super) mod commit;
+pub(crate) mod fold;
+pub(super) mod fold_results;
+mod foresee;
+mod freeze;
+mod new_tree;
+mod overlay;
+pub(super) mod queue;
+mod reads;
+pub(super) mod ticket;
+pub(crate) mod transaction;
+pub(super) mod weight;
+pub(super) mod writer;

@@ -1,0 +1,395 @@
+//! The writer's state, under one lock: the holder of the lock is the only writer.
+//!
+//! To place a transaction the writer validates its reads, makes room in log and memtable, appends to the batch, and
+//! inserts into the memtable. Nothing of it is visible yet, and all possible refusals come before the first insert.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::batch::{OpenBatch, Request};
+use super::changes::Change;
+use super::fold::Fold;
+use super::fold_results::Folds;
+use super::transaction::{Abort, Tx, Work};
+use crate::base::error::Error;
+use crate::base::fail_stop::{Held, lock};
+use crate::base::key::{TreeId, Version};
+use crate::base::limits::{LOOK_FOR_READERS_EVERY, READERS_WAIT_MAX};
+use crate::disk::DIRECT_ALIGN;
+use crate::engine::Engine;
+use crate::engine::checkpoint::room::{AHEAD_PAGES, DELETION_PAGES, Need};
+use crate::engine::read::view::{Generation, View};
+use crate::engine::stats::count;
+use crate::log::{Edit, Operation, Tail};
+use crate::memtable::{Demand, Full, Memtable, MemtableWriter};
+
+/// See the module's text.
+pub(crate) struct Writer {
+    pub(crate) tail: Tail,
+    pub(crate) table: MemtableWriter,
+    /// All memtables made so far that may still be in use.
+    pub(crate) memtables: Vec<Weak<Memtable>>,
+    /// The generation that the writer reads through. It may be older than the published one, but is never wrong.
+    pub(crate) generation: Generation,
+    /// The pages that a checkpoint of the active memtable needs; the memtable counts its keys.
+    pub(crate) need: Need,
+    /// Pages that the trees may have when that checkpoint begins.
+    pub(crate) live_pages: u64,
+    /// Epoch of the published value of which `generation` is a copy.
+    pub(crate) epoch: u64,
+    pub(crate) next_version: u64,
+    /// Results of the batch's folds, not yet put.
+    pub(crate) folds: Folds,
+    pub(crate) fold: Option<Arc<dyn Fold>>,
+    /// A transaction of this group has waited in vain for readers to release old states, so the others do not wait.
+    pub(crate) gave_up: bool,
+    /// Taken from the queue, not yet placed.
+    pub(crate) backlog: VecDeque<Box<Request>>,
+    /// A vector that is swapped with the queue's.
+    #[expect(clippy::vec_box, reason = "a request is moved four times on its way; by pointer")]
+    pub(crate) taken: Vec<Box<Request>>,
+}
+
+/// Result of placing a transaction.
+pub(crate) enum Placed {
+    /// It is in the batch at this version, or has no changes to write.
+    Done(u64),
+    /// The batch must be sent before there is room.
+    SendFirst,
+    /// It was not placed.
+    Refused(Error),
+}
+
+type Prepare<'p> = dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + 'p;
+
+impl Writer {
+    fn newest(&self) -> u64 {
+        self.next_version - 1
+    }
+
+    /// Whether the memtables hold nothing that a checkpoint could merge.
+    fn is_all_merged(&self) -> bool {
+        self.table.table().is_empty() && self.generation.frozen.is_none()
+    }
+
+    /// Whether others have changed what this transaction read since it read it.
+    fn is_stale(&self, work: &Work) -> bool {
+        let since = work.snapshot;
+        if since == self.newest() || work.reads.is_empty() {
+            return false;
+        }
+        // Changes that a checkpoint has merged have no versions any more.
+        since < self.generation.tree.meta().version.0
+            || work.reads.changed_in(&self.generation.active, since)
+            || self.generation.frozen.as_ref().is_some_and(|table| work.reads.changed_in(table, since))
+    }
+}
+
+/// The activity named by a panic under the writer's lock.
+const DOING: &str = "the writer was at work";
+
+impl Engine {
+    /// The writer's lock. A panic under it stops the store before the lock is released.
+    pub(crate) fn hold_writer(&self) -> Held<'_, Writer> {
+        self.fail_stop.lock(&self.writer, DOING)
+    }
+
+    /// The same if the lock is free.
+    pub(in crate::engine) fn try_hold_writer(&self) -> Option<Held<'_, Writer>> {
+        self.fail_stop.try_lock(&self.writer, DOING)
+    }
+
+    /// Takes over the generation that the checkpointer published.
+    pub(crate) fn refresh(&self, writer: &mut Writer) {
+        if self.published.epoch() != writer.epoch {
+            let current = lock(&self.current);
+            writer.generation = current.clone();
+            writer.epoch = self.published.epoch();
+            // A pending merge adds at most as many pages as it needs.
+            let frozen = writer.generation.frozen.as_ref().map_or(0, |_| self.room.frozen_pages());
+            writer.live_pages = u64::from(self.tree.live_pages()) + frozen;
+        }
+    }
+
+    /// Puts one transaction into the batch. `prepare` is called again only if its reads have changed.
+    pub(crate) fn place(
+        &self,
+        writer: &mut Writer,
+        batch: &mut OpenBatch,
+        work: &mut Work,
+        prepare: &mut Prepare<'_>,
+    ) -> Placed {
+        if writer.folds.meets(work) {
+            self.put_folds(writer, batch);
+        }
+        if writer.is_stale(work) {
+            count(&self.counters.redone, 1);
+            // Its new reads may touch folded keys.
+            self.put_folds(writer, batch);
+            let view = View { generation: &writer.generation, version: writer.newest() };
+            let redone = catch_unwind(AssertUnwindSafe(|| work.prepare(view, prepare)));
+            if let Err(error) = redone.unwrap_or(Err(Error::Aborted)) {
+                return Placed::Refused(error);
+            }
+        }
+        if work.is_aborted {
+            return Placed::Refused(Error::Aborted);
+        }
+        if work.changes.is_empty() {
+            return Placed::Done(writer.newest());
+        }
+        if self.checkpoints.damage_stop.is_set() {
+            return Placed::Refused(self.checkpoints.damage_stop.error());
+        }
+        if work.changes.has_folds() {
+            let view = View { generation: &writer.generation, version: writer.newest() };
+            if let Err(error) = writer.folds.fold(writer.fold.as_deref(), view, &work.changes) {
+                return Placed::Refused(error);
+            }
+        }
+        let placed = match self.make_room(writer, batch, work) {
+            Ok(true) => return Placed::Done(self.append(writer, batch, work.changes.iter())),
+            Ok(false) => Placed::SendFirst,
+            Err(error) => Placed::Refused(error),
+        };
+        if work.changes.has_folds() {
+            writer.folds.take_back();
+        }
+        placed
+    }
+
+    /// Puts the results of the folds into the batch, as a transaction of its own. Its space was reserved together with
+    /// that of each transaction that folded.
+    pub(crate) fn put_folds(&self, writer: &mut Writer, batch: &mut OpenBatch) {
+        if writer.folds.is_empty() {
+            return;
+        }
+        let mut folds = std::mem::take(&mut writer.folds);
+        if folds.puts().next().is_some() {
+            self.append(writer, batch, folds.puts());
+        }
+        folds.clear();
+        writer.folds = folds;
+    }
+
+    /// See [`crate::Store::set_fold`].
+    pub(crate) fn set_fold(&self, fold: Arc<dyn Fold>) {
+        // No batch is open while the lock is free, so no result of the previous function is left.
+        self.hold_writer().fold = Some(fold);
+    }
+
+    /// True if log, memtable and disk have room; false if the batch has to be sent first.
+    fn make_room(&self, writer: &mut Writer, batch: &OpenBatch, work: &Work) -> Result<bool, Error> {
+        let is_first = batch.builder.transactions() == 0;
+        let log_bytes = batch.builder.len() + work.changes.log_bytes() + writer.folds.log_bytes();
+        let fits_log = |tail: &Tail| log_bytes.next_multiple_of(DIRECT_ALIGN) as u64 <= tail.room();
+        if !is_first && (log_bytes > self.options.batch_bytes_max() || !fits_log(&writer.tail)) {
+            return Ok(false);
+        }
+        if is_first && !fits_log(&writer.tail) {
+            self.roll(writer)?;
+            if !fits_log(&writer.tail) {
+                let (limit, what) = self.options.transaction_bound();
+                return Err(Error::Limit { what, limit: limit as u64 });
+            }
+        }
+        while !self.has_disk_room(writer, work)? {
+            if !is_first {
+                return Ok(false);
+            }
+            self.empty_memtables(writer)?;
+        }
+        while !fits_memtable(writer, work) {
+            if writer.table.table().is_empty() {
+                // The transaction is within the bound on bytes, but spread over so many trees that even an empty memtable
+                // might be too small.
+                return Err(Error::Limit { what: "transaction", limit: self.options.transaction_bound().0 as u64 });
+            }
+            if writer.generation.frozen.is_none() {
+                self.rotate_waiting(writer)?;
+            } else if is_first {
+                self.checkpoints.wait_until_merged(self, || self.refresh(writer))?;
+                self.refresh(writer);
+            } else {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Continues in the next segment of the log. On a full disk a checkpoint first releases older segments.
+    fn roll(&self, writer: &mut Writer) -> Result<(), Error> {
+        loop {
+            match self.log.roll(&mut writer.tail) {
+                Err(Error::Full) if self.log.has_older_segments() && !writer.is_all_merged() => {
+                    self.empty_memtables(writer)?;
+                }
+                rolled => return rolled,
+            }
+        }
+    }
+
+    /// Whether the pages for the checkpoint of this transaction are reserved; false if a checkpoint now would help.
+    fn has_disk_room(&self, writer: &Writer, work: &Work) -> Result<bool, Error> {
+        let mut need = writer.need;
+        let mut keys = writer.table.table().len();
+        let (mut puts, mut deletions) = (0, 0);
+        for change in work.changes.iter() {
+            need.add(&change.operation);
+            // A range adds two boundaries.
+            keys += 1 + usize::from(matches!(change.operation.edit, Edit::DeleteRange { .. }));
+            *(if matches!(change.operation.edit, Edit::Put(_)) { &mut puts } else { &mut deletions }) += 1;
+        }
+        // If there are other changes, its folds take only a few bytes.
+        let is_deletion = puts == 0 && deletions > 0;
+        let reserve = if is_deletion { 0 } else { DELETION_PAGES };
+        need.keys = keys as u64;
+        writer.folds.add_need(&mut need);
+        let pages = need.pages(writer.live_pages);
+        if self.room.covers(pages + reserve, need.runs) {
+            return Ok(true);
+        }
+        // With less room than this margin every few transactions would need a checkpoint. Then the disk counts as full.
+        let margin = if writer.is_all_merged() && !is_deletion { AHEAD_PAGES } else { 0 };
+        match self.room.ask(pages + reserve + margin, need.runs, self) {
+            Ok(()) => Ok(true),
+            // A checkpoint usually takes fewer pages than its bound.
+            Err(Error::Full) if !writer.is_all_merged() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One step towards empty memtables: waits for the checkpoint of the frozen one, or freezes the active one.
+    fn empty_memtables(&self, writer: &mut Writer) -> Result<(), Error> {
+        if writer.generation.frozen.is_none() {
+            return self.rotate_waiting(writer);
+        }
+        self.checkpoints.wait_until_merged(self, || self.refresh(writer))?;
+        self.refresh(writer);
+        Ok(())
+    }
+
+    fn append<'c>(&self, writer: &mut Writer, batch: &mut OpenBatch, changes: impl Iterator<Item = Change<'c>>) -> u64 {
+        let version = writer.next_version;
+        if batch.builder.transactions() == 0 {
+            batch.builder.restart(version);
+        }
+        batch.builder.begin_transaction();
+        for change in changes {
+            batch.builder.push(change.operation, change.is_stamped.then_some(version));
+        }
+        for operation in batch.builder.end_transaction() {
+            let operation = operation.expect("the builder reads back what it has just written");
+            writer.need.add(&operation);
+            put_into(&mut writer.table, version, &operation).expect("room was made for the whole transaction");
+            self.watching.note(version, &operation);
+        }
+        writer.next_version = version + 1;
+        writer.need.keys = writer.table.table().len() as u64;
+        self.room.note(writer.need.pages(writer.live_pages), writer.need.runs);
+        if writer.table.wants_memory() {
+            self.room.wake();
+        }
+        let table = writer.table.table();
+        let is_due = table.used_bytes() > self.options.checkpoint_at_bytes() || table.boundaries_percent() > 50;
+        if is_due && writer.generation.frozen.is_none() {
+            self.checkpoints.request_by_size();
+        }
+        version
+    }
+
+    /// Freezes the active memtable for a transaction that waits for room.
+    fn rotate_waiting(&self, writer: &mut Writer) -> Result<(), Error> {
+        let wait_max = if writer.gave_up { Duration::ZERO } else { READERS_WAIT_MAX };
+        let rotated = self.rotate(writer, wait_max);
+        writer.gave_up = rotated.is_err();
+        rotated
+    }
+
+    /// Freezes the active memtable and continues with a new one. The open batch, if any, will be sealed at the tail's
+    /// position, so replay of the changes that the frozen memtable lacks must start there. If readers hold too many
+    /// states or memtables, waits at most `wait_max` for each of the two. After an error nothing has changed.
+    pub(crate) fn rotate(&self, writer: &mut Writer, wait_max: Duration) -> Result<(), Error> {
+        // Otherwise the frozen memtable would be dropped, and its acknowledged changes with it.
+        assert!(writer.generation.frozen.is_none(), "a frozen memtable is merged before the next one is frozen");
+        let place = self.reserve_state(wait_max)?;
+        let (table, table_writer) = self.next_memtable(writer, wait_max)?;
+        let last_version = writer.newest();
+        writer.table = table_writer;
+        self.throttle.restart();
+        self.room.rotated(writer.need.pages(writer.live_pages), writer.need.runs);
+        writer.need = Need::default();
+        self.publish(place, |generation| {
+            generation.frozen = Some(std::mem::replace(&mut generation.active, table));
+        });
+        self.refresh(writer);
+        self.checkpoints.frozen(last_version, writer.tail.position());
+        Ok(())
+    }
+
+    /// An empty memtable. Arenas alternate: the one merged last is reused once no reader holds it. If readers hold the
+    /// maximum number, waits for them, and fails with [`Error::Busy`].
+    pub(in crate::engine) fn next_memtable(
+        &self,
+        writer: &mut Writer,
+        wait_max: Duration,
+    ) -> Result<(Arc<Memtable>, MemtableWriter), Error> {
+        let began = Instant::now();
+        let made = loop {
+            // Old states that no reader holds may still hold memtables, among them the writer's own copy.
+            self.refresh(writer);
+            self.published.reclaim();
+            // A memtable may be put there only now: a merge publishes its result before it releases its memtable.
+            let spare = lock(&self.spare).take().and_then(Arc::into_inner);
+            writer.memtables.retain(|table| table.strong_count() > 0);
+            match spare {
+                Some(spare) => break spare.reuse().map_err(|error| Error::io("reuse a memtable", error))?,
+                None if writer.memtables.len() < self.options.memtables_max => {
+                    break new_memtable(self.options.memtable_bytes)?;
+                }
+                None if began.elapsed() >= wait_max => return Err(Error::Busy),
+                None => {}
+            }
+            self.check_writable()?;
+            std::thread::sleep(LOOK_FOR_READERS_EVERY);
+        };
+        writer.memtables.push(Arc::downgrade(&made.0));
+        Ok(made)
+    }
+
+    /// Makes versions up to this one visible.
+    pub(crate) fn show(&self, version: u64) {
+        self.visible.store(version, Ordering::Release);
+    }
+}
+
+pub(crate) fn new_memtable(bytes: usize) -> Result<(Arc<Memtable>, MemtableWriter), Error> {
+    Memtable::new(bytes).map_err(|error| Error::io("allocate a memtable", error))
+}
+
+/// Puts an operation, read from the log or about to be logged, into the memtable.
+pub(crate) fn put_into(table: &mut MemtableWriter, version: u64, operation: &Operation<'_>) -> Result<(), Full> {
+    let (version, tree) = (Version(version), TreeId(operation.tree));
+    match operation.edit {
+        Edit::Put(value) => table.insert(version, tree, operation.key, Some(value)),
+        Edit::Delete => table.insert(version, tree, operation.key, None),
+        Edit::DeleteRange { to } => table.delete_range(version, tree, operation.key, to),
+    }
+}
+
+fn fits_memtable(writer: &Writer, work: &Work) -> bool {
+    let table = &writer.table;
+    let mut demand = Demand::default();
+    for change in work.changes.iter() {
+        let Operation { tree, key, edit } = change.operation;
+        match edit {
+            Edit::DeleteRange { to } => demand.add_range(table, TreeId(tree), key.len(), to.map(<[u8]>::len)),
+            Edit::Put(_) | Edit::Delete => demand.add(table, TreeId(tree), key.len(), edit.bytes().len()),
+        }
+    }
+    writer.folds.add_demand(&mut demand, table);
+    table.fits(&demand)
+}

@@ -1,0 +1,64 @@
+//! Backup of an open store: a folder with a complete store, which can be opened, verified and queried directly.
+//!
+//! It begins with a checkpoint: then the tree alone holds everything acknowledged before the call, and its view is one version. A
+//! snapshot would show the same through the memtables, but keep them from being reused during the copy; a view pins only pages.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::error::Error;
+use crate::disk::Disk;
+use crate::engine::Engine;
+use crate::engine::checkpoint::pace;
+use crate::engine::lifecycle::at_rest::open_disk;
+use crate::engine::lifecycle::folder::{PART_NAME, Unfinished};
+use crate::log;
+use crate::store::Store;
+use crate::tree::{Copied, Target, TreeView, Watch, copy};
+
+impl Store {
+    /// Copies the open store into a folder that is empty or missing. The copy shows one version, which includes
+    /// everything acknowledged before the call. Writers continue. Meanwhile the tree file grows by the pages that
+    /// checkpoints replace.
+    ///
+    /// The folder becomes a store only when this returns, after the copy was read back and verified. A crash before
+    /// that leaves no store.
+    pub fn backup(&self, to: &Path, watch: &mut Watch<'_>) -> Result<Copied, Error> {
+        self.backup_on(&open_disk(to)?, watch)
+    }
+
+    /// The same on any disk.
+    pub fn backup_on(&self, to: &dyn Disk, watch: &mut Watch<'_>) -> Result<Copied, Error> {
+        self.engine().backup(to, watch)
+    }
+}
+
+impl Engine {
+    /// Copies everything visible at the call into an empty folder, which becomes a store.
+    pub(crate) fn backup(self: &Arc<Engine>, disk: &dyn Disk, watch: &mut Watch<'_>) -> Result<Copied, Error> {
+        let unfinished = Unfinished::begin(disk)?;
+        self.checkpoint()?;
+        let view = {
+            // Between two pieces of a checkpoint, possibly a later one, the trees are not a consistent state of the data.
+            let _merging = self.hold_merging()?;
+            self.tree.view()
+        };
+        let copied = self.copy_to(disk, &view, log::BEGINNING, watch)?;
+        drop(view);
+        log::create_least(disk)?;
+        unfinished.finish()?;
+        Ok(copied)
+    }
+
+    pub(super) fn copy_to(
+        self: &Arc<Engine>,
+        disk: &dyn Disk,
+        view: &TreeView,
+        log_start: log::LogPosition,
+        watch: &mut Watch<'_>,
+    ) -> Result<Copied, Error> {
+        let pace = || pace::of_bulk_build(Arc::clone(self));
+        let map_bytes = self.options.map_bytes;
+        copy(view, &Target { disk, name: PART_NAME, log_start, map_bytes, pace: &pace }, watch)
+    }
+}

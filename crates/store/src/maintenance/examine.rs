@@ -1,0 +1,146 @@
+//! Examination of a closed store: everything is read and checked, nothing is changed.
+//!
+//! Opening a store would begin a new epoch of its log and cut off a torn tail. An operator who examines a broken store
+//! wants it unchanged. The examination checks:
+//!
+//! - both meta pages and, for each whose log start exists, everything that it reaches: pages, key order, counts, and
+//!   that the space map marks exactly the reached pages as used (`tree/verify.rs`). Recovery would use the older state
+//!   if the newer meta page were lost.
+//! - the log from the newest state on: segments, checksums, the chain of batches, operations, and that versions rise by
+//!   one from the tree's last version to the end.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::base::error::Error;
+use crate::base::key::Version;
+use crate::base::limits::TREE_NAME;
+use crate::disk::{Access, Disk};
+use crate::engine::lifecycle::at_rest::{lock_source, open_disk, refuse_unless_store};
+use crate::engine::options::Options;
+use crate::log::{self, Batch, LogPosition};
+use crate::store::Store;
+use crate::tree::{Report, TreeFile};
+
+/// Result of an examination.
+#[derive(Debug)]
+pub struct Examination {
+    /// The newest state.
+    pub newest: Report,
+    /// The previous state, if its log start still exists and it differs from the newest one.
+    pub older: Option<Report>,
+    /// One of the two meta pages is damaged. This alone is no fault: a power failure during its write causes it, and
+    /// the next checkpoint repairs it.
+    pub torn_meta: Option<Error>,
+    /// Batches of the log after the newest state.
+    pub batches: u64,
+    /// Bytes of a batch that was torn while it was written; it was never acknowledged.
+    pub torn_bytes: u64,
+    /// The last version.
+    pub version: Version,
+    /// The first fault of the log, which was read up to there.
+    pub log_fault: Option<Error>,
+}
+
+impl Examination {
+    /// Whether no fault was found.
+    pub fn is_clean(&self) -> bool {
+        self.newest.is_clean() && self.older.as_ref().is_none_or(Report::is_clean) && self.log_fault.is_none()
+    }
+}
+
+impl Store {
+    /// Examines the store in a folder without opening it; meanwhile no other process can open it.
+    pub fn examine(dir: &Path) -> Result<Examination, Error> {
+        refuse_unless_store(dir)?;
+        Store::examine_on(&open_disk(dir)?)
+    }
+
+    /// The same on any disk.
+    pub fn examine_on(disk: &dyn Disk) -> Result<Examination, Error> {
+        let _lock = lock_source(disk)?;
+        look(Access::ReadOnly, disk, TREE_NAME)
+    }
+}
+
+/// Examines the store whose tree file has this name. With [`Access::ReadOnly`] nothing is written; otherwise the state
+/// found is made durable.
+pub(crate) fn look(access: Access, disk: &dyn Disk, tree_name: &str) -> Result<Examination, Error> {
+    let open = || TreeFile::open_for(access, disk, tree_name, Options::default().map_bytes);
+    let opening = open()?;
+    let torn_meta = opening.fault().map(Error::copy);
+    let mut usable = Vec::new();
+    for (index, meta) in opening.metas().enumerate() {
+        if log::start_exists(disk, &meta.log_start)? {
+            usable.push(index);
+        }
+    }
+    let [newest, older @ ..] = usable.as_slice() else {
+        return Err(Error::corrupt(tree_name, 0, "no meta page whose log start exists"));
+    };
+    let known = opening.metas().next().cloned();
+    let view = opening.choose(*newest)?.view();
+    let other = match older {
+        [index, ..] => Some(open()?.choose(*index)?.view()),
+        [] => None,
+    };
+    let older = other.filter(|other| !other.meta().is_same_state(view.meta())).map(|other| other.verify());
+    let mut walk = Walk { tree_version: view.meta().version.0, last: view.meta().version.0, batches: 0 };
+    let read = if access == Access::ReadOnly { log::look_through } else { log::replay };
+    let read = read(disk, &view.meta().log_start, &mut |at, batch| walk.take(at, batch));
+    let (torn_bytes, log_fault) = match read {
+        Ok(replayed) if walk.last < view.meta().reaches.0 => (0, Some(log::ends_early(&replayed.tail))),
+        Ok(replayed) => (replayed.torn_bytes, None),
+        Err(error @ Error::Io { .. }) => return Err(error),
+        Err(error) => (0, Some(error)),
+    };
+    let Walk { last, batches, .. } = walk;
+    // If the log start of the newest meta page is missing, the log of the older state must still reach the newest
+    // page's version.
+    let lost = known.filter(|known| known.reaches.0 > last).map(|known| log::start_is_gone(&known.log_start));
+    let log_fault = log_fault.or(lost);
+    Ok(Examination { newest: view.verify(), older, torn_meta, batches, torn_bytes, version: Version(last), log_fault })
+}
+
+/// A pass over the log.
+struct Walk {
+    tree_version: u64,
+    last: u64,
+    batches: u64,
+}
+
+impl Walk {
+    fn take(&mut self, at: &LogPosition, batch: &Batch<'_>) -> Result<(), Error> {
+        let damage = |what| Error::corrupt(&log::segment_name(at.segment), u64::from(at.offset), what);
+        self.batches += 1;
+        for transaction in batch.transactions() {
+            let (version, operations) = transaction.map_err(damage)?;
+            operations.into_iter().try_for_each(|operation| operation.map(drop)).map_err(damage)?;
+            // A checkpoint may have ended inside a batch: then the batch's first transactions are in the tree already.
+            if version > self.tree_version || self.last > self.tree_version {
+                if version != self.last + 1 {
+                    return Err(damage("versions do not rise by one"));
+                }
+                self.last = version;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Examination {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.newest)?;
+        if let Some(older) = &self.older {
+            write!(out, "the state before it: {} pages read", older.reached_pages)?;
+            writeln!(out, ", {} faults", older.fault_count)?;
+            older.faults.iter().try_for_each(|fault| writeln!(out, "fault in the state before: {fault}"))?;
+        }
+        if let Some(torn) = &self.torn_meta {
+            writeln!(out, "note: one of the two meta pages is not whole, the next checkpoint mends it: {torn}")?;
+        }
+        let Examination { batches, torn_bytes, version, .. } = self;
+        writeln!(out, "log: {batches} batches up to change {}, {torn_bytes} bytes of a torn tail", version.0)?;
+        self.log_fault.iter().try_for_each(|fault| writeln!(out, "fault: {fault}"))
+    }
+}

@@ -1,0 +1,144 @@
+//! Restore: a verified copy of a backup, or of any closed store.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::examine::{Examination, look};
+use crate::base::error::Error;
+use crate::base::key::Version;
+use crate::base::limits::TREE_NAME;
+use crate::disk::{Access, Disk, DiskFile};
+use crate::engine::lifecycle::at_rest::{lock_source, open_disk, refuse_unless_store};
+use crate::engine::lifecycle::folder::{PART_NAME, Unfinished};
+use crate::log;
+use crate::store::Store;
+use crate::tree::given_up;
+
+/// Bytes copied at once, between two progress reports.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Progress of a restore.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RestoreProgress {
+    /// Bytes copied.
+    pub bytes: u64,
+    /// Bytes to copy in all.
+    pub bytes_total: u64,
+    /// Everything is copied and is being read back.
+    pub is_verifying: bool,
+}
+
+/// What was restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The last committed version in it.
+    pub version: Version,
+    /// Entries of all trees; changes that are only in the log are not counted.
+    pub entries: u64,
+    /// Bytes copied.
+    pub bytes: u64,
+}
+
+/// Receives the progress of a restore. `Break` cancels it.
+pub type WatchRestore<'w> = dyn FnMut(RestoreProgress) -> ControlFlow<()> + 'w;
+
+impl Store {
+    /// Copies a backup, or any closed store, into a folder that is empty or missing. The source is only read. The
+    /// folder becomes a store only when this returns, after the copy was read back and verified.
+    pub fn restore(from: &Path, to: &Path, watch: &mut WatchRestore<'_>) -> Result<Restored, Error> {
+        refuse_unless_store(from)?;
+        Store::restore_on(&open_disk(from)?, &open_disk(to)?, watch)
+    }
+
+    /// The same between any two disks.
+    pub fn restore_on(from: &dyn Disk, to: &dyn Disk, watch: &mut WatchRestore<'_>) -> Result<Restored, Error> {
+        let _lock = lock_source(from)?;
+        let unfinished = Unfinished::begin(to)?;
+        let mut copying = Copying { from, to, progress: RestoreProgress::default(), watch };
+        let names = from.list().map_err(|error| Error::io("list the backup", error))?;
+        // The tree file comes first: its unfinished name marks the folder as incomplete.
+        for SourceFile { name, file } in copying.open_all(&names)? {
+            copying.file(&name, &*file)?;
+        }
+        let bytes = copying.progress.bytes;
+        copying.progress.is_verifying = true;
+        copying.tell()?;
+        let (version, entries) = check(to)?;
+        unfinished.finish()?;
+        Ok(Restored { version, entries, bytes })
+    }
+}
+
+/// A restore in progress.
+struct Copying<'c, 'w> {
+    from: &'c dyn Disk,
+    to: &'c dyn Disk,
+    progress: RestoreProgress,
+    watch: &'c mut WatchRestore<'w>,
+}
+
+/// A file to copy, with its name in the new folder.
+struct SourceFile {
+    name: String,
+    file: Arc<dyn DiskFile>,
+}
+
+impl Copying<'_, '_> {
+    /// The store's files among these names, the tree file first.
+    fn open_all(&mut self, names: &[String]) -> Result<Vec<SourceFile>, Error> {
+        let logs = names.iter().filter(|name| log::is_segment(name)).map(String::as_str);
+        let mut files = Vec::new();
+        for name in std::iter::once(TREE_NAME).chain(logs) {
+            let context = |error| Error::io(format!("open {name}"), error);
+            let file = self.from.open(name, false, Access::ReadOnly).map_err(context)?;
+            self.progress.bytes_total += file.len().map_err(context)?;
+            let new_name = if name == TREE_NAME { PART_NAME } else { name };
+            files.push(SourceFile { name: new_name.to_string(), file });
+        }
+        Ok(files)
+    }
+
+    fn file(&mut self, name: &str, source: &dyn DiskFile) -> Result<(), Error> {
+        let context = |error| Error::io(format!("copy {name}"), error);
+        let target = self.to.open(name, true, Access::Buffered).map_err(context)?;
+        self.to.sync_dir().map_err(context)?;
+        let (mut at, len) = (0, source.len().map_err(context)?);
+        let mut piece = vec![0; PIECE_BYTES];
+        while at < len {
+            let count = (len - at).min(PIECE_BYTES as u64);
+            let piece = &mut piece[..count as usize];
+            source.read_exact_at(piece, at).map_err(context)?;
+            target.write_all_at(piece, at).map_err(context)?;
+            // Otherwise the last sync would write gigabytes at once and delay all other writers of this disk.
+            target.sync_range(at, count).map_err(context)?;
+            at += count;
+            self.progress.bytes += count;
+            self.tell()?;
+        }
+        target.sync_data().map_err(context)
+    }
+
+    fn tell(&mut self) -> Result<(), Error> {
+        match (self.watch)(self.progress) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(given_up()),
+        }
+    }
+}
+
+/// Reads back a folder before it becomes a store. Returns the last version and the number of entries in the tree.
+fn check(disk: &dyn Disk) -> Result<(Version, u64), Error> {
+    let Examination { newest, older, log_fault, version, torn_meta, .. } = look(Access::Buffered, disk, PART_NAME)?;
+    if let Some(fault) = torn_meta {
+        tracing::warn!(%fault, "one of the two meta pages is damaged; going on from the other");
+    }
+    let entries = newest.trees.iter().map(|tree| tree.info.entries).sum();
+    let older_faults = older.map(|older| older.faults).unwrap_or_default();
+    match newest.faults.into_iter().chain(older_faults).chain(log_fault).next() {
+        Some(fault) => Err(fault),
+        None => Ok((version, entries)),
+    }
+}
