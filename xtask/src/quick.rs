@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Packages whose test programs are built and run in seconds.
-const FAST: [&str; 7] = ["executor", "binjson", "http", "lab", "loadtest", "reactor", "resp"];
+const FAST: [&str; 8] = ["executor", "binjson", "http", "lab", "loadtest", "reactor", "resp", "schema"];
 /// Files in the root that affect every package.
 const FOR_ALL: [&str; 4] = ["Cargo.toml", "Cargo.lock", "clippy.toml", "rust-toolchain.toml"];
 

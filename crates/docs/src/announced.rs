@@ -9,15 +9,15 @@
 //! reference nor an announced expiry. These appear when the database is opened again ([`crate::Database::reopen`]).
 
 use binjson::Document;
+use schema::{PromisedKind, Schema};
 
-use crate::catalog::{Catalog, FieldInfo, FieldKind};
+use crate::catalog::{Catalog, FieldInfo};
 use crate::collection::{Collection, ReferencePlace, Referrer};
 use crate::engine::Change;
 use crate::error::WriteError;
 use crate::expire;
 use crate::readiness::{Readiness, ReadinessState};
 use crate::row::{NAMES_MAX, Row};
-use crate::schema::Schema;
 
 /// A new rule, as found by comparing the configuration with the catalog.
 #[derive(Debug)]
@@ -122,9 +122,9 @@ pub(crate) fn weakened(new: &Schema, before: Option<&Schema>) -> Vec<FieldInfo> 
     let known = |name: &str| before.and_then(|schema| schema.fields().iter().find(|field| field.name == name));
     let fields = new.fields().iter().map(|field| {
         let before = known(&field.name);
-        let kind = before.map(|before| before.kind).filter(|kind| *kind == field.kind).unwrap_or(FieldKind::Any);
+        let kind = before.map(|before| before.kind).filter(|kind| *kind == field.kind).unwrap_or(PromisedKind::Any);
         let required = field.required && before.is_some_and(|before| before.required);
-        FieldInfo { name: field.name.clone(), kind, required }
+        FieldInfo { name: field.name.clone(), kind: kind.into(), required }
     });
     fields.collect()
 }

@@ -4,12 +4,12 @@
 //! A missing or null field is NULL, a boolean is 1 or 0, and an array or object is its minified text.
 
 use binjson::{Document, Encoder};
+use schema::Schema;
 
 use crate::config::Item;
 use crate::error::WriteError;
 use crate::long_check::{LONG_CHECK_BYTES, SHORT_CHECK_STEPS};
 use crate::row::{NAMES_MAX, Names, Plain, Shape, plain};
-use crate::schema::{self, Schema};
 use crate::sql::OwnedValue;
 
 /// The schema of a body, and the fields that are read from it.

@@ -11,6 +11,8 @@
 
 use std::sync::Arc;
 
+use schema::{FieldPromise, PromisedKind};
+
 use crate::counts::Counts;
 use crate::engine::TreeId;
 use crate::generate::Generate;
@@ -144,7 +146,7 @@ pub struct KeyInfo {
     pub generate: Option<Generate>,
 }
 
-/// The promise of a schema about one top-level field.
+/// The promise of a schema, or of a view, about one top-level field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldInfo {
     /// Its name.
@@ -155,7 +157,13 @@ pub struct FieldInfo {
     pub required: bool,
 }
 
-/// The kinds of values a schema can promise.
+impl From<&FieldPromise> for FieldInfo {
+    fn from(promise: &FieldPromise) -> FieldInfo {
+        FieldInfo { name: promise.name.clone(), kind: promise.kind.into(), required: promise.required }
+    }
+}
+
+/// The kinds of values that a schema or a view can promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// Digits only; may be outside 64 bits unless the schema bounds it.
@@ -170,6 +178,18 @@ pub enum FieldKind {
     Any,
     /// A column of a view, whose values have these types. Their form in an index is not determined, as for [`FieldKind::Any`].
     Computed(JsonTypes),
+}
+
+impl From<PromisedKind> for FieldKind {
+    fn from(kind: PromisedKind) -> FieldKind {
+        match kind {
+            PromisedKind::Integer => FieldKind::Integer,
+            PromisedKind::Number => FieldKind::Number,
+            PromisedKind::Text => FieldKind::Text,
+            PromisedKind::Boolean => FieldKind::Boolean,
+            PromisedKind::Any => FieldKind::Any,
+        }
+    }
 }
 
 /// One index.

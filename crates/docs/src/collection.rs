@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use binjson::{Document, Value};
+use schema::Schema;
 
 use crate::announced::{Announced, Held};
 use crate::catalog::{Catalog, CollectionInfo, ExpireInfo};
@@ -20,7 +21,6 @@ use crate::made_keys::Keys;
 use crate::order;
 use crate::readiness::Readiness;
 use crate::row::{NAMES_MAX, Names, Plain, Row, Shape, plain};
-use crate::schema::Schema;
 use crate::views::View;
 use crate::views::write::Watch;
 

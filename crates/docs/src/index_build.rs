@@ -535,7 +535,7 @@ anyOf = [
                 batch.run(tx)
             } else {
                 // A single step of a check would fail here.
-                crate::schema::within(1, || batch.run(tx)).expect("no document is checked while others wait")
+                schema::within(1, || batch.run(tx)).expect("no document is checked while others wait")
             };
             others(batch.runs);
             ended

@@ -37,7 +37,6 @@ mod readiness;
 mod rebuild;
 mod reopen;
 pub mod row;
-pub mod schema;
 mod scratch;
 mod session;
 pub mod sql;
@@ -60,7 +59,7 @@ pub use error::{ReadError, WriteError};
 pub use long_check::{LARGE_BYTES, LONG_CHECK_BYTES};
 pub use open_error::{CollectionNames, OpenError};
 pub use readiness::{Readiness, ReadinessState};
-pub use schema::asking;
+pub use schema::{Question, asking};
 pub use session::{Moment, Session, Stored, VisitDocument};
 pub use statement::{RowsWanted, StepsCall, StepsDone};
 pub use stored_catalog::outline;
@@ -68,4 +67,4 @@ pub use transaction::{
     Applied, Elsewhere, GivenBack, Run, RunDone, TRANSACTION_WRITES_MAX, Transaction, take_given_up,
 };
 pub use write::{Op, Precondition, Written};
-pub use writing::{Done, Question, Submission, TakeLong};
+pub use writing::{Done, Submission, TakeLong};

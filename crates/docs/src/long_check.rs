@@ -18,10 +18,9 @@ use std::sync::LazyLock;
 use crate::collection::Collection;
 use crate::error::WriteError;
 use crate::row::{Plain, Row};
-use crate::schema;
 use crate::statement;
-use crate::writing::Question;
 use binjson::Document;
+use schema::Question;
 
 /// A document whose text is at least this long is checked against a general schema only on a thread for which no others wait.
 /// Most checks of 4 KiB take 15 µs; arrays nested 120 deep under a recursive schema take 1.5 ms, and 6 ms for 16 KiB.

@@ -24,11 +24,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use schema::Schema;
 use serde_json::{Value as Json, json};
 use store::{Store, TreeId};
 
 use crate::announced::{self, Wish};
-use crate::catalog::{Catalog, CollectionInfo, ExpireInfo, IndexInfo, ReferenceInfo, UniqueInfo};
+use crate::catalog::{Catalog, CollectionInfo, ExpireInfo, FieldInfo, IndexInfo, ReferenceInfo, UniqueInfo};
 use crate::config::{CollectionConfig, Config, ExpireConfig};
 use crate::engine::{Direction, KeyRange, View};
 use crate::error::ReadError;
@@ -37,7 +38,6 @@ use crate::loader::Wanted;
 use crate::losses;
 use crate::open_error::OpenError;
 use crate::readiness::Readiness;
-use crate::schema::Schema;
 
 /// Rows by key.
 pub(crate) type Rows = BTreeMap<String, String>;
@@ -207,7 +207,7 @@ fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -
         tree,
         key: wanted.key.clone(),
         schema: wanted.schema.as_deref().map(Arc::from),
-        fields: schema.map(|schema| schema.fields().to_vec()).unwrap_or_default(),
+        fields: schema.into_iter().flat_map(Schema::fields).map(FieldInfo::from).collect(),
         closed: schema.is_some_and(Schema::is_closed),
         indexes: Vec::new(),
         unique: Vec::new(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schema::Question;
 use store::Submit;
 
 use crate::database::{Database, Required, Write, written};
@@ -15,9 +16,6 @@ use crate::write::{Prepared, Written};
 
 /// Called once with the result of a write. May run on a thread of the store, and must not block.
 pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
-
-/// Called repeatedly, from any thread, during long work; returns true if the work is cancelled, and true from then on.
-pub type Question = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Receives writes of an event loop whose preparation turned out to take too long for it, because of the check of a document or
 /// the size of the stored one.

@@ -1,9 +1,8 @@
-//! A GET of a document allocates nothing in steady state. The plans of queries, the checks by a JSON Schema and the memory of a
-//! statement stay within their limits.
+//! A GET of a document allocates nothing in steady state. The plans of queries and the memory of a statement stay within their
+//! limits.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 #![allow(unsafe_code, reason = "a counting allocator is an allocator")]
 
-mod hostile_schemas;
 mod service;
 mod sql_memory;
 
@@ -13,7 +12,6 @@ use std::sync::Arc;
 
 use docs::catalog::FieldKind;
 use docs::key::KeyType;
-use docs::schema::Schema;
 use docs::sql::{Budget, Query, QueryError, Scratch};
 use service::{Service, travels, user, visit};
 
@@ -163,33 +161,6 @@ fn threads_that_make_the_same_plans_at_once_all_get_them() {
         }
         for _ in 0..4 {
             hear.recv_timeout(std::time::Duration::from_secs(60)).expect("no thread waits for ever");
-        }
-    }
-}
-
-/// The peak of allocated bytes during `work`.
-fn bytes_most(work: impl FnOnce()) -> i64 {
-    let before = BYTES.get();
-    BYTES_MOST.set(before);
-    work();
-    BYTES_MOST.get() - before
-}
-
-#[test]
-fn a_check_by_any_schema_takes_a_bounded_part_of_what_the_document_has() {
-    for bytes in [16 << 10, 60 << 10, 500 << 10] {
-        let documents: Vec<_> = hostile_schemas::documents(bytes)
-            .into_iter()
-            .map(|(name, text)| (name, hostile_schemas::stored(&text)))
-            .collect();
-        for (of_schema, schema) in hostile_schemas::schemas() {
-            let schema = Schema::compile_full(&schema.to_string()).unwrap();
-            for (of_document, stored) in &documents {
-                let took = bytes_most(|| drop(hostile_schemas::check(&schema, stored)));
-                // The checker's memory limit and the caches of patterns.
-                let most = (4 << 20) + 10 * stored.len() as i64;
-                assert!(took <= most, "{of_schema}, {of_document}: {took} bytes of {most}");
-            }
         }
     }
 }

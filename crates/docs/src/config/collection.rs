@@ -7,8 +7,8 @@ use crate::expire::{AFTER_SECONDS_MAX, LAST_WRITE};
 use crate::generate::GENERATORS;
 use crate::key::{KEY_TYPES, KeyType};
 use crate::row::{NAMES_MAX, Names};
-use crate::schema::Schema;
 use crate::stored_catalog::{index_row, unique_row};
+use schema::Schema;
 use store::TREE_NAME_BYTES_MAX;
 
 /// Most collections in a file.

@@ -16,6 +16,8 @@
 //! Where a field may be a text or something else, a cell in quotes is a text. Anything else is a bad cell.
 
 use csv_core::{ReadFieldResult, Reader, ReaderBuilder, Terminator};
+use schema::pointer;
+use schema::types::{self, ANY, ARRAY, BOOLEAN, INTEGER, NULL, OBJECT, REAL, STRING};
 use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 
@@ -23,8 +25,6 @@ use super::RECORD_BYTES_MAX;
 use crate::catalog::CollectionInfo;
 use crate::error::WriteError;
 use crate::key::KeyType;
-use crate::schema::pointer;
-use crate::schema::types::{self, ANY, ARRAY, BOOLEAN, INTEGER, NULL, OBJECT, REAL, STRING};
 
 /// Most columns of a table: as many as a sheet of a spreadsheet has.
 pub const COLUMNS_MAX: usize = 16_384;

@@ -1,8 +1,7 @@
 //! Schemas with all keywords, and documents that are expensive to check: each check ends within its limits.
 
 use binjson::{Document, encode};
-use docs::row::{Names, Shape};
-use docs::schema::{Misfit, Schema};
+use schema::{Misfit, Names, Schema, Shape};
 use serde_json::{Value, json};
 
 /// Schemas, by their difficulty.

@@ -1,16 +1,40 @@
-//! What a schema guarantees about top-level fields (its promise), for the query planner: names, kinds and presence.
+//! What a schema guarantees about top-level fields (its promise), for a query planner: names, kinds and presence.
 //!
 //! Only keywords directly in the schema count. They hold whatever else the schema contains, as all keywords of a schema apply.
 //! The exception is `$ref`, which disables its neighbours in older drafts: a schema with it promises nothing.
 
 use serde_json::{Map, Value as Json};
 
-use crate::catalog::{FieldInfo, FieldKind};
+/// The promise of a schema about one top-level field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldPromise {
+    /// Its name.
+    pub name: String,
+    /// Its kind, if it is present and not null.
+    pub kind: PromisedKind,
+    /// Whether every document has it with a value other than null.
+    pub required: bool,
+}
+
+/// The kinds of values a schema can promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromisedKind {
+    /// Digits only; may be outside 64 bits unless the schema bounds it.
+    Integer,
+    /// Any number.
+    Number,
+    /// Text.
+    Text,
+    /// True or false.
+    Boolean,
+    /// Nothing is promised.
+    Any,
+}
 
 /// The promises of a schema.
 pub(crate) struct Promise {
     /// The named fields, in the order of the text.
-    pub(crate) fields: Vec<FieldInfo>,
+    pub(crate) fields: Vec<FieldPromise>,
     /// Whether other fields are forbidden.
     pub(crate) closed: bool,
 }
@@ -27,9 +51,9 @@ pub(crate) fn of(text: &str, schema: &Json) -> Promise {
     let required = object.get("required").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let fields = ordered_names(text).into_iter().filter_map(|name| {
         let property = properties.get(&name)?;
-        let kind = property.as_object().map_or(FieldKind::Any, kind);
-        let required = kind != FieldKind::Any && required.iter().any(|field| field.as_str() == Some(&name));
-        Some(FieldInfo { name, kind, required })
+        let kind = property.as_object().map_or(PromisedKind::Any, kind);
+        let required = kind != PromisedKind::Any && required.iter().any(|field| field.as_str() == Some(&name));
+        Some(FieldPromise { name, kind, required })
     });
     let closed =
         object.get("additionalProperties") == Some(&Json::Bool(false)) && !object.contains_key("patternProperties");
@@ -50,19 +74,19 @@ fn ordered_names(text: &str) -> Vec<String> {
     properties.fields().filter_map(|(name, _)| Some(name.as_str()?.into_owned())).collect()
 }
 
-fn kind(property: &Map<String, Json>) -> FieldKind {
+fn kind(property: &Map<String, Json>) -> PromisedKind {
     if property.contains_key("$ref") {
-        return FieldKind::Any;
+        return PromisedKind::Any;
     }
     match property.get("type").and_then(Json::as_str) {
-        Some("integer") => FieldKind::Integer,
-        Some("number") => FieldKind::Number,
-        Some("string") => FieldKind::Text,
-        Some("boolean") => FieldKind::Boolean,
-        Some(_) => FieldKind::Any,
+        Some("integer") => PromisedKind::Integer,
+        Some("number") => PromisedKind::Number,
+        Some("string") => PromisedKind::Text,
+        Some("boolean") => PromisedKind::Boolean,
+        Some(_) => PromisedKind::Any,
         None => match property.get("enum").and_then(Json::as_array) {
-            Some(values) if values.iter().all(Json::is_string) => FieldKind::Text,
-            _ => FieldKind::Any,
+            Some(values) if values.iter().all(Json::is_string) => PromisedKind::Text,
+            _ => PromisedKind::Any,
         },
     }
 }

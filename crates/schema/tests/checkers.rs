@@ -1,9 +1,8 @@
 //! Schemas: the plain checker and the general one agree; `integer` means digits only.
 
 use binjson::{Document, encode};
-use docs::row::{Names, Shape};
-use docs::schema::Schema;
 use proptest::prelude::*;
+use schema::{Names, Schema, Shape};
 
 const PLAIN: &str = r#"{"type":"object","additionalProperties":false,"required":["id","name"],"properties":{
     "id":{"type":"integer","minimum":0,"maximum":4294967295},

@@ -2,16 +2,22 @@
 
 use serde_json::{Map, Value as Json};
 
-pub(crate) const NULL: u8 = 1;
-pub(crate) const BOOLEAN: u8 = 2;
+/// null.
+pub const NULL: u8 = 1;
+/// True or false.
+pub const BOOLEAN: u8 = 2;
 /// Digits within 64 bits.
-pub(crate) const INTEGER: u8 = 4;
+pub const INTEGER: u8 = 4;
 /// Every other number.
-pub(crate) const REAL: u8 = 8;
-pub(crate) const STRING: u8 = 16;
-pub(crate) const ARRAY: u8 = 32;
-pub(crate) const OBJECT: u8 = 64;
-pub(crate) const ANY: u8 = 127;
+pub const REAL: u8 = 8;
+/// Text.
+pub const STRING: u8 = 16;
+/// An array.
+pub const ARRAY: u8 = 32;
+/// An object.
+pub const OBJECT: u8 = 64;
+/// Every type.
+pub const ANY: u8 = 127;
 
 const TYPES: [(&str, u8); 7] = [
     ("null", NULL),
@@ -33,7 +39,7 @@ pub(super) fn types(value: &Json) -> Option<u8> {
 }
 
 /// The names of types, for messages. `number` covers both number kinds.
-pub(crate) fn type_names(types: u8) -> String {
+pub fn type_names(types: u8) -> String {
     let named = |bits: u8| bits != INTEGER || types & REAL == 0;
     let names = TYPES.iter().filter(|(_, bits)| types & bits == *bits && named(*bits)).map(|(name, _)| *name);
     names.collect::<Vec<_>>().join(" or ")
@@ -41,13 +47,13 @@ pub(crate) fn type_names(types: u8) -> String {
 
 /// What a schema says of the types of a top-level field, by `type` or else by the values of `enum` or `const`. [`ANY`]
 /// where it says nothing, or says it elsewhere (`$ref`, `anyOf`).
-pub(crate) fn of_field(schema: &Json, name: &str) -> u8 {
+pub fn of_field(schema: &Json, name: &str) -> u8 {
     let property = schema.get("properties").and_then(|properties| properties.get(name)).and_then(Json::as_object);
     property.and_then(declared).unwrap_or(ANY)
 }
 
 /// Whether a schema requires a top-level field.
-pub(crate) fn is_required(schema: &Json, name: &str) -> bool {
+pub fn is_required(schema: &Json, name: &str) -> bool {
     let names = schema.get("required").and_then(Json::as_array);
     names.is_some_and(|names| names.iter().any(|required| required == name))
 }
@@ -70,23 +76,5 @@ fn of_value(value: &Json) -> u8 {
         Json::String(_) => STRING,
         Json::Array(_) => ARRAY,
         Json::Object(_) => OBJECT,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fields_types_come_from_type_or_from_its_values() {
-        let schema: Json = serde_json::from_str(
-            r##"{"required": ["a"], "properties": {"a": {"type": ["integer", "null"]}, "b": {"enum": ["x", 1]},
-                "c": {"const": true}, "d": {"$ref": "#/x"}, "e": true}}"##,
-        )
-        .unwrap();
-        let found: Vec<u8> = ["a", "b", "c", "d", "e", "f"].iter().map(|name| of_field(&schema, name)).collect();
-        assert_eq!(found, [INTEGER | NULL, STRING | INTEGER, BOOLEAN, ANY, ANY, ANY]);
-        assert!(is_required(&schema, "a") && !is_required(&schema, "b"));
-        assert_eq!(type_names(INTEGER | REAL | NULL), "null or number");
     }
 }

@@ -8,8 +8,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 
-use crate::writing::Question;
+/// Called repeatedly, from any thread, during long work; returns true if the work is cancelled, and true from then on.
+pub type Question = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Bytes that are read, compared or skipped per step.
 const BYTES_PER_STEP: usize = 64;
@@ -20,7 +22,7 @@ const PATTERN_BYTES_PER_STEP: usize = 1024;
 const ERROR_BYTES: usize = 8192;
 
 /// Steps that take about a millisecond. The interval of cancellation checks, and the limit of a check while others wait.
-pub(crate) const QUESTION_STEPS: u64 = 8192;
+pub const QUESTION_STEPS: u64 = 8192;
 
 /// The limits of one check.
 #[derive(Clone, Copy)]
@@ -87,12 +89,12 @@ pub fn asking<R>(over: Option<&Question>, work: impl FnOnce() -> R) -> R {
         }
     }
     let Some(over) = over else { return work() };
-    let _asked = Asked(OVER.replace(Some(Question::clone(over))));
+    let _asked = Asked(OVER.replace(Some(Arc::clone(over))));
     work()
 }
 
 /// Runs work on this thread, whose JSON Schema checks may take `steps` steps in total. `None` if they reached the limit.
-pub(crate) fn within<R>(steps: u64, work: impl FnOnce() -> R) -> Option<R> {
+pub fn within<R>(steps: u64, work: impl FnOnce() -> R) -> Option<R> {
     /// Restores the previous limit, even after a panic.
     struct Before(u64);
     impl Drop for Before {

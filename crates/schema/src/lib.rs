@@ -1,4 +1,8 @@
-//! JSON Schema: the rules for the documents of a collection.
+//! The check of stored documents against JSON Schemas.
+//!
+//! A [`Schema`] is compiled from its text. [`Schema::check`] receives the document and its row ([`Names::with_row`]: the values
+//! of its fields by number), and returns a [`Misfit`] if the document does not fit. [`Schema::fields`] lists what a schema
+//! promises about every document that fits it.
 //!
 //! A plain schema (an object whose fields have types, enums, bounds and lengths) is checked by [`plain`] on the stored
 //! document, without building anything, as this is on the path of every write. Any other schema is checked by the `jsonschema`
@@ -14,19 +18,18 @@ mod looser;
 mod meter;
 mod plain;
 mod promise;
+mod row;
 mod stored;
-pub(crate) mod types;
+pub mod types;
 mod unfolding;
 
-pub use meter::asking;
-pub(crate) use meter::{QUESTION_STEPS, within};
-pub(crate) use plain::pointer;
+pub use meter::{QUESTION_STEPS, Question, asking, within};
+pub use plain::pointer;
+pub use promise::{FieldPromise, PromisedKind};
+pub use row::{NAMES_MAX, Names, Row, Shape};
 
 use binjson::Document;
 use serde_json::Value as Json;
-
-use crate::catalog::FieldInfo;
-use crate::row::{Names, Row};
 
 /// Deepest nesting of a schema's text (serde_json's own limit).
 pub const SCHEMA_DEPTH_MAX: usize = 127;
@@ -34,7 +37,7 @@ pub const SCHEMA_DEPTH_MAX: usize = 127;
 /// A compiled schema.
 #[derive(Debug)]
 pub struct Schema {
-    fields: Vec<FieldInfo>,
+    fields: Vec<FieldPromise>,
     closed: bool,
     rules: Rules,
 }
@@ -56,7 +59,7 @@ pub struct Misfit {
 
 impl Schema {
     /// The same as [`Schema::compile`] for a schema from a configuration file: unknown formats are mistakes.
-    pub(crate) fn declared(text: &str) -> Result<Schema, String> {
+    pub fn declared(text: &str) -> Result<Schema, String> {
         format::check(&parse(text)?, "")?;
         Schema::compile(text)
     }
@@ -83,7 +86,7 @@ impl Schema {
     }
 
     /// The top-level fields it names, in its order.
-    pub fn fields(&self) -> &[FieldInfo] {
+    pub fn fields(&self) -> &[FieldPromise] {
         &self.fields
     }
 

@@ -11,8 +11,8 @@ use serde_json::{Map, Value as Json};
 
 use super::Misfit;
 use super::promise::Promise;
+use super::row::{NAMES_MAX, Names, Row};
 use super::types::{ANY, ARRAY, BOOLEAN, INTEGER, NULL, OBJECT, REAL, STRING, type_names, types};
-use crate::row::{NAMES_MAX, Names, Row};
 
 const REMARKS: [&str; 5] = ["title", "description", "$comment", "default", "examples"];
 
@@ -344,6 +344,6 @@ fn shown(value: Value<'_>) -> String {
 }
 
 /// The JSON pointer of a top-level field (RFC 6901).
-pub(crate) fn pointer(name: &str) -> String {
+pub fn pointer(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
