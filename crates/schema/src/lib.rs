@@ -64,7 +64,7 @@ impl Schema {
         Schema::compile(text)
     }
 
-    /// Compiles a schema's JSON text.
+    /// Compiles a schema's JSON text. The error says in words what is wrong with it.
     pub fn compile(text: &str) -> Result<Schema, String> {
         let json = parse(text)?;
         // The general compiler also checks the schema against its own rules.
@@ -85,7 +85,7 @@ impl Schema {
         Ok(Schema { fields: promise.fields, closed: promise.closed, rules: Rules::Full(Box::new(full)) })
     }
 
-    /// The top-level fields it names, in its order.
+    /// What it promises about the top-level fields that it names, in its order.
     pub fn fields(&self) -> &[FieldPromise] {
         &self.fields
     }
@@ -111,6 +111,7 @@ impl Schema {
     }
 
     /// Checks a document, given its row over `names`, which must begin with this schema's fields in their order.
+    /// Panics if the row has fewer fields.
     #[inline]
     pub fn check(&self, document: Document<'_>, row: &Row<'_, '_>, names: &Names) -> Result<(), Misfit> {
         match &self.rules {
