@@ -15,18 +15,19 @@
 //! # }
 //! ```
 //!
-//! | subject | file |
+//! | subject | room |
 //! |---|---|
-//! | routes, state, settings; start and stop | `app`, `build`, `running` |
-//! | one request: its data, and its path through the application | `request`, `exchange`, `service` |
-//! | functions as handlers; their arguments | `handler`, `extract`, `path`, `query`, `forms` |
-//! | results of handlers as replies | `respond`, `response`, `buffer`, `stream`, `error` |
-//! | static files | `files` |
-//! | late replies; threads for blocking work | `late`, `blocking` |
-//! | middleware: functions around handlers; layers, which see every request and reply | `middleware`, `layer` |
-//! | sessions in a cookie | `session` |
-//! | default protection: origin checks, form tokens, security headers | `protection`, `origins`, `form_tokens`, `exempt`, `security_headers` |
+//! | routes and settings of an application; start and stop | `app` |
+//! | forms, files in forms, queries | `forms` |
+//! | what a route calls: functions, functions on an executor, static files | `routes` |
+//! | arguments of handlers | `arguments` |
+//! | the path of a request: request, response, layers, middleware, late replies | `dispatch` |
 //! | the embedded database | `database` |
+//! | default protection: origin checks, form tokens, security headers | `protection` |
+//! | sessions in a cookie | `session` |
+//! | what replies are made of: errors, header fields, buffers, streams | `reply` |
+//!
+//! A room imports only rooms below it in this table.
 //!
 //! `docs/applications.md` is the guide for authors of applications. What holds everywhere: a handler runs on an event loop and must not
 //! wait. Work that waits runs on an executor ([`blocking()`]) or is answered late ([`Later`]). A handler that panics answers 500. If a
@@ -53,59 +54,29 @@ struct SessionsInApplications;
 struct Forms;
 
 mod app;
-mod blocking;
-mod buffer;
-mod build;
+mod arguments;
 mod database;
-mod error;
-mod exchange;
-mod exempt;
-mod extract;
-mod files;
-mod form_tokens;
+mod dispatch;
 mod forms;
-mod handler;
-mod late;
-mod layer;
-mod middleware;
-mod origins;
-mod path;
 mod protection;
-mod query;
-mod request;
-mod respond;
-mod response;
-mod running;
-mod security_headers;
-mod service;
+mod reply;
+mod routes;
 mod session;
-mod stream;
 
-pub use app::App;
-pub use blocking::{Blocking, Threads, blocking};
-pub use build::{Needs, StartError};
+pub use app::{App, Running, StartError};
+pub use arguments::{Body, Client, Db, Extract, Headers, Json, Path, PathParts, Session, Shared, State, Text};
 pub use database::{
-    Database, DatabaseError, Db, DbValue, Document, LOOP_ROWS_MAX, OpenError, Parameters, Snapshot, Transaction,
+    Database, DatabaseError, DbValue, Document, LOOP_ROWS_MAX, OpenError, Parameters, Snapshot, Transaction,
 };
-pub use error::{Error, ErrorPage, escaped};
-pub use exchange::Exchange;
-pub use extract::{Body, Client, Extract, Headers, Json, Shared, State, Text};
-pub use form_tokens::FormTokens;
-pub use forms::{Form, Multipart, Upload, UploadLimits, UploadedFile, upload};
-pub use handler::Handler;
+pub use dispatch::{
+    Around, Exchange, Html, Later, Layer, Needs, Next, Part, Parts, Redirect, Request, Respond, Responder, Response,
+    Threads, later,
+};
+pub use forms::{Form, Multipart, Query, Upload, UploadLimits, UploadedFile, upload};
 pub use http::forms::{FieldLimits, MultipartLimits};
 pub use http::{Deadlines, Files, Limits, Method, Status, embed};
-pub use late::{Later, Responder, later};
-pub use layer::{Head, Layer};
-pub use middleware::{Around, Next};
-pub use origins::Origins;
-pub use path::{Path, PathParts};
-pub use query::Query;
-pub use request::Request;
-pub use respond::{Html, Redirect, Respond};
-pub use response::{Part, Parts, Response};
-pub use running::Running;
-pub use security_headers::SecurityHeaders;
-pub use session::{Flash, KeyFault, Keys, Session, SessionData, SessionError, SessionId, Sessions, SessionsFault};
-pub use stream::{Pieces, Stream};
+pub use protection::{FormTokens, Origins, SecurityHeaders};
+pub use reply::{Error, ErrorPage, Head, Pieces, Stream, escaped};
+pub use routes::{Blocking, Handler, blocking};
+pub use session::{Flash, KeyFault, Keys, SessionData, SessionError, SessionId, Sessions, SessionsFault};
 pub use {docs, executor, http, server, store};

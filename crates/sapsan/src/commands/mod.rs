@@ -1,30 +1,17 @@
-//! One file for each command. A command's error is one text: what failed, on what, what to do.
+//! One file for each command: `run` takes the arguments and ends with [`crate::console::Outcome`].
+//!
+//! | commands | room |
+//! |---|---|
+//! | init, import, export, generate, query | `documents` |
+//! | backup, restore, compact, verify, stat | `data_folder` |
+//! | serve, demo, check-config, token | `service`; the demo imports its documents by `documents` |
+//! | proxy, reshard | `redis` |
+//! | loadtest, lab, completions, man | `tools` |
+//!
+//! This is the uppermost room of the program: it imports all others, and only `main` imports it.
 
-pub(crate) mod backup;
-pub(crate) mod check_config;
-pub(crate) mod compact;
-pub(crate) mod completions;
-pub(crate) mod demo;
-pub(crate) mod export;
-mod folder;
-pub(crate) mod generate;
-pub(crate) mod import;
-pub(crate) mod init;
-pub(crate) mod lab;
-pub(crate) mod loadtest;
-mod logging;
-pub(crate) mod man;
-pub(crate) mod output;
-mod progress;
-pub(crate) mod proxy;
-pub(crate) mod query;
-pub(crate) mod remote;
-pub(crate) mod reshard;
-pub(crate) mod restore;
-pub(crate) mod serve;
-pub(crate) mod stat;
-pub(crate) mod token;
-pub(crate) mod verify;
-
-/// What a command ends with.
-pub(crate) type Outcome = Result<(), String>;
+pub(crate) mod data_folder;
+pub(crate) mod documents;
+pub(crate) mod redis;
+pub(crate) mod service;
+pub(crate) mod tools;

@@ -1,6 +1,6 @@
 //! Errors of the database, sorted by what the caller can do.
 
-use crate::error::Error;
+use crate::reply::Error;
 use docs::config::Mistakes;
 use docs::sql::{QueryError, SqlError};
 use docs::{ReadError, WriteError};

@@ -3,11 +3,14 @@
 //!
 //! | caller | reads | writes |
 //! |---|---|---|
-//! | a handler on a loop: [`Db`] | at once, within [`LOOP_ROWS_MAX`] rows | [`Db::write`]: a late reply |
+//! | a handler on a loop: [`crate::Db`] | at once, within [`LOOP_ROWS_MAX`] rows | [`crate::Db::write`]: a late reply |
 //! | a thread that may wait: [`Database`] | at once | [`Database::write`]: waits until the transaction is durable |
 //!
 //! Both read through a [`Snapshot`] and write through a [`Transaction`]. Documents and rows are types that serde can deserialize, or
 //! JSON text.
+//!
+//! This room imports `reply` (for errors as replies) and the crate `docs`. It knows no request: `arguments/database.rs` gives handlers
+//! their [`crate::Db`].
 
 mod expiry;
 mod failure;
@@ -15,20 +18,16 @@ mod long;
 mod on_loop;
 mod parameters;
 mod reading;
-mod transaction;
+pub(crate) mod transaction;
 
 pub use failure::{DatabaseError, OpenError};
+pub use on_loop::LOOP_ROWS_MAX;
 pub(crate) use on_loop::LoopDatabase;
-pub use on_loop::{Db, LOOP_ROWS_MAX};
 pub use parameters::{DbValue, Parameters};
 use reading::{Bounds, Reading};
 pub use reading::{Document, Snapshot};
 pub use transaction::Transaction;
 
-use crate::build::Needs;
-use crate::error::Error;
-use crate::extract::Extract;
-use crate::request::Request;
 use docs::config::{Config, Mistakes};
 use docs::sql::Statements;
 use long::Line;
@@ -41,7 +40,7 @@ const STATEMENT_BYTES_MAX: usize = 8 << 20;
 /// Bounds of a query on a thread that may wait.
 const BOUNDS: Bounds = Bounds { rows_max: 10_000_000, time_max: None };
 
-/// An open database. Cloning is cheap. Its methods wait: on an event loop use [`Db`].
+/// An open database. Cloning is cheap. Its methods wait: on an event loop use [`crate::Db`].
 #[derive(Clone)]
 pub struct Database {
     pub(crate) inner: Arc<Inner>,
@@ -161,25 +160,6 @@ impl Database {
         let outcome = self.inner.docs.transact(&mut |tx| transaction::run(self, tx, &mut run));
         outcome.map_err(transaction::Ended::into_inner)
     }
-}
-
-/// The application's database, for handlers that run on an executor.
-impl Extract for Database {
-    type Item<'r> = Database;
-
-    fn extract(request: &Request<'_>) -> Result<Database, Error> {
-        request.built.database.clone().ok_or_else(missing)
-    }
-
-    fn needs(needs: &mut Needs<'_>) {
-        needs.database();
-    }
-}
-
-/// Unreachable: the start checks that there is a database.
-#[cold]
-fn missing() -> Error {
-    Error::internal("the application has no database")
 }
 
 impl From<Mistakes> for OpenError {

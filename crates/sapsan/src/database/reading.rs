@@ -24,17 +24,17 @@ const QUERY_BYTES_MAX: usize = 64 << 20;
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     /// Rows that it may scan.
-    pub(crate) rows_max: u64,
+    pub(super) rows_max: u64,
     /// Time limit; `None`: unlimited.
-    pub(crate) time_max: Option<Duration>,
+    pub(super) time_max: Option<Duration>,
 }
 
 /// Time limit of a query on an event loop or inside a transaction: other connections, or commits, wait meanwhile.
-pub(crate) const TIME_MAX_WHILE_OTHERS_WAIT: Duration = Duration::from_millis(50);
+pub(super) const TIME_MAX_WHILE_OTHERS_WAIT: Duration = Duration::from_millis(50);
 
 impl Bounds {
     /// Starts the clock, and returns the check for the end of the time.
-    pub(crate) fn is_over(self) -> impl Fn() -> bool + Sync {
+    pub(super) fn is_over(self) -> impl Fn() -> bool + Sync {
         let until = self.time_max.map(|most| Instant::now() + most);
         move || until.is_some_and(|until| Instant::now() >= until)
     }
@@ -207,12 +207,12 @@ impl Document<'_> {
     }
 }
 
-pub(crate) fn collection_of(database: &Database, name: &str) -> Result<CollectionId, DatabaseError> {
+pub(super) fn collection_of(database: &Database, name: &str) -> Result<CollectionId, DatabaseError> {
     let found = database.inner.docs.collection(name);
     found.ok_or_else(|| DatabaseError::Usage(format!("the database has no collection {name}")))
 }
 
-pub(crate) fn query_of(database: &Database, sql: &str) -> Result<Arc<Query>, DatabaseError> {
+pub(super) fn query_of(database: &Database, sql: &str) -> Result<Arc<Query>, DatabaseError> {
     Ok(database.inner.statements.query(sql, database.inner.docs.catalog())?)
 }
 
@@ -228,7 +228,7 @@ pub(crate) fn view_row<'d>(database: &'d Database, view: &str) -> Result<&'d str
 }
 
 /// The text of that statement. Its parameters are in the order of GROUP BY.
-pub(crate) fn row_of(view: &CollectionInfo) -> Option<String> {
+pub(super) fn row_of(view: &CollectionInfo) -> Option<String> {
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let conditions = view.identity.as_ref()?.iter().enumerate();
     let conditions: Vec<String> = conditions.map(|(place, name)| format!("{} = :group{place}", quoted(name))).collect();
@@ -236,7 +236,7 @@ pub(crate) fn row_of(view: &CollectionInfo) -> Option<String> {
     Some(if conditions.is_empty() { from } else { format!("{from} WHERE {}", conditions.join(" AND ")) })
 }
 
-pub(crate) fn budget<'b>(rows_max: u64, is_over: &'b (dyn Fn() -> bool + Sync)) -> Budget<'b> {
+pub(super) fn budget<'b>(rows_max: u64, is_over: &'b (dyn Fn() -> bool + Sync)) -> Budget<'b> {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     Budget {
         rows_max,
@@ -249,7 +249,7 @@ pub(crate) fn budget<'b>(rows_max: u64, is_over: &'b (dyn Fn() -> bool + Sync)) 
 }
 
 /// Checks a query's parameters and runs it.
-pub(crate) fn run_query<R>(
+pub(super) fn run_query<R>(
     query: &Query,
     parameters: &impl Parameters,
     run: impl FnOnce(&[Value<'_>]) -> Result<R, QueryError>,

@@ -2,7 +2,7 @@
 //! and on disk: an export that ends early leaves nothing under that name.
 
 use super::Stopped;
-use crate::commands::{Outcome, output};
+use crate::console::{Outcome, output};
 use std::io::{BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;

@@ -2,7 +2,7 @@
 //! there all the time comes once, one that is written meanwhile may come as it was before or after.
 
 use super::{CollectionOutline, Source, Stopped, Visit};
-use crate::commands::remote::{self, Remote};
+use crate::target::remote::{self, Remote};
 use binjson::{Document, Value};
 
 /// Documents of a page: as many as the server gives.

@@ -1,9 +1,9 @@
 //! A form of fields as an argument.
 
 use super::deserializer;
-use crate::error::Error;
-use crate::extract::Extract;
-use crate::request::Request;
+use crate::arguments::Extract;
+use crate::dispatch::Request;
+use crate::reply::Error;
 use http::Status;
 use http::forms::{Field, FieldError, FieldLimits, FormType, fields};
 use serde::de::DeserializeOwned;

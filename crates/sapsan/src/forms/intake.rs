@@ -14,12 +14,8 @@
 use super::multipart::{Multipart, Stored, UploadedFile};
 use super::spool::{DiskRoom, Refused, Spool};
 use super::upload::UploadLimits;
-use crate::build::Built;
-use crate::error::Error;
-use crate::late::{Later, Responder, later};
-use crate::request::Request;
-use crate::respond::Respond;
-use crate::response::Response;
+use crate::dispatch::{Built, Later, Request, Respond, Responder, Response, later};
+use crate::reply::Error;
 use http::forms::{Boundary, Field, MultipartError, MultipartParser, PartEvent, PartHead};
 use http::{BodyFault, BodySink, Status};
 use std::cell::RefCell;

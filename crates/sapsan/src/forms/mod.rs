@@ -2,21 +2,22 @@
 //!
 //! | subject | file |
 //! |---|---|
-//! | a form of fields, as a type that serde can deserialize | `form`, `deserializer` |
+//! | the fields of a query or a form, as a type that serde can deserialize | `query`, `form`, `deserializer` |
 //! | a form with files, complete | `multipart` |
 //! | the handler of such a form, and its limits | `upload` |
 //! | receiving the body: parsed on the loop, files written on an executor | `intake`, `spool` |
 //!
-//! [`http::forms`] parses the formats themselves.
+//! [`http::forms`] parses the formats themselves. This room imports `routes`, `arguments`, `dispatch` and the rooms below them.
 
 mod deserializer;
 mod form;
 mod intake;
 mod multipart;
+mod query;
 mod spool;
 mod upload;
 
-pub(crate) use deserializer::read;
 pub use form::Form;
 pub use multipart::{Multipart, UploadedFile};
+pub use query::Query;
 pub use upload::{Upload, UploadLimits, upload};

@@ -2,7 +2,7 @@
 
 use super::deserializer;
 use super::spool::DiskRoom;
-use crate::error::Error;
+use crate::reply::Error;
 use http::Status;
 use http::forms::Field;
 use serde::de::DeserializeOwned;

@@ -5,8 +5,7 @@
 //! job of the executor writes them, one job at a time for each form. The queue is bounded: while it is full, the connection
 //! is not read.
 
-use crate::build::Built;
-use crate::late::Responder;
+use crate::dispatch::{Built, Responder};
 use http::Nudge;
 use std::collections::VecDeque;
 use std::fs::File;

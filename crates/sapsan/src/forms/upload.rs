@@ -2,13 +2,10 @@
 
 use super::intake::{self, CallHandler, UploadPolicy};
 use super::multipart::Multipart;
-use crate::build::Needs;
-use crate::error::Error;
-use crate::extract::Extract;
-use crate::handler::Handler;
-use crate::request::Request;
-use crate::respond::Respond;
-use crate::response::Response;
+use crate::arguments::Extract;
+use crate::dispatch::{Needs, Request, Respond, Response};
+use crate::reply::Error;
+use crate::routes::Handler;
 use http::Status;
 use http::forms::{Boundary, BoundaryError, MultipartLimits};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -14,7 +14,7 @@ use super::content::{self, HEADER_BYTES};
 use super::data::{Change, SessionData};
 use super::error::SessionError;
 use super::settings::Sessions;
-use crate::buffer::Buffer;
+use crate::reply::Buffer;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::cookies::{self, SetCookie};

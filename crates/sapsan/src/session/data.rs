@@ -3,7 +3,7 @@
 use super::codec;
 use super::content::{self, Full, HEADER_BYTES, Kind, NAME_BYTES_MAX};
 use super::error::SessionError;
-use crate::buffer::Buffer;
+use crate::reply::Buffer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::Write;
@@ -62,7 +62,7 @@ impl SessionData {
     }
 
     /// Placeholder for a session that is not there. It has no room for entries.
-    pub(super) fn none() -> SessionData {
+    pub(crate) fn none() -> SessionData {
         SessionData::fresh(Buffer::default(), HEADER_BYTES)
     }
 

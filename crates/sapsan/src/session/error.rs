@@ -1,5 +1,6 @@
 //! Why a session cannot be read or changed.
 
+use crate::reply::Error;
 use std::fmt;
 
 /// Why a session cannot be read or changed. After an error the session is unchanged.
@@ -51,5 +52,12 @@ impl std::error::Error for SessionError {
             SessionError::Json { cause, .. } => Some(cause),
             _ => None,
         }
+    }
+}
+
+/// 500; the error's text goes to the log.
+impl From<SessionError> for Error {
+    fn from(error: SessionError) -> Error {
+        Error::internal(error)
     }
 }

@@ -12,6 +12,8 @@ use std::time::{Duration, SystemTime};
 const NAME: &str = "__Host-session";
 /// Name of the cookie if that prefix is not allowed.
 const NAME_PLAIN: &str = "session";
+/// Why a handler or a check that needs sessions has none.
+pub(crate) const MISSING: &str = "sessions are missing: give their keys by App::sessions";
 /// Most bytes of the cookie's name.
 pub(super) const NAME_BYTES_MAX: usize = 100;
 const DAY: Duration = Duration::from_secs(86_400);

@@ -1,0 +1,99 @@
+//! `sapsan export`: the documents of a data folder, or of a running server, as lines of JSON, as arrays or as a table.
+
+use crate::cli::{Export, ExportFormat};
+use crate::console::{Outcome, output};
+use crate::export::{
+    CollectionOutline, Destination, FolderSource, ServerSource, Source, name_is_free, write_arrays, write_lines,
+    write_table,
+};
+use crate::target::folder;
+use crate::target::remote::Remote;
+use server::config::ServiceConfig;
+use std::path::Path;
+use store::Store;
+
+pub(crate) fn run(arguments: &Export) -> Outcome {
+    // Before anything is opened.
+    arguments.out.as_deref().map_or(Ok(()), name_is_free)?;
+    match (&arguments.url, &arguments.config, &arguments.data) {
+        (Some(url), ..) => {
+            let remote = Remote::of(url, &arguments.secret);
+            let remote =
+                remote.unwrap_or_else(|| Err(format!("--url {url}: http://ADDRESS:PORT or unix:PATH is expected")))?;
+            export(arguments, &ServerSource::new(remote))
+        }
+        (None, Some(config), Some(data)) => of_folder(arguments, config, data),
+        _ => Err("CONFIG and --data DIR, or --url URL, are expected".to_owned()),
+    }
+}
+
+fn of_folder(arguments: &Export, file: &Path, data: &Path) -> Outcome {
+    let config = ServiceConfig::load(file, &[]).map_err(|error| error.to_string())?;
+    let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
+    if !Store::is_in(data) {
+        return Err(format!("{} is no data folder", data.display()));
+    }
+    let database = folder::open_to_look(&documents, file, data, server::store_options(&config))?;
+    let session = database.session().map_err(|error| error.to_string())?;
+    export(arguments, &FolderSource::new(&database, &session))
+}
+
+fn export(arguments: &Export, source: &dyn Source) -> Outcome {
+    let all = source.collections()?;
+    let format = format(arguments);
+    let collections = chosen(arguments, format, &all)?;
+    let mut out = Destination::open(arguments.out.as_deref())?;
+    let mut untyped = Vec::new();
+    let names: Vec<&str> = collections.iter().map(|collection| collection.name.as_str()).collect();
+    let exported = match (format, &collections[..]) {
+        (ExportFormat::Ndjson, [only, ..]) => write_lines(source, &only.name, &mut out),
+        (ExportFormat::Csv, [only, ..]) => write_table(source, only, &mut out).map(|written| {
+            untyped = written.untyped;
+            written.documents
+        }),
+        _ => write_arrays(source, &names, arguments.collection.is_none(), &mut out),
+    };
+    let documents = exported.as_ref().copied().unwrap_or_default();
+    out.finish(exported.map(|_| ()))?;
+    if !untyped.is_empty() {
+        let columns = untyped.join(", ");
+        output::notice(format_args!(
+            "the schema does not name the fields {columns}: an import of this table makes text of their values; `--format ndjson` keeps them"
+        ));
+    }
+    match &arguments.out {
+        Some(out) => output::line(format_args!("wrote {documents} documents to {}", out.display())),
+        None => Ok(()),
+    }
+}
+
+/// The format that was asked for, or that the file's name says.
+fn format(arguments: &Export) -> ExportFormat {
+    let extension = arguments.out.as_deref().and_then(Path::extension).and_then(|extension| extension.to_str());
+    let of_name = match extension {
+        Some("json") => ExportFormat::Json,
+        Some("csv") => ExportFormat::Csv,
+        _ => ExportFormat::Ndjson,
+    };
+    arguments.format.unwrap_or(of_name)
+}
+
+/// The collections that are exported: the named one, the only one, or all of them as an object of arrays.
+fn chosen<'c>(
+    arguments: &Export,
+    format: ExportFormat,
+    all: &'c [CollectionOutline],
+) -> Result<Vec<&'c CollectionOutline>, String> {
+    let names = || all.iter().map(|collection| collection.name.as_str()).collect::<Vec<_>>().join(", ");
+    if let Some(name) = &arguments.collection {
+        let found = all.iter().find(|collection| collection.name == *name);
+        return found
+            .map(|found| vec![found])
+            .ok_or_else(|| format!("there is no collection {name:?}; there are: {}", names()));
+    }
+    if format != ExportFormat::Json && all.len() != 1 {
+        let why = "lines and rows do not say which collection they are of";
+        return Err(format!("{why}: --collection names one of {}, or --format json writes all of them", names()));
+    }
+    Ok(all.iter().collect())
+}

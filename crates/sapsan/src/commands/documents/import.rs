@@ -1,0 +1,87 @@
+//! `sapsan import CONFIG --data DIR FILE…`: files into collections, all or nothing where those are empty.
+
+use crate::cli::{Import, ImportFormat, OnError};
+use crate::console::{Outcome, output, progress};
+use crate::target::folder;
+use docs::import::{Input, Options, Progress, RecordFormat};
+use indicatif::ProgressBar;
+use server::config::ServiceConfig;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The name of standard input among the files.
+const STANDARD_INPUT: &str = "-";
+
+pub(crate) fn run(arguments: &Import) -> Outcome {
+    let mut config = ServiceConfig::load(&arguments.config, &[]).map_err(|error| error.to_string())?;
+    config.docs.may_drop = arguments.allow_drop;
+    let mut options = Options::default();
+    options.collection.clone_from(&arguments.collection);
+    options.format = arguments.format.map(|format| match format {
+        ImportFormat::Json => RecordFormat::Json,
+        ImportFormat::Ndjson => RecordFormat::Lines,
+        ImportFormat::Csv => RecordFormat::Csv,
+        ImportFormat::Tsv => RecordFormat::Tsv,
+    });
+    options.on_error = match arguments.on_error {
+        OnError::Stop => docs::import::OnError::Stop,
+        OnError::Skip => docs::import::OnError::Skip,
+    };
+    options.threads = arguments.threads.map_or(options.threads, usize::from);
+    load(&config, &arguments.data, &arguments.files, &options)
+}
+
+/// Imports with the defaults; for the demo.
+pub(in crate::commands) fn into(config: &ServiceConfig, data: &Path, files: &[PathBuf]) -> Outcome {
+    load(config, data, files, &Options::default())
+}
+
+fn load(config: &ServiceConfig, data: &Path, files: &[PathBuf], options: &Options) -> Outcome {
+    let started = Instant::now();
+    let documents = server::complete(config).map_err(|mistakes| mistakes.to_string())?;
+    let database = folder::open_to_write(config, &documents, data)?;
+    let inputs = files.iter().map(|file| input(file)).collect();
+    let bar = progress::bytes(0);
+    let report = database.import(inputs, options, &|progress| show(&bar, progress));
+    bar.finish_and_clear();
+    let report = report.map_err(|error| error.to_string())?;
+    for record in &report.told {
+        output::notice(format_args!("skipped {record}"));
+    }
+    let untold = report.skipped - report.told.len() as u64;
+    if untold > 0 {
+        output::notice(format_args!("skipped {untold} more"));
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let (documents, rate) = (report.documents, report.documents as f64 / seconds.max(1e-9));
+    let skipped = report.skipped;
+    output::line(format_args!(
+        "imported {documents} documents in {seconds:.2} s ({rate:.0} a second), {skipped} skipped"
+    ))?;
+    if report.skipped > 0 {
+        // The others are stored; exit status 0 is kept for where all was done.
+        return Err(format!("skipped records: {}; see above", report.skipped));
+    }
+    Ok(())
+}
+
+fn input(file: &Path) -> Input {
+    if file == Path::new(STANDARD_INPUT) {
+        Input::Stream { name: "standard input".to_owned(), read: Box::new(std::io::stdin()) }
+    } else {
+        Input::File(file.to_owned())
+    }
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    if let Some(total) = progress.bytes_total {
+        bar.set_length(total);
+    }
+    bar.set_position(progress.bytes);
+    let what = if progress.building { "building trees" } else { "reading" };
+    bar.set_message(format!("{} documents, {:.0} a second, {what}", progress.documents, rate(bar, progress)));
+}
+
+fn rate(bar: &ProgressBar, progress: Progress) -> f64 {
+    progress.documents as f64 / bar.elapsed().as_secs_f64().max(1e-3)
+}

@@ -1,8 +1,0 @@
-//! `sapsan loadtest`: the load tester's own command, as `loadtest::cli` has it.
-
-use super::Outcome;
-use loadtest::cli::Arguments;
-
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    loadtest::cli::run(arguments)
-}

@@ -1,0 +1,221 @@
+//! `sapsan proxy`: several Redis nodes served as one, until SIGTERM or Ctrl-C. SIGHUP has the list of nodes read again.
+
+use crate::cli::{Proxy, ProxyLimits};
+use crate::console::{Outcome, logging, output, process};
+use proxy::config::{Config, Ejection, Limits, NodeConfig, Password, Spread};
+use proxy::{Address, Running, TlsClient, TlsError, TlsServer, nutcracker};
+use server::{Signal, Termination};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long clients may take for what they were answered, after the first signal.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// A proxy to start: its name where the file has several.
+struct Pool {
+    name: Option<String>,
+    listen: Vec<Address>,
+    config: Config,
+}
+
+pub(crate) fn run(arguments: &Proxy) -> Outcome {
+    crate::allocator::give_back_at_once();
+    // First of all: threads started before it would not have the signals blocked.
+    let termination = process::claim_signals_with_hangup()?;
+    let log = logging::start(arguments.log);
+    let mut running = Vec::new();
+    for pool in pools(arguments)? {
+        let started = proxy::start(pool.config, &pool.listen).map_err(|error| error.to_string())?;
+        started.on_broken(log.exit(process::BROKEN_STATUS));
+        for address in started.addresses() {
+            output::announce(format_args!("listening on {address}"));
+        }
+        running.push((pool.name, started));
+    }
+    let _metrics = arguments.metrics.map(|address| serve_metrics(address, &running)).transpose()?;
+    while termination.wait() == Signal::Hangup {
+        reload(arguments, &running);
+    }
+    end(termination, running)
+}
+
+fn serve_metrics(address: SocketAddr, running: &[(Option<String>, Running)]) -> Result<proxy::MetricsServer, String> {
+    let pools = running.iter().map(|(name, running)| (name.clone(), running.counters().to_vec())).collect();
+    let served = proxy::serve_metrics(address, pools);
+    let (bound, server) = served.map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
+    output::announce(format_args!("metrics are at http://{bound}/metrics"));
+    Ok(server)
+}
+
+/// The proxies that the arguments describe.
+fn pools(arguments: &Proxy) -> Result<Vec<Pool>, String> {
+    let mut pools = match &arguments.nutcracker {
+        Some(file) => nutcracker_pools(file)?,
+        None => {
+            let mut config = Config::new(nodes(arguments)?);
+            config.spread = arguments.spread.spread();
+            settle_spread(&mut config, arguments)?;
+            if config.spread == Spread::Slots {
+                // A cluster has one database.
+                config.databases = 1;
+            }
+            vec![Pool { name: None, listen: arguments.listen.clone(), config }]
+        }
+    };
+    let tls = tls_files(arguments)?.map(|files| files.server()).transpose()?;
+    let node_tls = node_tls(arguments)?;
+    for Pool { config, .. } in &mut pools {
+        settle(config, arguments);
+        (config.tls, config.node_tls) = (tls.clone(), node_tls.clone());
+    }
+    Ok(pools)
+}
+
+/// Takes what some ways of spreading keys alone permit.
+fn settle_spread(config: &mut Config, arguments: &Proxy) -> Result<(), String> {
+    if arguments.eject_after.is_some() && !config.spread.may_eject() {
+        return Err("--eject-after: only --hash ketama, modula and random say where the keys go".to_owned());
+    }
+    if arguments.read_replicas && config.spread != Spread::Slots {
+        return Err("--read-replicas: only a cluster has known replicas (--hash slots)".to_owned());
+    }
+    config.ejection = arguments.eject_after.map(|failures| Ejection { failures, time: arguments.eject_for });
+    config.reads_replicas = arguments.read_replicas;
+    Ok(())
+}
+
+/// Texts of the files with which clients are spoken to in TLS.
+struct TlsFiles {
+    cert: String,
+    key: String,
+    client_roots: Option<String>,
+}
+
+/// Those of `--tls-cert`, `--tls-key` and `--tls-client-ca`.
+fn tls_files(arguments: &Proxy) -> Result<Option<TlsFiles>, String> {
+    let Some((cert, key)) = arguments.tls_cert.as_deref().zip(arguments.tls_key.as_deref()) else { return Ok(None) };
+    let client_roots = arguments.tls_client_ca.as_deref().map(read).transpose()?;
+    Ok(Some(TlsFiles { cert: read(cert)?, key: read(key)?, client_roots }))
+}
+
+impl TlsFiles {
+    fn server(&self) -> Result<TlsServer, String> {
+        let (cert, key) = (self.cert.as_bytes(), self.key.as_bytes());
+        let server = match &self.client_roots {
+            None => TlsServer::from_pem(cert, key, &[]),
+            Some(roots) => TlsServer::from_pem_with_client_roots(cert, key, roots.as_bytes(), &[]),
+        };
+        server.map_err(told_of_tls)
+    }
+
+    fn replace(&self, server: &TlsServer) -> Result<(), String> {
+        let (cert, key) = (self.cert.as_bytes(), self.key.as_bytes());
+        let replaced = match &self.client_roots {
+            None => server.replace(cert, key),
+            Some(roots) => server.replace_with_client_roots(cert, key, roots.as_bytes()),
+        };
+        replaced.map_err(told_of_tls)
+    }
+}
+
+/// The error with the option whose file it is of.
+fn told_of_tls(error: TlsError) -> String {
+    match error {
+        TlsError::Roots(_) => format!("--tls-client-ca: {error}"),
+        _ => format!("--tls-cert, --tls-key: {error}"),
+    }
+}
+
+fn node_tls(arguments: &Proxy) -> Result<Option<TlsClient>, String> {
+    let Some(file) = &arguments.node_tls_ca else { return Ok(None) };
+    // The name is that of each node, put in where it is connected to.
+    let client = TlsClient::from_pem(read(file)?.as_bytes(), "localhost", &[]);
+    let client = client.map_err(|error| format!("{}: {error}", file.display()))?;
+    let Some((cert, key)) = arguments.node_tls_cert.as_deref().zip(arguments.node_tls_key.as_deref()) else {
+        return Ok(Some(client));
+    };
+    let client = client.with_certificate(read(cert)?.as_bytes(), read(key)?.as_bytes());
+    client.map(Some).map_err(|error| format!("--node-tls-cert, --node-tls-key: {error}"))
+}
+
+fn nutcracker_pools(file: &Path) -> Result<Vec<Pool>, String> {
+    let pools = nutcracker::parse(&read(file)?).map_err(|problem| format!("{}: {problem}", file.display()))?;
+    let pool = |pool: nutcracker::Pool| {
+        for notice in &pool.notices {
+            output::notice(format_args!("sapsan: {}: pool {}: {notice}", file.display(), pool.name));
+        }
+        Pool { name: Some(pool.name), listen: vec![pool.listen], config: pool.config }
+    };
+    Ok(pools.into_iter().map(pool).collect())
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
+}
+
+fn nodes(arguments: &Proxy) -> Result<Vec<NodeConfig>, String> {
+    match &arguments.nodes_file {
+        Some(file) => proxy::parse_nodes(&read(file)?).map_err(|problem| format!("{}: {problem}", file.display())),
+        None => arguments.nodes.iter().map(|node| proxy::parse_node(node)).collect::<Result<_, _>>(),
+    }
+}
+
+/// Puts the arguments that were given in place of defaults, and of what twemproxy's file says.
+fn settle(config: &mut Config, arguments: &Proxy) {
+    let password = |text: &Option<String>| text.clone().map(Password);
+    config.password = password(&arguments.password).or(config.password.take());
+    config.node_password = password(&arguments.node_password).or(config.node_password.take());
+    config.threads = arguments.threads.map_or(config.threads, usize::from);
+    config.may_split_msetnx = arguments.split;
+    config.preconnect |= arguments.preconnect;
+    config.node_timeout = arguments.timeout.or(config.node_timeout);
+    config.idle_timeout = arguments.idle_timeout.or(config.idle_timeout);
+    config.slow = arguments.slow;
+    settle_limits(&mut config.limits, &arguments.limits);
+}
+
+fn settle_limits(limits: &mut Limits, given: &ProxyLimits) {
+    fn take<T: Copy>(place: &mut T, given: Option<T>) {
+        *place = given.unwrap_or(*place);
+    }
+    take(&mut limits.clients_max, given.clients_max);
+    take(&mut limits.commands_max, given.commands_max);
+    take(&mut limits.client_bytes_max, given.client_bytes_max);
+    take(&mut limits.request_bytes_max, given.request_bytes_max);
+    take(&mut limits.joined_bytes_max, given.joined_bytes_max);
+    take(&mut limits.total_bytes_max, given.total_bytes_max);
+    take(&mut limits.own_connections_max, given.own_connections_max);
+    take(&mut limits.subscriptions_max, given.subscriptions_max);
+    take(&mut limits.stall_max, given.stall_max);
+}
+
+/// SIGHUP: reads the nodes and the certificate again. What is wrong is told, and what was in force stays.
+fn reload(arguments: &Proxy, running: &[(Option<String>, Running)]) {
+    let taken = pools(arguments).and_then(|pools| {
+        let files = tls_files(arguments)?;
+        for (name, running) in running {
+            let pool = pools.iter().find(|pool| pool.name == *name);
+            let pool = pool.ok_or_else(|| format!("pool {} is gone", name.as_deref().unwrap_or_default()))?;
+            running.set_nodes(pool.config.nodes.clone()).map_err(|error| error.to_string())?;
+            if let (Some(tls), Some(files)) = (&running.config().tls, &files) {
+                files.replace(tls)?;
+            }
+        }
+        Ok(())
+    });
+    if let Err(problem) = taken {
+        output::notice(format_args!("sapsan: the nodes stay as they are: {problem}"));
+    }
+}
+
+/// Has the clients answered, then ends. A second signal ends the process at once.
+fn end(termination: Termination, running: Vec<(Option<String>, Running)>) -> Outcome {
+    running.iter().for_each(|(_, running)| running.drain(DRAIN));
+    std::thread::spawn(move || {
+        while termination.wait() == Signal::Hangup {}
+        std::process::exit(process::CUT_STATUS);
+    });
+    let ended = running.into_iter().map(|(_, running)| running.join());
+    ended.collect::<Result<(), _>>().map_err(|error| format!("while ending: {error}"))
+}

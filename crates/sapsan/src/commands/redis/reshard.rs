@@ -1,0 +1,128 @@
+//! `sapsan reshard --from A --nodes B1,B2,…`: every key of one Redis to the nodes that a placement gives them.
+
+use crate::cli::Reshard as Arguments;
+use crate::console::{Outcome, output, process, progress};
+use proxy::config::{NodeConfig, Spread};
+use proxy::reshard::{Following, Plan, Reshard, Verified};
+use resp::{Endpoint, Settings};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What one command may take: a DUMP of half a gigabyte takes seconds.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let plan = plan(arguments)?;
+    let stop = stop_at_interrupt()?;
+    let reshard = Reshard::new(plan, &stop);
+    if arguments.flushdb {
+        reshard.flush().map_err(|error| error.to_string())?;
+    }
+    match (arguments.no_copy, arguments.live) {
+        (true, _) => {}
+        (false, false) => copy(&reshard)?,
+        (false, true) => follow(&reshard)?,
+    }
+    // What Ctrl-C has ended is the following, not this.
+    stop.store(false, Ordering::Relaxed);
+    if arguments.verify { verify(&reshard) } else { Ok(()) }
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan, String> {
+    let settings = |address: &String| settings(address, arguments.db);
+    let nodes = arguments.nodes.iter().map(settings).collect::<Result<Vec<Settings>, String>>()?;
+    if arguments.spread.spread() == Spread::Slots {
+        return Err("--hash slots: a cluster moves its slots itself (redis-cli --cluster reshard)".to_owned());
+    }
+    let configs = nodes.iter().map(node_config).collect::<Result<Vec<NodeConfig>, String>>()?;
+    let placement = arguments.spread.spread().placement(&configs);
+    Ok(Plan { source: settings(&arguments.from)?, nodes, placement, by_type: arguments.by_type })
+}
+
+/// The node as the proxy's list would name it.
+fn node_config(node: &Settings) -> Result<NodeConfig, String> {
+    match &node.endpoint {
+        Endpoint::Tcp { host, port } => proxy::parse_node(&format!("{host}:{port}")),
+        Endpoint::Unix(path) => proxy::parse_node(&format!("unix:{}", path.display())),
+    }
+}
+
+fn settings(address: &str, database: u32) -> Result<Settings, String> {
+    let address = if address.contains("://") { address.to_owned() } else { format!("redis://{address}") };
+    let settings = Settings::of(&address).map_err(|error| error.to_string())?;
+    Ok(Settings { database, timeout: TIMEOUT, ..settings })
+}
+
+/// Set by Ctrl-C and by SIGTERM; a second one ends the process.
+fn stop_at_interrupt() -> Result<Arc<AtomicBool>, String> {
+    let termination = process::claim_signals()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&stop);
+    let wait = move || {
+        termination.wait();
+        set.store(true, Ordering::Relaxed);
+        termination.wait();
+        std::process::exit(1);
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map_err(|error| error.to_string())?;
+    Ok(stop)
+}
+
+fn copy(reshard: &Reshard<'_>) -> Outcome {
+    let (bar, began) = (progress::keys(0), Instant::now());
+    let copied = reshard.copy(&mut |progress| {
+        bar.set_length(progress.keys);
+        bar.set_position(progress.read);
+    });
+    bar.finish_and_clear();
+    let copied = copied.map_err(|error| error.to_string())?;
+    let seconds = began.elapsed().as_secs_f64();
+    output::line(format_args!("copied {copied} keys in {seconds:.1} s ({:.0} a second)", copied as f64 / seconds))
+}
+
+fn follow(reshard: &Reshard<'_>) -> Outcome {
+    let bar = progress::keys(0);
+    let mut is_told = false;
+    let followed = reshard.follow(&mut |how| match how {
+        Following::Copying(progress) => {
+            bar.set_length(progress.keys);
+            bar.set_position(progress.read);
+        }
+        Following::Behind(keys) => {
+            if !is_told {
+                is_told = true;
+                output::notice(
+                    "all keys are copied. Changes are followed until Ctrl-C: end the writes to the source first",
+                );
+            }
+            bar.set_message(format!("· following, {keys} changed keys behind"));
+        }
+    });
+    bar.finish_and_clear();
+    let again = followed.map_err(|error| error.to_string())?;
+    output::line(format_args!(
+        "followed: {again} changed keys were copied again; every change before the end is on the nodes"
+    ))
+}
+
+fn verify(reshard: &Reshard<'_>) -> Outcome {
+    let bar = progress::keys(0);
+    let found = reshard.verify(&mut |keys| bar.inc(keys));
+    bar.finish_and_clear();
+    let found = found.map_err(|error| error.to_string())?;
+    if found.is_equal() {
+        return output::line(format_args!("verified {} keys: the nodes have what the source has", found.keys));
+    }
+    Err(told(&found))
+}
+
+fn told(found: &Verified) -> String {
+    let key =
+        |differing: &proxy::reshard::Differing| format!("  \"{}\" {}\n", differing.key.escape_ascii(), differing.how);
+    let keys: String = found.differing.iter().map(key).collect();
+    format!(
+        "of {} keys {} differ, and the nodes have {} keys that are not theirs:\n{keys}Copy again; --flushdb removes what is not theirs",
+        found.keys, found.differing_keys, found.extra_keys
+    )
+}

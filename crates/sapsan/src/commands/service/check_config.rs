@@ -1,0 +1,22 @@
+//! `sapsan check-config CONFIG`: every mistake of the file, SQL included, without starting.
+
+use crate::cli::CheckConfig;
+use crate::console::{Outcome, output};
+use server::config::{ServiceConfig, unreachable_scopes};
+
+pub(crate) fn run(arguments: &CheckConfig) -> Outcome {
+    let config = ServiceConfig::load(&arguments.config, &arguments.set).map_err(|error| error.to_string())?;
+    server::check(&config).map_err(|mistakes| mistakes.to_string())?;
+    // What is accepted here is served: the last word has the opening itself.
+    server::rehearse(&config).map_err(|mistakes| mistakes.to_string())?;
+    for told in unreachable_scopes(&config) {
+        output::notice(format_args!("note: {told}"));
+    }
+    output::line(format_args!(
+        "{}: {} collections, {} endpoints, no mistakes",
+        arguments.config.display(),
+        config.docs.collections.len(),
+        config.endpoints.len()
+    ))?;
+    output::line(server::capacity(&config.server))
+}

@@ -1,0 +1,14 @@
+//! What a route calls.
+
+use super::build::Needs;
+use super::request::Request;
+use super::response::Response;
+
+/// A handler behind a trait object.
+pub(crate) trait Endpoint: Send + Sync {
+    fn call(&self, request: &Request<'_>) -> Response;
+    fn needs(&self, needs: &mut Needs<'_>);
+    fn takes_pieces(&self) -> bool {
+        false
+    }
+}

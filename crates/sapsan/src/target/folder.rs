@@ -1,0 +1,55 @@
+//! Opening a data folder: for a command that writes into it, and for one that only looks at it.
+
+use crate::console::output;
+use docs::{Database, Differences};
+use server::config::ServiceConfig;
+use std::path::Path;
+use store::{Options, Store};
+
+/// Whether a folder could not be opened because nothing can be written into it.
+pub(crate) fn is_read_only(error: &store::Error) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error, store::Error::Io { source, .. } if matches!(source.kind(), ReadOnlyFilesystem | PermissionDenied))
+}
+
+/// Opens a folder and brings it in line with the file; what that drops, where it may, is told.
+pub(crate) fn open_to_write(
+    config: &ServiceConfig,
+    documents: &docs::config::Config,
+    data: &Path,
+) -> Result<Database, String> {
+    let (database, _) = server::open_folder(config, documents, data).map_err(|error| error.to_string())?;
+    if !database.dropped().is_empty() {
+        output::notice(format_args!("dropped from {}: {}", data.display(), database.dropped()));
+    }
+    Ok(database)
+}
+
+/// Opens a folder with a file that declares what the folder holds. Any other is refused: opening brings a folder in line with the
+/// file, which would drop or build what nobody has asked for.
+pub(crate) fn open_to_look(
+    documents: &docs::config::Config,
+    file: &Path,
+    data: &Path,
+    options: Options,
+) -> Result<Database, String> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", data.display());
+    let (store, _) = Store::open(data, options).map_err(|error| match is_read_only(&error) {
+        true => format!(
+            "{}: the folder cannot be written. To be opened with its configuration it must be: `sapsan restore {0} COPY` \
+             makes a copy of it elsewhere",
+            data.display()
+        ),
+        false => told(&error),
+    })?;
+    let differences = Differences::find(documents, &store).map_err(|error| told(&error))?;
+    if !differences.is_empty() {
+        return Err(format!(
+            "{} declares other than {} holds, which would be changed: {differences}. Start the service with this file \
+             first, and wait until all is built (what `/_/schema` calls refused waits for documents that it names), or give the file that the service runs with",
+            file.display(),
+            data.display()
+        ));
+    }
+    Database::with_store(documents, data, store).map_err(|error| told(&error))
+}
