@@ -115,7 +115,7 @@ fn arrays_lines_and_streams_go_where_they_are_sent() {
     import(&service, vec![stream(format!("{}\n", visit(2, 2, 2, 5)))], &into("visits")).unwrap();
     clean(&service, 6);
     let refused = import(&service, vec![files.add("x.json", "[{\"id\":1}]")], &Options::default()).unwrap_err();
-    assert_eq!(refused, "x.json: the records stand in no named array: name their collection by --collection");
+    assert_eq!(refused, "x.json: the file names no collection for its records: name one with --collection");
     let refused = import(&service, vec![files.add("x.json", "{\"cities\":[1]}")], &Options::default()).unwrap_err();
     assert_eq!(refused, "x.json: there is no collection \"cities\"; there are: locations, users, visits");
     assert!(
@@ -386,12 +386,12 @@ fn a_bad_row_is_told_with_its_line_column_and_field_and_can_be_skipped() {
     for (row, told) in [
         ("c,dear,", "line 4, column 2: /price: \"dear\" does not fit: number"),
         ("c,-1,", "line 4, column 2: /price: -1 does not fit \"price\": number, at least 0"),
-        ("c,1", "line 4, column 2: the row has 2 fields, and the first line 3"),
-        ("c,1,,", "line 4, column 3: the row has 4 fields, and the first line 3"),
+        ("c,1", "line 4, column 2: the row has 2 fields, the header line 3"),
+        ("c,1,,", "line 4, column 3: the row has 4 fields, the header line 3"),
         ("c,,", "line 4, column 2: /price: the field \"price\" is missing"),
         (
             "c,1,\"x\"y",
-            "line 4, column 3: text follows the quote that closes the field; a quote inside of a field is written twice",
+            "line 4, column 3: text follows the closing quote of a field; inside a quoted field a quote is written twice",
         ),
         ("a,3,", "line 4: the key a is there already: @, line 2"),
     ] {
@@ -412,20 +412,21 @@ fn a_table_that_is_none_of_the_collection_is_refused_as_a_whole() {
     let files = Files::new();
     let service = Service::new(&config(TABLES));
     let told = |text: &str| import(&service, vec![files.add("g.csv", text)], &into("goods")).unwrap_err();
-    assert_eq!(told(""), "g.csv: line 1: the file is empty; its first line is to name the fields");
+    assert_eq!(told(""), "g.csv: line 1: the file is empty; its first line must name the fields");
     assert_eq!(
         told("sku;price\na;1\n"),
-        "g.csv: the first line has no column \"sku\", the key of goods; it has: \"sku;price\"; \
-         its fields are to be divided by commas (in a .tsv file by tabs)"
+        "g.csv: the header line has no column \"sku\", the key of goods; it has: \"sku;price\"; \
+         the fields must be separated by commas (in a .tsv file by tabs)"
     );
     assert!(
-        told("sku,cost\na,1\n").starts_with("g.csv: the schema of goods forbids the field \"cost\"; it has: \"sku\", ")
+        told("sku,cost\na,1\n")
+            .starts_with("g.csv: the schema of goods does not permit the field \"cost\"; permitted: \"sku\", ")
     );
-    assert_eq!(told("sku,sku\n"), "g.csv: line 1, column 2: a second column has the name \"sku\"");
-    assert_eq!(told("sku,price,note\na,1,\"x\n"), "g.csv: line 2: the file ends inside of a quoted field of this row");
+    assert_eq!(told("sku,sku\n"), "g.csv: line 1, column 2: the name \"sku\" occurs twice");
+    assert_eq!(told("sku,price,note\na,1,\"x\n"), "g.csv: line 2: the file ends inside a quoted field of this row");
     clean(&service, 0);
     let unnamed = import(&service, vec![files.add("g.csv", "sku\n")], &Options::default()).unwrap_err();
-    assert_eq!(unnamed, "g.csv: the records stand in no named array: name their collection by --collection");
+    assert_eq!(unnamed, "g.csv: the file names no collection for its records: name one with --collection");
 }
 
 #[test]
@@ -454,7 +455,7 @@ fn a_sample_gives_the_first_records_of_a_file_and_the_place_of_a_bad_one() {
     assert_eq!(read("a.csv", "id,n\n1,x\n", 9), Ok((vec!["[\"id\", \"n\"]1".into()], true)));
     assert_eq!(
         read("a.csv", "id,n\n1\n", 9),
-        Err("a.csv, line 2, column 1: the row has 1 fields, and the first line 2".into())
+        Err("a.csv, line 2, column 1: the row has 1 fields, the header line 2".into())
     );
     assert_eq!(read("a.ndjson", "{}\n[1]\n", 9), Err("a.ndjson, line 2: a document is a JSON object".into()));
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));

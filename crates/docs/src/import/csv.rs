@@ -1,19 +1,19 @@
-//! CSV (RFC 4180): the header names the fields, and each row behind it is a document.
+//! CSV (RFC 4180): the header line names the fields, and each row after it is a document.
 //!
-//! A reader cuts rows ([`RowScan`]); the thread that encodes a row has its cells unquoted by `csv-core` ([`RowReader`]) and
-//! made into a JSON object ([`Columns::object`]). What a cell becomes depends on the types that the collection's schema
-//! gives its field, not on how the cell looks:
+//! The thread that reads the file finds the ends of rows ([`RowScan`]). The thread that encodes a row removes the quotes of its cells
+//! with `csv-core` ([`RowReader`]), and makes a JSON object of them ([`Columns::object`]). The value of a cell depends on the types that
+//! the collection's schema gives its field, not on how the cell looks:
 //!
-//! | types of the field | cell | becomes |
+//! | types of the field | cell | value |
 //! |---|---|---|
 //! | any | empty | no field; null, if the schema requires the field and permits null |
-//! | text among them, or unknown | `""` | the empty text |
+//! | text among others, or unknown | `""` | the empty text |
 //! | numbers | a number as JSON writes it | that number, digit for digit |
 //! | boolean | `true`, `false`, in any case of letters | that value |
 //! | array, object | JSON | that value |
 //! | text, or unknown | anything else | a text |
 //!
-//! Where a field may be a text or something else, a cell in quotes is a text. Anything else is a bad cell.
+//! If a field may be a text or another type, a quoted cell is a text. Any other cell is an error.
 
 use csv_core::{ReadFieldResult, Reader, ReaderBuilder, Terminator};
 use schema::pointer;
@@ -35,8 +35,8 @@ const SHOWN_CHARACTERS_MAX: usize = 40;
 /// Names of columns that a message shows.
 const SHOWN_NAMES_MAX: usize = 20;
 
-/// Where the scan for a row's end stands between two reads. A quote opens a quoted field only at the field's start, and
-/// inside of one a newline belongs to the field: `csv-core` goes by the same rules.
+/// State of the scan for the end of a row; it is kept between two reads of the file. A quote opens a quoted field only at the start of a
+/// field, and a newline inside a quoted field belongs to the field: the same rules as in `csv-core`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RowScan {
     /// At the start of a field.
@@ -46,12 +46,12 @@ pub(super) enum RowScan {
     Plain,
     /// In a quoted field.
     Quoted,
-    /// Behind a quote that ends the field, or is the first of two that stand for one.
+    /// After a quote in a quoted field: it closes the field, or is the first of two that stand for one quote.
     Closing,
 }
 
 impl RowScan {
-    /// How many of these bytes stand before the newline that ends the row, if it is among them.
+    /// Index of the newline that ends the row. `None`: the row continues after these bytes.
     pub(super) fn run(&mut self, bytes: &[u8], delimiter: u8) -> Option<usize> {
         for (at, &byte) in bytes.iter().enumerate() {
             *self = match (*self, byte) {
@@ -66,18 +66,18 @@ impl RowScan {
         None
     }
 
-    /// Whether a row that ends here leaves a quoted field open.
+    /// Whether a quoted field is still open.
     pub(super) fn is_open(self) -> bool {
         self == RowScan::Quoted
     }
 }
 
-/// Why a row is no document.
+/// Why a row cannot become a document.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadCell {
-    /// The column that is to blame, from 1.
+    /// The column of the error, from 1.
     pub(super) column: u64,
-    /// The field that the cell is no value of, as a JSON pointer; else empty.
+    /// JSON pointer to the field whose schema the cell does not fit; empty for other errors.
     pub(super) pointer: String,
     pub(super) why: String,
 }
@@ -88,12 +88,12 @@ impl BadCell {
     }
 }
 
-/// Takes the cells of rows out of their quotes.
+/// Splits rows into cells, and removes their quotes.
 pub(super) struct RowReader {
     reader: Reader,
     delimiter: u8,
     text: Vec<u8>,
-    /// Where each cell ends in `text`, and whether it stood in quotes.
+    /// For each cell: where it ends in `text`, and whether it was quoted.
     cells: Vec<(usize, bool)>,
 }
 
@@ -102,14 +102,14 @@ pub(super) struct RowReader {
 pub struct Cell<'c> {
     /// Its text.
     pub text: &'c str,
-    /// Whether it stood in quotes.
+    /// Whether it was quoted.
     pub is_quoted: bool,
 }
 
 impl RowReader {
     pub(super) fn new(delimiter: u8) -> RowReader {
         let mut builder = ReaderBuilder::new();
-        // The ends of rows are found before.
+        // Rows come one by one, without the newline: see `RowScan`.
         let reader = builder.delimiter(delimiter).terminator(Terminator::Any(b'\n')).build();
         RowReader { reader, delimiter, text: Vec::new(), cells: Vec::new() }
     }
@@ -117,7 +117,7 @@ impl RowReader {
     /// Reads a row, which has no newline at its end.
     pub(super) fn read(&mut self, row: &[u8]) -> Result<(), BadCell> {
         self.cells.clear();
-        // Unquoted it is no longer; the rest is what the reader wants to have free.
+        // Removing quotes makes no row longer. The reader requires two more bytes.
         self.text.resize(row.len() + 2, 0);
         let (mut at, mut written, mut is_last) = (0, 0, false);
         while !is_last {
@@ -131,29 +131,29 @@ impl RowReader {
             let is_quoted = raw.first() == Some(&b'"');
             if is_quoted && !is_well_quoted(raw) {
                 return Err(self.bad_row(
-                    "text follows the quote that closes the field; a quote inside of a field is written twice",
+                    "text follows the closing quote of a field; inside a quoted field a quote is written twice",
                 ));
             }
             if self.cells.len() == COLUMNS_MAX {
-                return Err(self.bad_row(&format!("more than {COLUMNS_MAX} fields")));
+                return Err(self.bad_row(&format!("the row has more than {COLUMNS_MAX} fields")));
             }
             self.cells.push((written, is_quoted));
         }
         Ok(())
     }
 
-    /// The same for a row of a table with so many columns.
+    /// Reads a row of a table with this number of columns.
     pub(super) fn read_as_wide(&mut self, row: &[u8], columns: usize) -> Result<(), BadCell> {
         self.read(row)?;
         let found = self.len();
         if found != columns {
-            let why = format!("the row has {found} fields, and the first line {columns}");
+            let why = format!("the row has {found} fields, the header line {columns}");
             return Err(BadCell::new(found.min(columns), why));
         }
         Ok(())
     }
 
-    /// Has the reader read one field; whether it is the row's last. `None`: it goes on behind the row.
+    /// Reads one field; returns whether it is the last one of the row. `None`: a quoted field is not closed.
     fn field(&mut self, row: &[u8], at: &mut usize, written: &mut usize) -> Option<bool> {
         loop {
             let rest = row.get(*at..).filter(|rest| !rest.is_empty());
@@ -163,7 +163,7 @@ impl RowReader {
             match result {
                 ReadFieldResult::Field { record_end } => return Some(record_end),
                 ReadFieldResult::InputEmpty if rest.is_some() => {}
-                // A row without a byte, whose newline the reader passes over.
+                // An empty row: the reader skips its newline.
                 ReadFieldResult::InputEmpty if row.is_empty() => return Some(true),
                 _ => return None,
             }
@@ -179,17 +179,20 @@ impl RowReader {
         self.cells.len()
     }
 
-    /// The cell at a place.
+    /// The cell at an index.
     pub(super) fn cell(&self, place: usize) -> Result<Cell<'_>, BadCell> {
         let start = place.checked_sub(1).map_or(0, |before| self.cells[before].0);
         let (end, is_quoted) = self.cells[place];
         match std::str::from_utf8(&self.text[start..end]) {
             Ok(text) => Ok(Cell { text, is_quoted }),
-            Err(_) => Err(BadCell::new(place + 1, "not UTF-8; `iconv -f ENCODING -t UTF-8` converts a file")),
+            Err(_) => Err(BadCell::new(
+                place + 1,
+                "the text is not UTF-8: convert the file, for example with `iconv -f ENCODING -t UTF-8`",
+            )),
         }
     }
 
-    /// Gives back the memory of a row that was a long one.
+    /// Frees the memory of a long row.
     pub(super) fn shrink(&mut self) {
         if self.text.capacity() > KEPT_BYTES_MAX {
             self.text = Vec::new();
@@ -197,7 +200,7 @@ impl RowReader {
     }
 }
 
-/// Whether a field that begins with a quote ends with one, and has only doubled quotes in between (RFC 4180, section 2).
+/// Whether a field that begins with a quote ends with one and has only doubled quotes inside (RFC 4180, section 2).
 fn is_well_quoted(raw: &[u8]) -> bool {
     let Some(mut inside) = raw.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) else { return false };
     while let Some(quote) = memchr::memchr(b'"', inside) {
@@ -209,7 +212,7 @@ fn is_well_quoted(raw: &[u8]) -> bool {
     true
 }
 
-/// Reads the names of a header line.
+/// Reads the names of the columns from the header line.
 pub(super) fn header(row: &[u8], delimiter: u8) -> Result<Vec<String>, String> {
     let mut reader = RowReader::new(delimiter);
     let bad = |bad: BadCell| format!("line 1, column {}: {}", bad.column, bad.why);
@@ -220,15 +223,17 @@ pub(super) fn header(row: &[u8], delimiter: u8) -> Result<Vec<String>, String> {
         let name = reader.cell(place).map_err(bad)?.text;
         let column = place + 1;
         if name.is_empty() {
-            return Err(format!("line 1, column {column}: it has no name; the first line has a name for each column"));
+            return Err(format!(
+                "line 1, column {column}: the column has no name; the header line must name each column"
+            ));
         }
         if name.contains(['\n', '\r']) {
             return Err(format!(
-                "line 1, column {column}: its name has a line break; a line ends with LF or CR LF, and the first one has the names"
+                "line 1, column {column}: the column's name has a line break; the lines of the file must end with LF or CR LF"
             ));
         }
         if !known.insert(name.to_string()) {
-            return Err(format!("line 1, column {column}: a second column has the name {}", shown(name)));
+            return Err(format!("line 1, column {column}: the name {} occurs twice", shown(name)));
         }
         names.push(name.to_string());
     }
@@ -243,26 +248,26 @@ pub(super) struct Columns {
 
 struct Column {
     name: String,
-    /// The name as an object has it: `"name":`.
+    /// The name as a JSON object has it, with its colon: `"name":`.
     member: Vec<u8>,
     /// The types that the field may have.
     types: u8,
-    /// An empty cell is null.
+    /// An empty cell becomes null, and not a missing field.
     is_null_if_empty: bool,
 }
 
 impl Columns {
-    /// The named columns; an error where the collection certainly takes no row of them.
+    /// The columns of these names. Returns an error if the collection would refuse every row.
     pub(super) fn new(info: &CollectionInfo, names: Vec<String>, delimiter: u8) -> Result<Columns, String> {
         if !names.contains(&info.key.field) {
             let hint = match &names[..] {
                 [name] if name.contains([';', '\t']) && delimiter == b',' => {
-                    "; its fields are to be divided by commas (in a .tsv file by tabs)"
+                    "; the fields must be separated by commas (in a .tsv file by tabs)"
                 }
                 _ => "",
             };
             return Err(format!(
-                "the first line has no column \"{}\", the key of {}; it has: {}{hint}",
+                "the header line has no column \"{}\", the key of {}; it has: {}{hint}",
                 info.key.field,
                 info.name,
                 listed(names.iter().map(String::as_str))
@@ -270,7 +275,11 @@ impl Columns {
         }
         if let Some(name) = names.iter().find(|name| info.closed && info.field(name).is_none()) {
             let known = listed(info.fields.iter().map(|field| field.name.as_str()));
-            return Err(format!("the schema of {} forbids the field {}; it has: {known}", info.name, shown(name)));
+            return Err(format!(
+                "the schema of {} does not permit the field {}; permitted: {known}",
+                info.name,
+                shown(name)
+            ));
         }
         let schema: Json = info.schema.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let columns = names.into_iter().map(|name| Column::new(info, &schema, name)).collect();
@@ -281,7 +290,7 @@ impl Columns {
         self.delimiter
     }
 
-    /// Appends the object that a row is.
+    /// Appends a row as a JSON object.
     pub(super) fn object(&self, reader: &mut RowReader, row: &[u8], out: &mut Vec<u8>) -> Result<(), BadCell> {
         reader.read_as_wide(row, self.columns.len())?;
         out.push(b'{');
@@ -296,9 +305,9 @@ impl Columns {
             if !column.append(reader.cell(place)?, out).map_err(bad)? {
                 out.truncate(before);
             }
-            // A character may take six bytes as JSON.
+            // Escapes make an object longer than its row: up to six bytes for a character.
             if out.len() - start > RECORD_BYTES_MAX {
-                return Err(bad(format!("the row is an object of more than {RECORD_BYTES_MAX} bytes")));
+                return Err(bad(format!("as a JSON object the row has more than {RECORD_BYTES_MAX} bytes")));
             }
         }
         out.push(b'}');
@@ -306,7 +315,7 @@ impl Columns {
         Ok(())
     }
 
-    /// The column, from 1, that an error of the document is about.
+    /// The column, from 1, whose field caused the error of the document.
     pub(super) fn column_of(&self, error: &WriteError) -> Option<u64> {
         let WriteError::Invalid { pointer, .. } = error else { return None };
         let name = pointer.strip_prefix('/')?.split('/').next()?.replace("~1", "/").replace("~0", "~");
@@ -327,12 +336,12 @@ impl Column {
         let mut member = Vec::new();
         binjson::append_string(&mut member, &name);
         member.push(b':');
-        // What nothing is said about is text: a code of digits stays as it is.
+        // A field without a declared type is text: a code of digits keeps its leading zeros.
         let types = if types == ANY { STRING } else { types };
         Column { name, member, types, is_null_if_empty }
     }
 
-    /// Appends a cell's value; `false` where it has none.
+    /// Appends the value of a cell. `false`: the document does not get the field.
     fn append(&self, cell: Cell<'_>, out: &mut Vec<u8>) -> Result<bool, String> {
         let Cell { text, is_quoted } = cell;
         let is_text = self.types & STRING != 0;
@@ -353,7 +362,7 @@ impl Column {
     }
 }
 
-/// Appends a value of these types that is no text; `false` where the cell is none.
+/// Appends a value of one of these types other than text. `false`: the cell is no such value.
 fn append_other(types: u8, text: &str, out: &mut Vec<u8>) -> bool {
     let is_other = match text.as_bytes() {
         [b'-' | b'0'..=b'9', ..] => (types & REAL != 0 && is_json(text)) || (types & INTEGER != 0 && is_integer(text)),
@@ -378,14 +387,14 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// Whether a text is an integer as JSON writes it, and as the type `integer` takes it: within 64 bits.
+/// Whether a text is an integer of 64 bits, in the spelling of JSON.
 fn is_integer(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_one_spelling = digits == "0" || !digits.starts_with('0');
     is_one_spelling && digits.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<i64>().is_ok()
 }
 
-/// A cell for a message: its beginning.
+/// The beginning of a cell, for a message.
 fn shown(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
         Some((end, _)) => format!("{:?}…", &text[..end]),
@@ -393,7 +402,7 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// Names for a message: the first ones.
+/// The first names, for a message.
 fn listed<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let mut names: Vec<String> = names.take(SHOWN_NAMES_MAX + 1).map(shown).collect();
     if names.len() > SHOWN_NAMES_MAX {
@@ -410,7 +419,7 @@ mod tests {
 
     fn cells(row: &[u8]) -> Result<Vec<(String, bool)>, BadCell> {
         let mut reader = RowReader::new(b',');
-        // What a refused row leaves does not reach the next one.
+        // A refused row must not affect the next one.
         let _ = reader.read(b"a,\"b\"c");
         reader.read(row)?;
         (0..reader.len()).map(|place| reader.cell(place).map(|cell| (cell.text.to_string(), cell.is_quoted))).collect()
@@ -436,8 +445,8 @@ mod tests {
         check(",", Ok(&[("", false), ("", false)]));
         check("\"a,\"\"b\"\"\nc\",d", Ok(&[("a,\"b\"\nc", true), ("d", false)]));
         check("5\" pipe, x ", Ok(&[("5\" pipe", false), (" x ", false)]));
-        check("a,\"b\"c", Err((2, "text follows the quote")));
-        check("\"a\"b\"c\"", Err((1, "text follows the quote")));
+        check("a,\"b\"c", Err((2, "text follows the closing quote")));
+        check("\"a\"b\"c\"", Err((1, "text follows the closing quote")));
         check("a,\"b", Err((2, "is not closed")));
         assert!(cells(b"a,\xff").is_err_and(|bad| bad.column == 2 && bad.why.contains("not UTF-8")));
     }
@@ -446,10 +455,10 @@ mod tests {
     fn a_header_names_each_column_once() {
         assert_eq!(header(b"id,\"a b\"", b','), Ok(vec!["id".to_string(), "a b".to_string()]));
         for (row, why) in [
-            ("id,,x", "line 1, column 2: it has no name"),
-            ("id,x,id", "line 1, column 3: a second column has the name \"id\""),
-            ("", "line 1, column 1: it has no name"),
-            ("id\rx", "a line ends with LF or CR LF"),
+            ("id,,x", "line 1, column 2: the column has no name"),
+            ("id,x,id", "line 1, column 3: the name \"id\" occurs twice"),
+            ("", "line 1, column 1: the column has no name"),
+            ("id\rx", "must end with LF or CR LF"),
         ] {
             let refused = header(row.as_bytes(), b',').unwrap_err();
             assert!(refused.contains(why), "{refused}");

@@ -323,7 +323,7 @@ impl<'d> Gathering<'_, 'd> {
 
     fn collection(&self, array: Option<&str>) -> Result<usize, String> {
         let name = array.or(self.options.collection.as_deref());
-        let name = name.ok_or("the records stand in no named array: name their collection by --collection")?;
+        let name = name.ok_or("the file names no collection for its records: name one with --collection")?;
         self.database.catalog().number(name).ok_or_else(|| unknown(self.database, name))
     }
 

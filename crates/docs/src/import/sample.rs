@@ -1,4 +1,4 @@
-//! The first records of a file, before there is a collection for them: for who declares one.
+//! Reads the first records of a file without a database, for `sapsan init`, which declares a collection for them.
 
 use std::ops::ControlFlow;
 
@@ -11,30 +11,30 @@ use super::{BadRecord, ImportError, Input, Options, Place};
 
 /// One record.
 pub enum Sampled<'s> {
-    /// Of a file of JSON.
+    /// A document of a JSON file.
     Document {
-        /** The key of the array that it stands in, where that has one. */
+        /** The name of its array, if the file is an object of arrays. */
         array: Option<&'s str>,
         /** The record. */
         document: Document<'s>,
     },
-    /// Of a table.
+    /// A row of a table.
     Row {
         /** The names of the columns. */
         columns: &'s [String],
-        /** The row's cells, as many. */
+        /** The cells of the row: one for each column. */
         cells: &'s [Cell<'s>],
     },
 }
 
-/// Takes a record, and the bytes up to the end of the piece of the file that it stands in; says whether it wants the next.
+/// Called with each record, and with the number of bytes read of the file so far. Returns whether to continue.
 pub type VisitSampled<'v> = dyn FnMut(Sampled<'_>, u64) -> ControlFlow<()> + 'v;
 
-/// Reads records of an input that is no archive until `visit` breaks. Gives whether all were read. What an import refuses of
-/// a record by itself, whatever its collection is, is refused here too.
+/// Reads records of an input, which must not be an archive, until `visit` breaks. Returns whether all records were read. A record that
+/// an import into any collection would refuse is an error here too.
 pub fn sample(input: Input, visit: &mut VisitSampled<'_>) -> Result<bool, ImportError> {
     let mut sources = Vec::new();
-    // A collection that is named makes records by line of a stream that begins with `{`.
+    // With a collection, a stream that begins with `{` is read as one record for each line.
     let options = Options { collection: Some(String::new()), ..Options::default() };
     input::open(input, &options, &mut sources)?;
     let refused = |file: &str, why: &str| ImportError::File { file: file.to_string(), why: why.to_string() };
@@ -43,8 +43,8 @@ pub fn sample(input: Input, visit: &mut VisitSampled<'_>) -> Result<bool, Import
             let mut reader = SampleReader::new(name, Splitter::new(read, format));
             reader.read(visit)
         }
-        Some(Source { name, .. }) => Err(refused(&name, "an archive: unpack it first")),
-        None => Err(refused("the archive", "it holds no file of records")),
+        Some(Source { name, .. }) => Err(refused(&name, "an archive cannot be read here: unpack it first")),
+        None => Err(refused("the archive", "it has no file of records")),
     }
 }
 
@@ -53,7 +53,7 @@ struct SampleReader<R> {
     name: String,
     splitter: Splitter<R>,
     encoder: Encoder,
-    /// A document as it would be stored.
+    /// A document in the encoding of stored documents.
     stored: Vec<u8>,
 }
 

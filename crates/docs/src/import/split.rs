@@ -110,7 +110,7 @@ impl<R: Read> Splitter<R> {
         self.start()?;
         match self.row(delimiter)? {
             Some((row, _)) => Ok(Some((self.buffer[row].to_vec(), delimiter))),
-            None => Err(self.error("the file is empty; its first line is to name the fields")),
+            None => Err(self.error("the file is empty; its first line must name the fields")),
         }
     }
 
@@ -297,7 +297,7 @@ impl<R: Read> Splitter<R> {
                 }
             };
             if scan.is_open() {
-                return Err(self.error("the file ends inside of a quoted field of this row"));
+                return Err(self.error("the file ends inside a quoted field of this row"));
             }
             let (start, line) = (self.at, self.line);
             let end = start + length;
@@ -538,9 +538,9 @@ mod tests {
             Ok(&[("a,b", 0), ("1,\"x\ny\"", 2), ("2,5\"", 6), ("3,", 7)]),
         );
         check("\n\na", Ok(&[("a", 0)]));
-        check("", Err("line 1: the file is empty; its first line is to name the fields"));
-        check("\r\n", Err("line 2: the file is empty; its first line is to name the fields"));
-        check("a\n1\n\"x\ny", Err("line 3: the file ends inside of a quoted field of this row"));
+        check("", Err("line 1: the file is empty; its first line must name the fields"));
+        check("\r\n", Err("line 2: the file is empty; its first line must name the fields"));
+        check("a\n1\n\"x\ny", Err("line 3: the file ends inside a quoted field of this row"));
     }
 
     #[test]

@@ -30,38 +30,38 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Draft a service file from data: collections, keys, types, and candidates for indexes
     Init(Init),
-    /// Load files into a data folder: zip, json, ndjson, csv, or - for standard input
+    /// Load documents into a data folder: .json, .ndjson, .csv, .tsv and .zip files, or - for standard input
     Import(Import),
-    /// Write the documents of a data folder as lines of JSON, as arrays or as CSV: as of one moment
+    /// Write the documents of a data folder or a running server: as NDJSON, JSON or CSV
     Export(Export),
-    /// Write seeded test data
+    /// Write generated test data: the same seed gives the same bytes
     Generate(Generate),
-    /// Run one SQL statement on a data folder: a query, EXPLAIN of one, INSERT, UPDATE or DELETE
+    /// Run one SQL statement on a data folder: SELECT, EXPLAIN, INSERT, UPDATE or DELETE
     Query(Query),
-    /// Tell every mistake of a config file without starting
+    /// Report every mistake of a config file, without starting the server
     CheckConfig(CheckConfig),
-    /// Copy the data of a running server, or of a data folder that nobody has open
+    /// Copy the data of a running server, or of a data folder that no process has open
     Backup(Backup),
-    /// Make a data folder of a backup
+    /// Make a data folder from a backup
     Restore(Restore),
-    /// Write a data folder anew, as small as it goes; nobody may have it open
+    /// Rewrite a data folder in its smallest size; no process may have it open
     Compact(Folder),
-    /// Make a token that opens the general API, or declared endpoints, to those who send it
+    /// Make a token, with which a client may use the general API or declared endpoints
     Token(Token),
     /// Check every page, tree and index of a data folder, or the views of a running server
     Verify(Verify),
-    /// Copy every key of one Redis, with its time to live, to the nodes that a placement gives them
+    /// Copy every key of one Redis, with its time to live, to the nodes of a proxy
     Reshard(Reshard),
-    /// Show what a data folder holds, or what a running server (http://ADDRESS:PORT, unix:PATH) tells of its store
+    /// Show the trees and sizes of a data folder, or the store's metrics of a running server
     Stat(Stat),
     /// Serve several Redis nodes as one: keys are spread over them, commands of many keys are split
     Proxy(Box<Proxy>),
-    /// Load a server with requests at planned moments, and tell how long users would have waited
+    /// Send requests at scheduled times, and report how long users would have waited
     Loadtest(Box<loadtest::cli::Arguments>),
-    /// Run the same requests through many execution models, beside the optimum that theory allows
+    /// Run the same requests through many execution models, and compare each with the theoretical optimum
     Lab(Box<lab::cli::Lab>),
-    /// Write a script by which a shell completes these commands
+    /// Write a completion script for a shell
     Completions(Completions),
-    /// Write a manual page, of all or of one command
+    /// Write the manual page of the program, or of one command
     Man(Man),
 }

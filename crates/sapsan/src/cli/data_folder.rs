@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub(crate) struct Backup {
     /// A running server, as in http://127.0.0.1:8080 or unix:PATH, or a data folder
     pub(crate) from: String,
-    /// An empty folder, or one to be made; of a server: a name in its own folder for backups ([server] backups)
+    /// The folder to write, empty or missing. For a running server: a name in its own folder for backups ([server] backups)
     pub(crate) to: PathBuf,
     #[command(flatten)]
     pub(crate) secret: Secret,
@@ -18,7 +18,7 @@ pub(crate) struct Backup {
 pub(crate) struct Restore {
     /// The backup: a folder
     pub(crate) backup: PathBuf,
-    /// The data folder to make: empty, or not there
+    /// The data folder to make, empty or missing
     pub(crate) data: PathBuf,
 }
 
@@ -32,11 +32,12 @@ pub(crate) struct Folder {
 pub(crate) struct Verify {
     /// The data folder, or with --views a running server (http://ADDRESS:PORT, unix:PATH)
     pub(crate) data: PathBuf,
-    /// Check the pages, then compute the views again and nothing else: of a folder, with --config, or of a running server while it takes writes
+    /// Check pages and views only: each view is computed again and compared. Of a folder this needs --config; a running server
+    /// takes writes meanwhile
     #[arg(long)]
     pub(crate) views: bool,
-    /// The service's config file: brings the folder in line with it, as a start does, then checks index entries, unique values,
-    /// references and views too
+    /// The service's config file, which declares what the folder holds: with it, index entries, unique values, references and
+    /// views are checked too
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// The data: .ndjson, .json or .csv; the first 100,000 documents and 256 MiB of it are read
+    /// The data file: .ndjson, .json, .csv or .tsv. At most the first 100,000 documents and 256 MiB of it are read
     pub(crate) file: PathBuf,
-    /// The service file to write, which is not there yet; standard output without it
+    /// The service file to write. An existing file is not overwritten
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// The name of the collection; without it the data file's own
+    /// Name of the collection
     #[arg(long, value_name = "NAME")]
     pub(crate) collection: Option<String>,
 }
@@ -20,38 +20,38 @@ pub(crate) struct Init {
 pub(crate) struct Import {
     /// The service's config file
     pub(crate) config: PathBuf,
-    /// The data folder; made where there is none
+    /// The data folder; created if it is missing
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
     /// Files: .zip, .json, .ndjson, .csv, .tsv, or - for standard input
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// How records stand in the files; without it their names say, and standard input is JSON
+    /// Format of the files and of standard input
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<ImportFormat>,
-    /// The collection of arrays, lines and tables, which name none
+    /// Collection for the documents of files that name none: arrays, NDJSON, CSV
     #[arg(long, value_name = "NAME")]
     pub(crate) collection: Option<String>,
-    /// What a bad record does
+    /// What happens with a record that is refused
     #[arg(long, value_enum, default_value_t = OnError::Stop)]
     pub(crate) on_error: OnError,
-    /// Threads that read, check and sort, 1 to 64
+    /// Number of threads that read, check and sort, 1 to 64
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) threads: Option<u16>,
-    /// Permit that the file drops collections, indexes, rules or views that the data folder holds
+    /// Allow dropping collections, indexes, rules and views that the data folder holds and the file does not declare
     #[arg(long)]
     pub(crate) allow_drop: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ImportFormat {
-    /// An array, or an object of arrays by the names of collections
+    /// An array of objects, or an object of such arrays, with the collections as names
     Json,
-    /// An object on each line
+    /// A JSON object on each line
     Ndjson,
     /// A line with the names of the fields, then a row for each document
     Csv,
-    /// The same, divided by tabs
+    /// The same, with tabs between the fields
     Tsv,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum ImportFormat {
 pub(crate) enum OnError {
     /// The import ends. If its collections were empty, nothing is stored
     Stop,
-    /// Leaves the record out, tells it, goes on
+    /// The record is reported and left out, and the import continues
     Skip,
 }
 
@@ -71,17 +71,17 @@ pub(crate) struct Export {
     /// The data folder
     #[arg(long, value_name = "DIR", required_unless_present = "url")]
     pub(crate) data: Option<PathBuf>,
-    /// A running server (http://ADDRESS:PORT, unix:PATH) in place of a folder, read page by page: what is written meanwhile may come
-    /// as it was before or after. For one moment of a running server export a backup of it
+    /// A running server (http://ADDRESS:PORT, unix:PATH) instead of a folder. It is read page by page, so a document that changes
+    /// meanwhile is written as it was before or after the change. For one moment of a running server, export a backup of it
     #[arg(long, value_name = "URL", conflicts_with_all = ["config", "data"])]
     pub(crate) url: Option<String>,
-    /// The collection; without it the only one, or with --format json all of them
+    /// The collection to write
     #[arg(long, value_name = "NAME")]
     pub(crate) collection: Option<String>,
-    /// How documents are written; without it as the name of --out says, else ndjson
+    /// Format of the output
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<ExportFormat>,
-    /// The file to write; standard output where there is none, which is not there yet, and has its name only when it is complete; standard output without it
+    /// The file to write. It gets this name only when it is complete. An existing file is not overwritten
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
@@ -90,9 +90,9 @@ pub(crate) struct Export {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
-    /// An object on each line
+    /// A JSON object on each line
     Ndjson,
-    /// An array of documents; of all collections an object of arrays
+    /// An array of objects; without --collection an object of such arrays, with the collections as names
     Json,
     /// A line with the names of the fields, then a row for each document
     Csv,
@@ -114,31 +114,34 @@ pub(crate) enum GenerateWhat {
 
 #[derive(Debug, Args)]
 pub(crate) struct GenerateTravels {
-    /// The zip to write
+    /// The zip file to write
     pub(crate) out: PathBuf,
+    /// Number of users
     #[arg(long, default_value_t = 10_057)]
     pub(crate) users: u32,
+    /// Number of locations
     #[arg(long, default_value_t = 7_628)]
     pub(crate) locations: u32,
+    /// Number of visits
     #[arg(long, default_value_t = 100_570)]
     pub(crate) visits: u32,
-    /// Write visits alone, of users and locations that are elsewhere: those of a real set
+    /// Write visits only. Their users and locations come from another data set
     #[arg(long)]
     pub(crate) only_visits: bool,
-    /// The same seed gives the same bytes
+    /// Seed of the generator: the same seed gives the same bytes
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GenerateForumUsers {
-    /// How many: about 850 bytes each
+    /// Number of documents, of about 850 bytes each
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
     pub(crate) docs: u64,
-    /// The same seed gives the same bytes
+    /// Seed of the generator: the same seed gives the same bytes
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// The file to write; standard output where there is none
+    /// The file to write
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -150,16 +153,17 @@ pub(crate) struct Query {
     /// The data folder
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// How rows are printed
+    /// Format of the rows
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
-    /// A parameter of the query, as JSON or else as text: NAME=VALUE
+    /// Value of the statement's parameter :NAME, as JSON or else as text: NAME=VALUE. May be given several times
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub(crate) params: Vec<String>,
-    /// For a statement that writes: permit that the file drops collections, indexes, rules or views that the data folder holds
+    /// For a statement that writes: allow dropping collections, indexes, rules and views that the data folder holds and the file
+    /// does not declare
     #[arg(long)]
     pub(crate) allow_drop: bool,
-    /// The query
+    /// The SQL statement
     pub(crate) sql: String,
 }
 
@@ -167,7 +171,7 @@ pub(crate) struct Query {
 pub(crate) enum Format {
     /// Columns of equal width, for people; up to 10,000 rows
     Table,
-    /// An object on each line
+    /// A JSON object on each line
     Ndjson,
     /// An array of objects
     Json,

@@ -1,5 +1,5 @@
-//! What help adds to the table of commands: an example for each command, and the defaults that the table itself does not know.
-//! Help, completions and manual pages are made of the same [`table`].
+//! What help adds to the table of commands: an example for each command, and the defaults that other code sets.
+//! Help, completions and manual pages are made from the same [`table`].
 
 use super::command::Cli;
 use clap::CommandFactory;
@@ -46,13 +46,13 @@ const EXAMPLES: [(&str, &[&str]); 22] = [
     ("man", &["sapsan man serve | man -l -"]),
 ];
 
-/// A row for each option that has its default elsewhere: command, option, what it is without it.
+/// A row for each option whose default other code sets: command, option, and what holds without the option.
 fn defaults() -> Vec<(&'static str, &'static str, String)> {
     let limits = Limits::default();
     let known = [
         ("serve", "http", "127.0.0.1:8080"),
         ("serve", "threads", "as many as there are cores"),
-        ("serve", "backups", "none, backups are refused"),
+        ("serve", "backups", "none: backups are refused"),
         ("serve", "log", "info"),
         ("init", "out", "standard output"),
         ("init", "collection", "the data file's name, without its ending"),
@@ -64,7 +64,7 @@ fn defaults() -> Vec<(&'static str, &'static str, String)> {
         ("export", "out", "standard output"),
         ("generate stackoverflow-users", "out", "standard output"),
         ("token", "until", "never"),
-        ("verify", "config", "none, pages and trees alone are checked"),
+        ("verify", "config", "none: only pages and trees are checked"),
         ("proxy", "threads", "as many as there are cores"),
         ("proxy", "timeout", "none"),
         ("proxy", "idle_timeout", "none"),
@@ -104,7 +104,7 @@ pub(crate) fn table() -> clap::Command {
     all
 }
 
-/// The command with a change of the command at a path below it, as in "generate travels".
+/// Applies a change to the command at a path, as in "generate travels".
 fn at(all: clap::Command, path: &str, change: impl FnOnce(clap::Command) -> clap::Command) -> clap::Command {
     match path.split_once(' ') {
         None => all.mut_subcommand(path, change),

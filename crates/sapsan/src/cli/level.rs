@@ -4,12 +4,12 @@ use clap::ValueEnum;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
-    /// Faults alone
+    /// Faults only
     Error,
     /// Warnings too, such as queries that read many rows
     Warn,
-    /// Events too, such as reloads: the default
+    /// Events too, such as reloads; the default
     Info,
-    /// Details for a search after faults
+    /// Details too, for debugging
     Debug,
 }

@@ -9,10 +9,10 @@ pub(crate) struct SpreadArguments {
     /// How keys are spread over the nodes
     #[arg(long, value_enum, default_value_t = HashKind::Crc32)]
     pub(crate) hash: HashKind,
-    /// The hash function of ketama, modula and random, by twemproxy's names
+    /// Hash function of ketama, modula and random, by twemproxy's names
     #[arg(long, value_name = "NAME", default_value = "fnv1a_64", value_parser = hash_function)]
     pub(super) hash_function: proxy::placement::Hash,
-    /// The two characters around the part of a key that counts, for ketama, modula and random: {}
+    /// Two characters, as in {}: of a key, only the part between them is hashed. For ketama, modula and random
     #[arg(long, value_name = "XX", value_parser = hash_tag)]
     pub(super) hash_tag: Option<[u8; 2]>,
 }
@@ -32,15 +32,15 @@ impl SpreadArguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HashKind {
-    /// CRC-32 modulo the nodes, of the tag at the key's end where there is one: RedisSharding's
+    /// CRC-32 of the key, or of the tag at its end if it has one, modulo the number of nodes: as RedisSharding does
     Crc32,
-    /// twemproxy's ring
+    /// twemproxy's consistent hashing: a ring of hashes
     Ketama,
-    /// twemproxy's modulo
+    /// twemproxy's hash modulo the number of nodes
     Modula,
-    /// Any node: for caches whose nodes hold the same
+    /// A random node: for caches whose nodes hold the same data
     Random,
-    /// Redis Cluster: the nodes are those that are asked for the others
+    /// Hash slots of Redis Cluster: the given nodes are asked for all others
     Slots,
 }
 

@@ -5,13 +5,13 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct Reshard {
-    /// Where the keys are: HOST:PORT, redis://USER:PASSWORD@HOST:PORT, rediss://… (TLS) or unix:///PATH
+    /// Source of the keys: HOST:PORT, redis://USER:PASSWORD@HOST:PORT, rediss://… (TLS) or unix:///PATH
     #[arg(long, value_name = "ADDR")]
     pub(crate) from: String,
-    /// Where they go, in the order of the proxy's nodes: addresses of the same form, by commas
+    /// Nodes that the keys are copied to, in the order of the proxy's nodes: addresses of the same form, separated by commas
     #[arg(long, value_name = "ADDRS", value_delimiter = ',', required = true)]
     pub(crate) nodes: Vec<String>,
-    /// Number of the database, of the source and of the nodes
+    /// Number of the database, on the source and on the nodes
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) db: u32,
     #[command(flatten)]
@@ -19,10 +19,10 @@ pub(crate) struct Reshard {
     /// Remove all keys of the database from the nodes first
     #[arg(long)]
     pub(crate) flushdb: bool,
-    /// Compare every key, its value and its time to live, when all is copied; alone with --no-copy
+    /// After copying, compare every key with its value and its time to live
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Copy nothing: with --verify, only compare
+    /// Do not copy; with --verify, only compare
     #[arg(long, requires = "verify", conflicts_with_all = ["flushdb", "live"])]
     pub(crate) no_copy: bool,
     /// Follow changes until Ctrl-C. First stop the clients' writes to the source, then press Ctrl-C: the nodes have every change that the
@@ -31,7 +31,7 @@ pub(crate) struct Reshard {
     /// messages of the source are lost, everything is copied again
     #[arg(long)]
     pub(crate) live: bool,
-    /// Copy by the commands of each type, not by DUMP and RESTORE
+    /// Copy with the commands of each type, not with DUMP and RESTORE
     #[arg(long)]
     pub(crate) by_type: bool,
 }

@@ -2,10 +2,10 @@
 
 use clap::Args;
 
-/// What a command sends to a running server beside its request.
+/// What a command sends to a running server besides its request.
 #[derive(Debug, Args)]
 pub(crate) struct Secret {
-    /// A token for a running server that does not answer without; other users see the command line, but not the variable
+    /// Token for a running server that requires one. Prefer the variable: other users of the machine can read the command line
     #[arg(long, value_name = "TOKEN", env = "SAPSAN_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
 }

@@ -20,25 +20,25 @@ pub(crate) struct Demo {
 pub(crate) struct Serve {
     /// The service's config file
     pub(crate) config: PathBuf,
-    /// The data folder; made where there is none
+    /// The data folder; created if it is missing
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Where to listen; goes before the file's [server] http
+    /// Address to listen on; overrides [server] http of the file
     #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     pub(crate) http: Option<SocketAddr>,
-    /// Event loops, 1 to 256; goes before the file's [server] threads
+    /// Number of event loops, 1 to 256; overrides [server] threads of the file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
-    /// Where POST /_/backup writes; goes before the file's [server] backups
+    /// Folder that POST /_/backup writes into; overrides [server] backups of the file
     #[arg(long, value_name = "DIR")]
     pub(crate) backups: Option<PathBuf>,
-    /// Fixes a value of the file's [params]: NAME=VALUE
+    /// Sets a value of the file's [params]: NAME=VALUE. May be given several times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Permit that the file drops collections, indexes, rules or views that the data folder holds
+    /// Allow dropping collections, indexes, rules and views that the data folder holds and the file does not declare
     #[arg(long)]
     pub(crate) allow_drop: bool,
-    /// How much is logged on standard error; the variable SAPSAN_LOG can name single parts, as in info,store=debug
+    /// Level of the log on standard error. The variable SAPSAN_LOG can set levels of single parts, as in info,store=debug
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) log: Option<Level>,
 }
@@ -47,19 +47,19 @@ pub(crate) struct Serve {
 pub(crate) struct CheckConfig {
     /// The service's config file
     pub(crate) config: PathBuf,
-    /// Fixes a value of the file's [params], as for serve: NAME=VALUE
+    /// Sets a value of the file's [params], as for serve: NAME=VALUE. May be given several times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Token {
-    /// What the file calls it: [tokens.NAME]
+    /// Name of the token in the config file: [tokens.NAME]
     pub(crate) name: String,
-    /// What it allows: read, write and admin are the general API's scopes, other names those of declared endpoints
+    /// Scopes, separated by commas: read, write and admin are those of the general API, other names those of declared endpoints
     #[arg(long, value_name = "SCOPES", value_delimiter = ',', required = true)]
     pub(crate) allow: Vec<String>,
-    /// When it ends: YYYY-MM-DD, the day's beginning in UTC, or YYYY-MM-DDTHH:MM:SSZ
+    /// Time of expiry in UTC: YYYY-MM-DD (the day's beginning) or YYYY-MM-DDTHH:MM:SSZ
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
 }

@@ -18,7 +18,7 @@ pub(crate) enum Shell {
 
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// The command, as in `serve` or `generate travels`; without one the page of the program
+    /// The command, as in `serve` or `generate travels`. Without a command: the page of the program
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }

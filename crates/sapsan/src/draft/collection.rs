@@ -1,4 +1,4 @@
-//! What was seen of one collection's documents, and the choice of its key.
+//! The fields of one collection's documents, and the choice of its key.
 
 use super::distinct::ValueSpace;
 use super::field::FieldProfile;
@@ -7,19 +7,19 @@ use binjson::Document;
 use docs::import::Cell;
 use std::collections::HashMap;
 
-/// Most fields of a collection that are declared; documents may have others.
+/// Most fields of a collection that are declared. Documents may have more.
 const FIELDS_MAX: usize = 200;
 /// Longest name of a field that is declared.
 const FIELD_NAME_BYTES_MAX: usize = 128;
 
-/// See the module's text.
+/// See the module's documentation.
 pub(super) struct CollectionProfile {
     pub(super) name: String,
     pub(super) documents: u64,
-    /// In the order in which they were first seen.
+    /// In the order in which they were found.
     pub(super) fields: Vec<FieldProfile>,
     places: HashMap<String, usize>,
-    /// Values of fields that are not declared: their names are too long, or too many.
+    /// Number of values of fields that are not declared: there are too many fields, or the name is too long or empty.
     pub(super) undeclared: u64,
     is_table: bool,
 }
@@ -68,7 +68,7 @@ impl CollectionProfile {
         }
     }
 
-    /// The field of a name, if it is declared.
+    /// The field of a name. `None`: the field is not declared.
     fn field(&mut self, name: &str, fields_left: &mut usize) -> Option<&mut FieldProfile> {
         if let Some(place) = self.places.get(name) {
             return self.fields.get_mut(*place);
@@ -91,15 +91,15 @@ impl CollectionProfile {
         }
     }
 
-    /// The field that identifies a document best: named like a key before any other, then the one seen first.
+    /// The field that is the best key: one with a name like a key's, else the first one that can be a key.
     pub(super) fn key(&self) -> Result<KeyChoice<'_>, String> {
         let mut candidates: Vec<_> =
             self.fields.iter().filter_map(|field| Some((field, field.key_type(self.documents)?))).collect();
         candidates.sort_by_key(|(field, _)| rank(&field.name, &self.name));
         let Some((field, kind)) = candidates.first().copied() else {
             return Err(format!(
-                "no field of {} can be its key: none is in all of the {} documents, each time with another integer or another text of 1 to {} \
-                 bytes. Add such a field: of lines of JSON, for example, by `jq -c '{{id: input_line_number}} + .' FILE`",
+                "{} has no field for its key. A key is in all documents ({} were read), and in each has another value: an integer, or a \
+                 text of 1 to {} bytes. Add such a field; to NDJSON, for example, with `jq -c '{{id: input_line_number}} + .' FILE`",
                 self.name,
                 grouped(self.documents),
                 docs::key::KEY_BYTES_MAX
@@ -109,7 +109,7 @@ impl CollectionProfile {
     }
 }
 
-/// How much a field's name looks like a key's: the lower the more.
+/// How much a field's name looks like that of a key: 0 is the best.
 fn rank(field: &str, collection: &str) -> u32 {
     let (field, collection) = (field.to_ascii_lowercase(), collection.to_ascii_lowercase());
     let singular = collection.strip_suffix('s').unwrap_or(&collection);

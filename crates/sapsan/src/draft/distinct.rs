@@ -1,7 +1,7 @@
-//! Whether the values of a field repeat, and how many there are: by 64-bit hashes, of which all fields together keep a bounded number.
+//! Counts the different values of a field by their 64-bit hashes. All fields together keep a bounded number of hashes.
 //!
-//! Two values with one hash count as the same one: then a field that is distinct is taken for one that is not, which loses
-//! a suggestion. A value that repeats is always noticed.
+//! A repeated value is always noticed. Two values with the same hash count as a repeated one: then a field whose values are distinct
+//! is not suggested as unique, and no wrong suggestion is made.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hasher};
@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hasher};
 /// Most hashes that all fields together keep.
 const HASHES_MAX: usize = 4 << 20;
 
-/// How many more hashes can be kept.
+/// Room for hashes, shared by all fields.
 pub(super) struct ValueSpace {
     left: usize,
 }
@@ -25,7 +25,7 @@ impl Default for ValueSpace {
 pub(super) struct Distinct {
     hashes: HashSet<u64>,
     repeats: bool,
-    /// There was no space for all of them.
+    /// Some values were not counted, because there was no room for their hashes.
     is_cut: bool,
 }
 
@@ -45,12 +45,12 @@ impl Distinct {
         }
     }
 
-    /// How many values there are; `None`: too many to know.
+    /// Number of different values. `None`: not all were counted.
     pub(super) fn count(&self) -> Option<u64> {
         (!self.is_cut).then_some(self.hashes.len() as u64)
     }
 
-    /// Whether no value came twice, as far as all are known.
+    /// Whether all values were counted and none was repeated.
     pub(super) fn is_distinct(&self) -> bool {
         !self.repeats && !self.is_cut
     }

@@ -1,4 +1,4 @@
-//! What was seen of one field: in how many documents, with which types, and whether its values repeat.
+//! Statistics of one field: how many documents have it, with which types, and whether its values repeat.
 
 use super::distinct::{Distinct, ValueSpace};
 use binjson::{Kind, Value};
@@ -18,16 +18,16 @@ const NULL: u8 = 64;
 /// Longest text, in bytes, of a field that is suggested for an index or as unique.
 const INDEXED_BYTES_MAX: usize = 200;
 
-/// See the module's text.
+/// See the module's documentation.
 pub(super) struct FieldProfile {
     pub(super) name: String,
-    /// Documents that have it, null included.
+    /// Number of documents that have the field, also with null.
     pub(super) documents: u64,
     pub(super) nulls: u64,
-    /// Documents that have the empty text, in quotes: of a table, where they count only if the field is text.
+    /// Number of rows with `""`, the empty text. They count as documents that have the field only if its type is text.
     quoted_empty: u64,
     types: u8,
-    /// Of a table: what every cell so far could be.
+    /// For tables: the types that all cells so far can be read as.
     readable: Option<u8>,
     integers: Option<(i64, i64)>,
     /// The shortest and the longest text, in bytes.
@@ -96,7 +96,7 @@ impl FieldProfile {
     /// Ends the reading of a table: the field has the narrowest type that fits all of its cells.
     pub(super) fn settle(&mut self) {
         let Some(readable) = self.readable else {
-            // Of a field that is always empty nothing is known, and of one of `""` that it is text.
+            // All cells are empty: the type is unknown, unless some are `""`, which is text.
             self.types = if self.quoted_empty > 0 { STRING } else { 0 };
             self.documents += self.quoted_empty;
             return;
@@ -119,7 +119,7 @@ impl FieldProfile {
         self.lengths = Some((min.min(bytes), max.max(bytes)));
     }
 
-    /// The names of its types, as a schema has them. None where only null was seen, or nothing.
+    /// The names of its types, for a schema. Empty if only null was found, or no value.
     pub(super) fn types(&self) -> Vec<&'static str> {
         if self.types & !NULL == 0 {
             return Vec::new();
@@ -131,7 +131,7 @@ impl FieldProfile {
         TYPES.iter().enumerate().filter(|(place, _)| is_named(*place)).map(|(_, name)| *name).collect()
     }
 
-    /// The type that it has as the key of so many documents, if it can be the key.
+    /// The type of the key, if the field can be the key of a collection with so many documents.
     pub(super) fn key_type(&self, documents: u64) -> Option<&'static str> {
         if self.documents != documents || !self.distinct.is_distinct() || self.quoted_empty > 0 {
             return None;
@@ -144,25 +144,25 @@ impl FieldProfile {
         }
     }
 
-    /// Whether no two documents had the same value, and there were several.
+    /// Whether it can be suggested as unique: several values, all different.
     pub(super) fn is_distinct(&self) -> bool {
         self.documents - self.nulls > 1 && self.distinct.is_distinct() && self.is_short(INTEGER | STRING)
     }
 
-    /// How many values it has, if an index by it would find few documents for each.
+    /// Number of different values, if an index by the field would be useful: at least two values, each on average in two documents or more.
     pub(super) fn index_values(&self, documents: u64) -> Option<u64> {
         let values = self.distinct.count().filter(|values| (2..=self.documents / 2).contains(values))?;
         (self.documents >= documents / 2 && self.is_short(INTEGER | NUMBER | STRING)).then_some(values)
     }
 
-    /// Whether its values are of one of these types, or null, and short.
+    /// Whether all its values are short, and of one of these types or null.
     fn is_short(&self, types: u8) -> bool {
         let types_found = self.types & !NULL;
         let is_of_one = types_found & !types == 0 && (types_found.is_power_of_two() || types_found == INTEGER | NUMBER);
         is_of_one && self.lengths.is_none_or(|(_, max)| max <= INDEXED_BYTES_MAX)
     }
 
-    /// What was seen of its values, for a comment; empty where there is nothing to say.
+    /// The range of its values, for a comment; empty if there is nothing to say.
     pub(super) fn range(&self) -> String {
         match (self.types & !NULL, self.integers, self.lengths) {
             (INTEGER, Some((min, max)), _) if min == max => format!("always {min}"),
@@ -174,7 +174,7 @@ impl FieldProfile {
     }
 }
 
-/// What a cell of a table can be read as, beside text.
+/// The types, besides text, that a cell can be read as.
 fn readable_as(text: &str) -> u8 {
     match text.as_bytes() {
         _ if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") => BOOLEAN,
@@ -185,7 +185,7 @@ fn readable_as(text: &str) -> u8 {
     }
 }
 
-/// Digits beyond 64 bits are text: as a number several of them would be equal.
+/// An integer beyond 64 bits stays text: as floating-point numbers, different ones could be equal.
 fn number_as(text: &str) -> u8 {
     let is_whole = text.bytes().skip(1).all(|byte| byte.is_ascii_digit());
     match (is_whole, text.parse::<i64>().is_ok()) {

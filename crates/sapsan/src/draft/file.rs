@@ -1,14 +1,14 @@
-//! The service file of a draft: what was guessed, with the evidence as comments.
+//! The service file of a draft. Each guess has its evidence in a comment.
 
 use super::collection::CollectionProfile;
 use super::field::FieldProfile;
 use super::{Draft, grouped};
 use std::fmt::Write;
 
-/// Most fields that are suggested for indexes, as unique, or instead of the key, each.
+/// Most fields in each list of suggestions: for indexes, as unique, instead of the key.
 const SUGGESTIONS_MAX: usize = 8;
 
-/// Names of the files that the comments show commands with.
+/// Names of files, for the commands in the comments.
 pub(crate) struct Shown<'s> {
     /// The data.
     pub(crate) data: &'s str,
@@ -24,7 +24,7 @@ impl Draft {
         for collection in &self.collections {
             write_collection(collection, self.is_whole, &mut out)?;
         }
-        let mut head = "# Anyone who reaches the server may call these. The general API below /_/ writes, and answers this machine alone.\n";
+        let mut head = "# Every client that reaches the server may call these endpoints. To write, use the general API at /_/: without a token it answers only\n# clients on the same machine.\n";
         for collection in self.collections.iter().filter(|collection| is_path(&collection.name)) {
             out.push_str(head);
             head = "";
@@ -38,7 +38,7 @@ impl Draft {
     fn write_head(&self, shown: &Shown<'_>, out: &mut String) {
         let (data, service) = (word(shown.data), word(shown.service));
         line(out, format_args!("# Written by `sapsan init {data}` from {}.", self.extent()));
-        line(out, "# What was guessed stands beside its evidence. Look through it; then:");
+        line(out, "# Each guess has its evidence in a comment. Check the guesses, then run:");
         line(out, format_args!("#     sapsan check-config {service}"));
         let target = match &self.collections[..] {
             [only] => format!("--collection {} ", only.name),
@@ -49,7 +49,7 @@ impl Draft {
         if !self.is_whole {
             line(
                 out,
-                "# The rest of the file may have other values: the import names the first document that does not fit.",
+                "# Only the beginning of the data was read: the import reports the first document that does not fit.",
             );
         }
         out.push('\n');
@@ -62,10 +62,10 @@ fn write_collection(collection: &CollectionProfile, is_whole: bool, out: &mut St
     line(out, format_args!("[collections.{}]", collection.name));
     let others = match &key.others[..] {
         [] => String::new(),
-        others => format!(" So {} {}.", if others.len() == 1 { "was" } else { "were" }, names(others)),
+        others => format!(" The same holds for {}.", names(others)),
     };
     let field = quoted(&key.field.name);
-    line(out, format_args!("# {field} was there in all {documents} documents, each time with another value.{others}"));
+    line(out, format_args!("# {field} is in all {documents} documents, and in each has another value.{others}"));
     line(out, format_args!("key = {{ field = {field}, type = \"{}\" }}", key.kind));
     write_candidates(collection, key.field, out);
     line(out, format_args!("\n[collections.{}.schema]", collection.name));
@@ -73,7 +73,7 @@ fn write_collection(collection: &CollectionProfile, is_whole: bool, out: &mut St
     write_required(collection, is_whole, out);
     line(
         out,
-        "# Documents may have other fields. `additionalProperties = false` forbids them, and SQL then reports misspelt names.",
+        "# Documents may have other fields. `additionalProperties = false` forbids them; SQL then reports misspelt names, too.",
     );
     line(out, "additionalProperties = true");
     line(out, format_args!("\n[collections.{}.schema.properties]", collection.name));
@@ -85,7 +85,7 @@ fn write_collection(collection: &CollectionProfile, is_whole: bool, out: &mut St
         line(
             out,
             format_args!(
-                "# {values} values of more fields were seen: too many fields, names that are too long, or no name."
+                "# {values} values are of fields that are not declared here: there are too many, or their names are too long or empty."
             ),
         );
     }
@@ -93,27 +93,27 @@ fn write_collection(collection: &CollectionProfile, is_whole: bool, out: &mut St
     Ok(())
 }
 
-/// What may become unique or an index: comments, for a rule that refuses writes is the author's to make.
+/// Candidates for unique fields and indexes, as comments: a rule that refuses writes is the author's decision.
 fn write_candidates(collection: &CollectionProfile, key: &FieldProfile, out: &mut String) {
     let is_other = |field: &&FieldProfile| field.name != key.name && is_indexed(&field.name);
     let unique: Vec<_> = collection.fields.iter().filter(is_other).filter(|field| field.is_distinct()).collect();
     if !unique.is_empty() {
-        line(out, "# Candidates for unique fields, whose values no two documents share:");
+        line(out, "# Candidates for unique fields, of which no two documents have the same value:");
         line(out, format_args!("# unique = [{}]", names(&unique)));
         for field in unique.iter().take(SUGGESTIONS_MAX) {
             let count = grouped(field.documents - field.nulls);
-            line(out, format_args!("#     {}: distinct in all {count} documents that have it", quoted(&field.name)));
+            line(out, format_args!("#     {}: {count} different values in {count} documents", quoted(&field.name)));
         }
     }
     let values = |field: &'_ FieldProfile| field.index_values(collection.documents);
     let indexed: Vec<_> = collection.fields.iter().filter(is_other).filter(|field| values(field).is_some()).collect();
     if !indexed.is_empty() {
-        line(out, "# Candidates for indexes, by which queries find documents:");
+        line(out, "# Candidates for indexes, with which queries find documents by these fields:");
         let lists = indexed.iter().take(SUGGESTIONS_MAX).map(|field| format!("[{}]", quoted(&field.name)));
         line(out, format_args!("# indexes = [{}]", lists.collect::<Vec<_>>().join(", ")));
         for field in indexed.iter().take(SUGGESTIONS_MAX) {
             let (found, count) = (grouped(values(field).unwrap_or_default()), grouped(field.documents));
-            line(out, format_args!("#     {}: {found} values in {count} documents", quoted(&field.name)));
+            line(out, format_args!("#     {}: {found} different values in {count} documents", quoted(&field.name)));
         }
     }
 }
@@ -122,8 +122,9 @@ fn write_required(collection: &CollectionProfile, is_whole: bool, out: &mut Stri
     let is_in_all = |field: &&FieldProfile| field.documents == collection.documents;
     let names: Vec<String> = collection.fields.iter().filter(is_in_all).map(|field| quoted(&field.name)).collect();
     let documents = grouped(collection.documents);
-    let (comment, condition) = if is_whole { ("", "") } else { ("# ", ": if all others have them too") };
-    line(out, format_args!("# In all {documents} documents{condition}:"));
+    let (comment, condition) =
+        if is_whole { ("", "") } else { ("# ", " that were read (remove the `#` if the others have them, too)") };
+    line(out, format_args!("# Fields of all {documents} documents{condition}:"));
     line(out, format_args!("{comment}required = [{}]", names.join(", ")));
 }
 
@@ -139,7 +140,7 @@ fn write_field(field: &FieldProfile, documents: u64, out: &mut String) {
     let mut evidence: Vec<String> = Vec::new();
     evidence.extend(Some(field.range()).filter(|range| !range.is_empty()));
     if field.documents < documents {
-        evidence.push(format!("in {} documents", grouped(field.documents)));
+        evidence.push(format!("in {} of {} documents", grouped(field.documents), grouped(documents)));
     }
     if field.nulls > 0 {
         evidence.push(format!("null in {}", grouped(field.nulls)));
@@ -148,7 +149,7 @@ fn write_field(field: &FieldProfile, documents: u64, out: &mut String) {
     line(out, format_args!("{} = {types}{evidence}", key(&field.name)));
 }
 
-/// The declared endpoints of a collection: a document, and all documents by pages.
+/// The endpoints of a collection: one document by its key, and all documents by pages.
 fn write_endpoints(collection: &CollectionProfile, out: &mut String) -> Result<(), String> {
     let key = collection.key()?.field;
     let name = &collection.name;
@@ -169,18 +170,17 @@ fn line(out: &mut String, text: impl std::fmt::Display) {
     let _ = writeln!(out, "{text}");
 }
 
-/// Fields as a list of their names: the first ones.
+/// The names of the first fields, as a list.
 fn names(fields: &[&FieldProfile]) -> String {
     fields.iter().take(SUGGESTIONS_MAX).map(|field| quoted(&field.name)).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a field of that name may be unique or in an index: what looks like a path may only if the schema declares it,
-/// which it does, but no tree is named by long names.
+/// Whether a field of this name may be unique or in an index: the name is a part of a tree's name, whose length is limited.
 fn is_indexed(name: &str) -> bool {
     name.len() <= docs::config::NAME_BYTES_MAX
 }
 
-/// Whether a collection's name can begin a path: below `/_/` stands the general API.
+/// Whether a collection's name can begin a path: `/_/` is the general API.
 fn is_path(name: &str) -> bool {
     name != "_"
 }
@@ -191,7 +191,7 @@ fn is_identifier(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// A name as SQL has it: in double quotes, for it may be a keyword.
+/// A name in SQL: in double quotes, because it may be a keyword.
 fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
@@ -202,13 +202,13 @@ fn key(name: &str) -> String {
     if !name.is_empty() && name.bytes().all(is_bare) { name.to_owned() } else { quoted(name) }
 }
 
-/// A text of TOML on one line. Escapes of JSON are escapes of TOML, which wants one more character escaped; and as no comment
-/// may hold a control character, names in comments are written so too.
+/// A string of TOML on one line. The escapes of JSON are valid in TOML, which requires one more: U+007F. Names in comments are
+/// escaped too, because a comment must not have control characters.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A file's name in a command of a comment.
+/// A file's name as a word of a shell command in a comment.
 fn word(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte) || byte >= 0x80;
     if name.bytes().all(is_plain) { name.to_owned() } else { quoted(name) }

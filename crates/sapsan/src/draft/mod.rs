@@ -1,11 +1,13 @@
-//! A service file drafted from data: what `sapsan init` reads of a file of documents, and what it makes of that.
+//! Drafts a service file from a file of documents, for `sapsan init`.
 //!
-//! - `field`: what was seen of one field; `distinct`: whether its values repeat.
-//! - `collection`: what was seen of one collection's documents, and the choice of its key.
-//! - `file`: the service file, with the evidence beside each guess.
+//! - `field` counts the types and values of one field; `distinct` finds out whether its values repeat.
+//! - `collection` has the fields of one collection, and chooses its key.
+//! - `file` writes the service file, with the evidence beside each guess.
 //!
-//! Reading is bounded by [`DOCUMENTS_MAX`] and [`BYTES_MAX`], memory by the bounds of fields and of distinct values. What was
-//! read only in part is declared more loosely: what the rest may break stands as a comment.
+//! Reading is bounded by [`DOCUMENTS_MAX`] and [`BYTES_MAX`], memory by the bounds of fields and of distinct values. If only the
+//! beginning of a file was read, rules that the rest may break are written as comments.
+//!
+//! This room imports no other.
 
 mod collection;
 mod distinct;
@@ -23,16 +25,16 @@ use std::path::Path;
 
 /// Most documents that are read.
 pub(crate) const DOCUMENTS_MAX: u64 = 100_000;
-/// Reading ends behind the first document beyond so many bytes of the file.
+/// Reading ends after the document that exceeds this number of bytes of the file.
 pub(crate) const BYTES_MAX: u64 = 256 << 20;
 /// Most collections of a file that is an object of arrays.
 const COLLECTIONS_MAX: usize = 64;
-/// Most fields of all collections together that are declared: a service file of them stays far below its own bound.
+/// Most fields that are declared, of all collections together. A service file with so many stays far below its own size limit.
 const FIELDS_MAX: usize = 2_000;
-/// The name of the collection where the file's name has no letter that a collection's name may have.
+/// The collection's name if the file's name has no letter or digit that a collection's name may have.
 const NAME_DEFAULT: &str = "documents";
 
-/// What was seen of a file.
+/// What is known of a file after reading it.
 pub(crate) struct Draft {
     collections: Vec<CollectionProfile>,
     documents: u64,
@@ -43,16 +45,16 @@ pub(crate) struct Draft {
 /// A draft while its file is read.
 struct Reading {
     draft: Draft,
-    /// The collection of documents that stand in no named array.
+    /// Collection of documents outside of named arrays.
     name: String,
     fields_left: usize,
     space: ValueSpace,
-    /// Why reading ended before the end.
+    /// The error that ended the reading.
     failed: Option<String>,
 }
 
 impl Draft {
-    /// Reads a file; `name` is the collection of documents that stand in no named array.
+    /// Reads a file. `name` is the collection of documents outside of named arrays; `None`: the file's own name.
     pub(crate) fn read(file: &Path, name: Option<&str>) -> Result<Draft, String> {
         let name = match name {
             Some(name) if is_name(name) => name.to_owned(),
@@ -67,7 +69,7 @@ impl Draft {
             return Err(format!("{}: {failed}", file.display()));
         }
         if reading.draft.documents == 0 {
-            return Err(format!("{}: there is no document in it. {TAKEN}", file.display()));
+            return Err(format!("{}: the file has no documents. {TAKEN}", file.display()));
         }
         reading.draft.collections.iter_mut().for_each(CollectionProfile::settle);
         Ok(Draft { is_whole, ..reading.draft })
@@ -85,9 +87,9 @@ impl Draft {
     }
 }
 
-/// What can be read, for messages.
-const TAKEN: &str = "`sapsan init` reads .ndjson (a JSON object on each line), .json (an array of objects, or an object of such arrays) \
-and .csv (a line with the names of the fields, then a row for each document)";
+/// The formats, for messages.
+const TAKEN: &str = "`sapsan init` reads .ndjson (a JSON object on each line), .json (an array of objects, or an object of such arrays), \
+.csv and .tsv (a line with the names of the fields, then a row for each document)";
 
 impl Reading {
     fn add(&mut self, record: &Sampled<'_>, bytes: u64) -> ControlFlow<()> {
@@ -121,11 +123,11 @@ impl Reading {
         Ok(())
     }
 
-    /// The place of the collection that a record belongs to.
+    /// The index of the collection that a record belongs to.
     fn number(&mut self, array: Option<&str>) -> Result<usize, String> {
         let name = array.unwrap_or(&self.name);
         let collections = &mut self.draft.collections;
-        // The array that is being read is the last one.
+        // Most likely the last one: arrays are read one after the other.
         if let Some(number) = collections.iter().rposition(|collection| collection.name == name) {
             return Ok(number);
         }
@@ -133,7 +135,7 @@ impl Reading {
             return Err(format!("the array {name:?} cannot be a collection: {}", names_allowed()));
         }
         if collections.len() == COLLECTIONS_MAX {
-            return Err(format!("it has more than {COLLECTIONS_MAX} arrays: divide it into several files"));
+            return Err(format!("the file has more than {COLLECTIONS_MAX} arrays: split it into several files"));
         }
         collections.push(CollectionProfile::new(name));
         Ok(collections.len() - 1)
@@ -141,7 +143,7 @@ impl Reading {
 }
 
 fn names_allowed() -> String {
-    format!("its name has {}", docs::config::names_allowed())
+    format!("a name has {}", docs::config::names_allowed())
 }
 
 /// The name of the collection that a file's documents go into: the file's own, without its ending.
@@ -152,7 +154,7 @@ fn name_of(file: &Path) -> String {
     if name.bytes().any(|byte| byte.is_ascii_alphanumeric()) { name } else { NAME_DEFAULT.to_owned() }
 }
 
-/// A number with a comma between each three of its digits.
+/// A number in groups of three digits, separated by commas.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! Where an export goes. A file is written under a name of its own beside the one that was asked for, and renamed when it is complete
-//! and on disk: an export that ends early leaves nothing under that name.
+//! Destination of an export. A file is written under a temporary name in the same folder, and renamed when it is complete and on disk.
+//! So an export that ends early leaves no file.
 
 use super::Stopped;
 use crate::console::{Outcome, output};
@@ -10,19 +10,19 @@ use tempfile::NamedTempFile;
 /// Bytes that are written at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// See the module's text.
+/// Standard output, or a new file.
 pub(crate) enum Destination {
     StandardOutput(BufWriter<Stdout>),
     File {
-        /** The name that it gets. */
+        /** Its final name. */
         name: PathBuf,
-        /** Removed when it is dropped without that name. */
+        /** The temporary file. It is removed if it is dropped before it gets its final name. */
         file: BufWriter<NamedTempFile>,
     },
 }
 
 impl Destination {
-    /// A file that is not there yet; standard output where none is named.
+    /// Opens a new file, or standard output if `name` is `None`.
     pub(crate) fn open(name: Option<&Path>) -> Result<Destination, String> {
         let Some(name) = name else {
             return Ok(Destination::StandardOutput(BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout())));
@@ -44,7 +44,7 @@ impl Destination {
     }
 }
 
-/// Whether nothing has a name yet; an error says what to do.
+/// Returns an error if a file has this name.
 pub(crate) fn name_is_free(name: &Path) -> Outcome {
     match name.symlink_metadata() {
         Ok(_) => Err(there_already(name)),
@@ -68,14 +68,14 @@ impl Write for Destination {
     }
 }
 
-/// A file beside the one that is to be, so that it can be renamed. It has the permissions that any new file has.
+/// A temporary file in the folder of `name`, so that it can be renamed. It has the permissions of any new file.
 fn temporary(name: &Path) -> std::io::Result<NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     let mut prefix = std::ffi::OsString::from(".");
     prefix.push(name.file_name().unwrap_or_default());
     let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
-    // What the process's mask leaves of these stays.
+    // The process's mask (umask) takes permissions away from these.
     let builder = builder.prefix(&prefix).suffix(".part").permissions(std::fs::Permissions::from_mode(0o666));
     builder.tempfile_in(folder)
 }
@@ -91,7 +91,7 @@ fn complete(name: &Path, file: BufWriter<NamedTempFile>) -> Outcome {
 }
 
 fn there_already(name: &Path) -> String {
-    format!("{} is there already, and is not written over: name another file", name.display())
+    format!("{} exists already and is not overwritten: choose another name, or remove the file", name.display())
 }
 
 fn unwritten(name: &Path, error: &std::io::Error) -> String {
@@ -136,7 +136,7 @@ mod tests {
         let early = Destination::open(Some(&name)).expect("a destination");
         std::fs::write(&name, "mine").expect("a file");
         for refused in [early.finish(Ok(())), Destination::open(Some(&name)).map(|_| ())] {
-            assert!(refused.is_err_and(|why| why.contains("is there already")));
+            assert!(refused.is_err_and(|why| why.contains("exists already")));
         }
         assert_eq!((names(folder.path()).len(), std::fs::read(&name).expect("it")), (1, b"mine".to_vec()));
     }

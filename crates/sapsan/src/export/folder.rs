@@ -1,11 +1,11 @@
-//! Documents of a data folder, all as of one moment. What has expired by then is left out.
+//! Documents of a data folder, all as of one moment. Documents that have expired by then are left out.
 
 use super::{CollectionOutline, Source, Stopped, Visit};
 use docs::catalog::CollectionInfo;
 use docs::{CollectionId, Database, Moment, Session};
 use std::ops::ControlFlow;
 
-/// See the module's text.
+/// A data folder as a source of documents.
 pub(crate) struct FolderSource<'d> {
     database: &'d Database,
     moment: Moment<'d>,
@@ -18,8 +18,9 @@ impl<'d> FolderSource<'d> {
     }
 
     fn read(&self, id: CollectionId, info: &CollectionInfo, visit: &mut Visit<'_>) -> Result<(), Stopped> {
-        let damaged =
-            |error: docs::ReadError| Stopped::Failed(format!("{}: {error}; `sapsan verify` tells more", info.name));
+        let damaged = |error: docs::ReadError| {
+            Stopped::Failed(format!("{}: {error}; check the data folder with `sapsan verify`", info.name))
+        };
         let mut behind: Option<Vec<u8>> = None;
         loop {
             let after = behind.as_deref().and_then(|key| info.key.kind.of_bytes(key));
@@ -33,7 +34,7 @@ impl<'d> FolderSource<'d> {
                     }
                 });
             let goes_on = goes_on.map_err(damaged)?;
-            // What a failing disk gave is no document.
+            // Bytes that a failing disk returned are not trusted.
             self.moment.check().map_err(damaged)?;
             match (stopped, goes_on) {
                 (Some(stopped), _) => return Err(stopped),

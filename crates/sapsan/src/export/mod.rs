@@ -1,10 +1,12 @@
-//! Documents out of a database, as lines of JSON, as arrays, or as a table: for `sapsan export`.
+//! Writes documents as lines of JSON, as arrays or as a table, for `sapsan export`.
 //!
-//! - [`Source`]: where documents come from: a data folder at one moment (`folder`), or a running server page by page (`server`).
-//! - `text`: lines and arrays; `table`: CSV. `sapsan import` reads each of them.
-//! - [`Destination`]: standard output, or a file that has its name only when it is complete.
+//! - [`Source`] gives the documents: of a data folder at one moment (`folder`), or of a running server page by page (`server`).
+//! - `text` writes lines and arrays, `table` writes CSV. `sapsan import` reads each of these formats.
+//! - [`Destination`] is standard output, or a file that gets its name only when it is complete.
 //!
-//! Documents are written while they are read: memory holds a page of them at most, and of a table the names of its columns.
+//! Documents are written while they are read. Memory holds at most one page of them, and the names of a table's columns.
+//!
+//! This room imports `target` and `console`.
 
 mod destination;
 mod folder;
@@ -20,10 +22,10 @@ pub(crate) use text::{write_arrays, write_lines};
 
 use binjson::Document;
 
-/// Takes a document; an error ends the export.
+/// Called with each document. An error ends the export.
 pub(crate) type Visit<'v> = dyn FnMut(Document<'_>) -> Result<(), Stopped> + 'v;
 
-/// A place that documents come from.
+/// A data folder or a running server, as the export reads it.
 pub(crate) trait Source {
     /// The collections, in the order of their names.
     fn collections(&self) -> Result<Vec<CollectionOutline>, String>;
@@ -37,16 +39,16 @@ pub(crate) struct CollectionOutline {
     pub(crate) name: String,
     /// The field with the key.
     pub(crate) key: String,
-    /// The fields that its schema names, in its order; `None`: they are not known.
+    /// The fields that its schema declares, in the schema's order. `None`: the source does not know the schema.
     pub(crate) fields: Option<Vec<String>>,
 }
 
 /// Why an export ended early.
 #[derive(Debug)]
 pub(crate) enum Stopped {
-    /// The source, or a document, is to blame: what is wrong, and what to do.
+    /// The source failed, or a document cannot be written: what is wrong, and what to do.
     Failed(String),
-    /// The destination takes no more.
+    /// The destination cannot be written.
     Unwritten(std::io::Error),
 }
 

@@ -1,16 +1,16 @@
-//! Documents of a running server, page by page through the general API. They are not of one moment: a document that is
-//! there all the time comes once, one that is written meanwhile may come as it was before or after.
+//! Documents of a running server, page by page through the general API. They are not of one moment: a document that stays in its
+//! collection is read once, and one that changes meanwhile is read as it was before or after the change.
 
 use super::{CollectionOutline, Source, Stopped, Visit};
 use crate::target::remote::{self, Remote};
 use binjson::{Document, Value};
 
-/// Documents of a page: as many as the server gives.
+/// Most documents of a page: the server's own limit.
 const PAGE_DOCUMENTS: usize = 1_000;
-/// Bytes of a page: the server ends it behind the first document beyond a megabyte.
+/// Most bytes of a page: the server ends a page after the document that exceeds a megabyte.
 const PAGE_BYTES_MAX: u64 = (binjson::TEXT_BYTES_MAX + (2 << 20)) as u64;
 
-/// See the module's text.
+/// A running server as a source of documents.
 pub(crate) struct ServerSource {
     remote: Remote,
 }
@@ -20,7 +20,7 @@ impl ServerSource {
         ServerSource { remote }
     }
 
-    /// The JSON that a request is answered with, as it would be stored.
+    /// Sends a GET request; returns its JSON answer in the encoding of stored documents.
     fn ask(&self, target: &str) -> Result<Vec<u8>, String> {
         let (status, body) = self.remote.ask_at_most("GET", target, "", PAGE_BYTES_MAX)?;
         if status != 200 {
@@ -32,10 +32,10 @@ impl ServerSource {
         Ok(stored)
     }
 
-    /// Visits the documents of a page; gives the key behind which the next one begins.
+    /// Visits the documents of a page; returns the key after which the next page begins.
     fn page(&self, target: &str, visit: &mut Visit<'_>) -> Result<Option<String>, Stopped> {
         let stored = self.ask(target).map_err(Stopped::Failed)?;
-        let strange = || Stopped::Failed(format!("the server's answer to GET {target} is no page of documents"));
+        let strange = || Stopped::Failed(format!("the server's answer to GET {target} is not a page of documents"));
         let page = Document::from_bytes(&stored).map_err(|_| strange())?;
         let (items, after) = page.root().field("items").zip(page.root().field("after")).ok_or_else(strange)?;
         let mut document = Vec::new();
@@ -59,7 +59,7 @@ impl Source for ServerSource {
         let schema = Document::from_bytes(&stored).ok();
         let collections = schema.as_ref().and_then(|schema| schema.root().field("collections"));
         let outlines = collections.map(|collections| collections.elements().map(outline).collect::<Option<Vec<_>>>());
-        outlines.flatten().ok_or_else(|| "the server's answer to GET /_/schema names no collections".to_owned())
+        outlines.flatten().ok_or_else(|| "the server's answer to GET /_/schema has no list of collections".to_owned())
     }
 
     fn each(&self, collection: &str, visit: &mut Visit<'_>) -> Result<(), Stopped> {
@@ -69,7 +69,7 @@ impl Source for ServerSource {
             after = self.page(&format!("{first}&after={}", encoded(&key)), visit)?;
             if after.as_ref() == Some(&key) {
                 return Err(Stopped::Failed(format!(
-                    "the server gives the page behind the key {key:?} again and again"
+                    "the server repeats the page after the key {key:?}: the export is stopped, because it would not end"
                 )));
             }
         }
@@ -77,7 +77,7 @@ impl Source for ServerSource {
     }
 }
 
-/// A key as a path has it; `None` for null.
+/// A key as text; `None` for null.
 fn key_text(key: Value<'_>) -> Option<String> {
     match key.as_str() {
         Some(text) => Some(text.into_owned()),
@@ -85,7 +85,7 @@ fn key_text(key: Value<'_>) -> Option<String> {
     }
 }
 
-/// A text as a query of a request has it (RFC 3986): all but unreserved characters percent-encoded.
+/// Percent-encodes all bytes except unreserved characters (RFC 3986).
 fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

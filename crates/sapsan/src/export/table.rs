@@ -1,8 +1,8 @@
 //! Documents as CSV (RFC 4180): a first line with the names of the fields, then a row for each document.
 //!
-//! Documents are read twice, first for the names: the key, the fields that the schema names, then others as they are met. Text that an
-//! import could take for something else stands in quotes: the empty text, and what looks like a number, a boolean or JSON. A
-//! field that is missing, and one that is null, is an empty cell. Other values are their JSON text.
+//! Documents are read twice. The first pass collects the columns: the key, then the fields that the schema declares, then other fields in
+//! the order in which they are found. A text that an import could read as another value is quoted: the empty text, and text that looks
+//! like a number, a boolean or JSON. A field that is missing or null is an empty cell. Any other value is written as its JSON text.
 
 use super::{CollectionOutline, Source, Stopped};
 use binjson::{Document, Value};
@@ -11,15 +11,15 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// What was written.
+/// Result of writing a table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TableWritten {
     pub(crate) documents: u64,
-    /// Columns that the schema does not name, with other values than text: an import makes text of them.
+    /// Columns that the schema does not declare and that have values other than text. An import would read these values as text.
     pub(crate) untyped: Vec<String>,
 }
 
-/// Writes a collection.
+/// Writes a collection as a table.
 pub(crate) fn write_table(
     source: &dyn Source,
     collection: &CollectionOutline,
@@ -45,11 +45,11 @@ pub(crate) fn write_table(
 struct Columns {
     names: Vec<String>,
     places: HashMap<String, usize>,
-    /// As many as are there in any case; `None`: the schema is not known.
+    /// Number of columns that the schema and the key give. `None`: the schema is not known.
     declared: Option<usize>,
-    /// Columns with values other than text.
+    /// For each column: whether it has values other than text.
     other: Vec<bool>,
-    /// Each field's cell in the row that is being made: its place in `cells`.
+    /// For each column: the range of its cell in `cells`, for the row that is being made.
     row: Vec<std::ops::Range<usize>>,
     cells: Vec<u8>,
 }
@@ -66,7 +66,7 @@ impl Columns {
         columns
     }
 
-    /// The place of a name, which is added where it is new.
+    /// The column of a field. A new name becomes a new column.
     fn place(&mut self, name: &str) -> usize {
         if let Some(place) = self.places.get(name) {
             return *place;
@@ -83,14 +83,14 @@ impl Columns {
             let name = name.as_str().unwrap_or_default();
             if name.is_empty() || name.contains(['\n', '\r']) {
                 return Err(format!(
-                    "no column can have the name {name:?} of a field; `--format ndjson` writes such documents"
+                    "the field {name:?} cannot be a column of a table: its name is empty or has a line break. Use `--format ndjson`"
                 ));
             }
             let place = self.place(&name);
             self.other[place] |= value.stored_string().is_none() && !value.is_null();
             if self.names.len() > COLUMNS_MAX {
                 return Err(format!(
-                    "the documents have more than {COLUMNS_MAX} fields with different names, too many columns; `--format ndjson` writes them"
+                    "the documents have more than {COLUMNS_MAX} different fields, and a table has at most as many columns. Use `--format ndjson`"
                 ));
             }
         }
@@ -113,7 +113,8 @@ impl Columns {
         self.row.resize(self.names.len(), 0..0);
         for (name, value) in document.root().fields() {
             let name = name.as_str().unwrap_or_default();
-            let changed = || format!("documents with the field {name:?} were written meanwhile: export again");
+            let changed =
+                || format!("a document with the new field {name:?} was written during the export: export again");
             let place = *self.places.get(&*name).ok_or_else(changed)?;
             let start = self.cells.len();
             append_cell(value, &mut self.cells);
@@ -144,14 +145,14 @@ fn append_cell(value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a text looks like no text.
+/// Whether an import could read a text as a number, a boolean or JSON.
 fn is_ambiguous(text: &str) -> bool {
     matches!(text.as_bytes(), [] | [b'-' | b'0'..=b'9' | b'[' | b'{', ..])
         || text.eq_ignore_ascii_case("true")
         || text.eq_ignore_ascii_case("false")
 }
 
-/// Appends a cell, in quotes where it needs them or `is_quoted` says so.
+/// Appends a cell, in quotes if its text requires them or `is_quoted` is set.
 fn append_text(text: &str, is_quoted: bool, out: &mut Vec<u8>) {
     if !is_quoted && !text.contains([',', '"', '\n', '\r']) {
         return out.extend_from_slice(text.as_bytes());

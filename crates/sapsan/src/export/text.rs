@@ -3,7 +3,7 @@
 use super::{Source, Stopped};
 use std::io::Write;
 
-/// Writes a document on each line; gives how many.
+/// Writes a document on each line. Returns the number of documents.
 pub(crate) fn write_lines(source: &dyn Source, collection: &str, out: &mut dyn Write) -> Result<u64, Stopped> {
     let mut documents = 0;
     source.each(collection, &mut |document| {
@@ -15,7 +15,7 @@ pub(crate) fn write_lines(source: &dyn Source, collection: &str, out: &mut dyn W
     Ok(documents)
 }
 
-/// Writes collections as arrays, with a document on each line; `is_named`: in an object with their names. Gives how many documents.
+/// Writes collections as arrays, with a document on each line; if `is_named`, as members of one object. Returns the number of documents.
 pub(crate) fn write_arrays(
     source: &dyn Source,
     collections: &[&str],

@@ -42,12 +42,12 @@ fn what_there_is_not_is_told_with_what_there_is() {
     std::fs::write(folder.path().join("items.csv"), "number;name\n1;x\n").expect("a file");
     let csv = told(&["import", "service.toml", "--data", "d", "items.csv", "--collection", "items"]);
     assert!(
-        csv.contains("items.csv: the first line has no column \"id\"") && csv.contains("divided by commas"),
+        csv.contains("items.csv: the header line has no column \"id\"") && csv.contains("separated by commas"),
         "{csv}"
     );
     std::fs::write(folder.path().join("items.json"), "[{\"id\":1}]").expect("a file");
     let unnamed = told(&["import", "service.toml", "--data", "d", "items.json"]);
-    assert!(unnamed.contains("name their collection by --collection"), "{unnamed}");
+    assert!(unnamed.contains("name one with --collection"), "{unnamed}");
 }
 
 #[test]

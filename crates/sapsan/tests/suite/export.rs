@@ -100,7 +100,7 @@ fn an_export_that_is_imported_gives_the_same_documents() {
     let output = sapsan(folder, &more);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "id,name,inner\r\n-5,x,[1]\r\n7,,\r\n");
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("the schema does not name the fields inner"), "{told}");
+    assert!(told.contains("the schema does not declare the fields inner"), "{told}");
 }
 
 #[test]
@@ -186,9 +186,9 @@ fn what_cannot_be_exported_is_told_with_what_can() {
     let of_folder = ["service.toml", "--data", "d"];
     for (arguments, expected) in [
         (&["--collection", "nobody"][..], "there is no collection \"nobody\"; there are: goods, shelves"),
-        (&[], "--collection names one of goods, shelves, or --format json writes all of them"),
-        (&["--format", "csv"], "--collection names one of goods, shelves"),
-        (&["--collection", "goods", "--out", "service.toml"], "service.toml is there already"),
+        (&[], "choose one of goods, shelves with --collection, or write all with --format json"),
+        (&["--format", "csv"], "choose one of goods, shelves with --collection"),
+        (&["--collection", "goods", "--out", "service.toml"], "service.toml exists already"),
         (&["--collection", "goods", "--out", "nowhere/x.csv"], "cannot write nowhere/x.csv: No such file"),
     ] {
         let told = told(&[&of_folder[..], arguments].concat());

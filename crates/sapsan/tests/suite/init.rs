@@ -66,17 +66,17 @@ fn a_service_is_drafted_from_lines_of_json_and_takes_them() {
             ),
             "#     sapsan import service.toml --data DIR --collection goods goods.ndjson",
             "[collections.goods]",
-            "# \"sku\" was there in all 1,000 documents, each time with another value. So was \"a b\".",
+            "# \"sku\" is in all 1,000 documents, and in each has another value. The same holds for \"a b\".",
             "key = { field = \"sku\", type = \"string\" }",
             "# unique = [\"a b\"]",
             "# indexes = [[\"shelf\"]]",
-            "#     \"shelf\": 3 values in 1,000 documents",
+            "#     \"shelf\": 3 different values in 1,000 documents",
             "required = [\"shelf\", \"sku\", \"price\", \"tags\", \"a b\"]",
             "shelf = { type = \"string\" } # 2 bytes",
             "price = { type = \"number\" }",
             "tags = { type = \"array\" }",
             "\"a b\" = { type = \"integer\" } # 0 to 999",
-            "note = {} # in 500 documents, null in 500",
+            "note = {} # in 500 of 1,000 documents, null in 500",
             "route = \"GET /goods/{sku}\"",
         ],
     );
@@ -115,10 +115,10 @@ fn a_service_is_drafted_from_arrays_by_their_names_and_from_a_table() {
         &[
             "key = { field = \"code\", type = \"string\" }",
             "required = [\"code\", \"open\", \"zip\"]",
-            "since = { type = \"integer\" } # always 2020, in 1 documents",
+            "since = { type = \"integer\" } # always 2020, in 1 of 2 documents",
             "open = { type = \"boolean\" }",
             "zip = { type = \"string\" } # 5 bytes",
-            "places = { type = \"array\" } # in 1 documents",
+            "places = { type = \"array\" } # in 1 of 2 documents",
         ],
     );
 }
@@ -142,7 +142,7 @@ fn no_file_is_written_over() {
     std::fs::write(folder.path().join("service.toml"), "mine").expect("a file");
     let output = sapsan(folder.path(), &["init", "goods.ndjson", "--out", "service.toml"]);
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && told.contains("service.toml is there already"), "{told}");
+    assert!(!output.status.success() && told.contains("service.toml exists already"), "{told}");
     assert_eq!(std::fs::read(folder.path().join("service.toml")).expect("the file"), b"mine");
 }
 
@@ -153,12 +153,12 @@ fn data_that_make_no_service_are_told_with_their_place() {
     let cases = [
         ("goods.ndjson", deep, "goods.ndjson, line 2: nested more than 128 levels deep"),
         ("goods.ndjson", utf8, "goods.ndjson, line 1: not UTF-8"),
-        ("goods.ndjson", String::new(), "goods.ndjson: there is no document in it"),
+        ("goods.ndjson", String::new(), "goods.ndjson: the file has no documents"),
         ("goods.csv", String::new(), "goods.csv: line 1: the file is empty"),
         ("goods.csv", "id,n\n1\n".to_owned(), "goods.csv, line 2, column 1: the row has 1 fields"),
         ("goods.json", "{\"id\": 1}".to_owned(), "goods.json: byte 7: expected an array of records"),
         ("goods.json", "{\"my goods\": [{\"id\": 1}]}".to_owned(), "the array \"my goods\" cannot be a collection"),
-        ("goods.ndjson", "{\"n\":1}\n{\"n\":1}\n".to_owned(), "goods.ndjson: no field of goods can be its key"),
+        ("goods.ndjson", "{\"n\":1}\n{\"n\":1}\n".to_owned(), "goods.ndjson: goods has no field for its key"),
     ];
     for (name, text, expected) in cases {
         let text = if text.starts_with("bad") { b"{\"id\":\"\xff\"}\n".to_vec() } else { text.into_bytes() };

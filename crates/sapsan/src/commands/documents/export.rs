@@ -13,7 +13,7 @@ use std::path::Path;
 use store::Store;
 
 pub(crate) fn run(arguments: &Export) -> Outcome {
-    // Before anything is opened.
+    // Checked before anything is opened.
     arguments.out.as_deref().map_or(Ok(()), name_is_free)?;
     match (&arguments.url, &arguments.config, &arguments.data) {
         (Some(url), ..) => {
@@ -58,7 +58,7 @@ fn export(arguments: &Export, source: &dyn Source) -> Outcome {
     if !untyped.is_empty() {
         let columns = untyped.join(", ");
         output::notice(format_args!(
-            "the schema does not name the fields {columns}: an import of this table makes text of their values; `--format ndjson` keeps them"
+            "the schema does not declare the fields {columns}, so an import of this table reads their values as text. `--format ndjson` keeps their types"
         ));
     }
     match &arguments.out {
@@ -67,7 +67,7 @@ fn export(arguments: &Export, source: &dyn Source) -> Outcome {
     }
 }
 
-/// The format that was asked for, or that the file's name says.
+/// The format of --format, or else of the ending of the file's name.
 fn format(arguments: &Export) -> ExportFormat {
     let extension = arguments.out.as_deref().and_then(Path::extension).and_then(|extension| extension.to_str());
     let of_name = match extension {
@@ -92,8 +92,8 @@ fn chosen<'c>(
             .ok_or_else(|| format!("there is no collection {name:?}; there are: {}", names()));
     }
     if format != ExportFormat::Json && all.len() != 1 {
-        let why = "lines and rows do not say which collection they are of";
-        return Err(format!("{why}: --collection names one of {}, or --format json writes all of them", names()));
+        let why = "NDJSON and CSV have room for one collection";
+        return Err(format!("{why}: choose one of {} with --collection, or write all with --format json", names()));
     }
     Ok(all.iter().collect())
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Import) -> Outcome {
     load(&config, &arguments.data, &arguments.files, &options)
 }
 
-/// Imports with the defaults; for the demo.
+/// Imports with default options, for the demo.
 pub(in crate::commands) fn into(config: &ServiceConfig, data: &Path, files: &[PathBuf]) -> Outcome {
     load(config, data, files, &Options::default())
 }
@@ -59,8 +59,8 @@ fn load(config: &ServiceConfig, data: &Path, files: &[PathBuf], options: &Option
         "imported {documents} documents in {seconds:.2} s ({rate:.0} a second), {skipped} skipped"
     ))?;
     if report.skipped > 0 {
-        // The others are stored; exit status 0 is kept for where all was done.
-        return Err(format!("skipped records: {}; see above", report.skipped));
+        // Exit status 0 means that everything was done.
+        return Err(format!("{} records were skipped, see above; all others are stored", report.skipped));
     }
     Ok(())
 }

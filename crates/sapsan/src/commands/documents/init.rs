@@ -8,11 +8,11 @@ use server::config::ServiceConfig;
 use std::io::Write;
 use std::path::Path;
 
-/// What comments call a service file that goes to standard output.
+/// Name of the service file in its own comments if it is written to standard output.
 const NAME_SHOWN: &str = "service.toml";
 
 pub(crate) fn run(arguments: &Init) -> Outcome {
-    // Before much is read.
+    // Checked before the data is read, which may take long.
     arguments.out.as_deref().map_or(Ok(()), name_is_free)?;
     let draft = Draft::read(&arguments.file, arguments.collection.as_deref())?;
     let data = arguments.file.to_string_lossy();
@@ -27,10 +27,12 @@ pub(crate) fn run(arguments: &Init) -> Outcome {
     output::line(format_args!("wrote {}, with {collections}, from {}", out.display(), draft.extent()))
 }
 
-/// What is written is what `check-config` takes.
+/// A drafted file is written only if `check-config` would accept it.
 fn check(path: &Path, text: &str) -> Outcome {
     let mistaken = |mistakes: &dyn std::fmt::Display| {
-        format!("the names in these data make no service file: {mistakes}. Rename what the message names")
+        format!(
+            "no service file can be made with the names in this data: {mistakes}. Rename the field or collection that the message names"
+        )
     };
     let config = ServiceConfig::parse(path, text.to_owned()).map_err(|mistakes| mistaken(&mistakes))?;
     server::check(&config).map_err(|mistakes| mistaken(&mistakes))

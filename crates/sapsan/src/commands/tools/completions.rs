@@ -1,4 +1,4 @@
-//! `sapsan completions SHELL`: a script by which a shell completes commands, options and their values.
+//! `sapsan completions SHELL`: a script for completion of commands, options and their values.
 
 use crate::cli::{self, Completions, Shell};
 use crate::console::{Outcome, output};

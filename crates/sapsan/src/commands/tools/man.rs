@@ -1,4 +1,4 @@
-//! `sapsan man [COMMAND]`: a manual page, of the program or of one command, for `man -l -`.
+//! `sapsan man [COMMAND]`: the manual page of the program or of one command, for `man -l -`.
 
 use crate::cli::{self, Man};
 use crate::console::{Outcome, output};
