@@ -1,6 +1,5 @@
 //! The application: its routes, middleware, shared state and settings, and its start.
 
-use super::running::{self, Running};
 use super::start_error::StartError;
 use crate::database::Database;
 use crate::dispatch::{Around, Built, Endpoint, Layer, Needs, Pools, Route, States, Surrounded, Threads};
@@ -276,18 +275,6 @@ impl App {
     pub fn listen(mut self, address: &str) -> App {
         self.addresses.push(address.to_owned());
         self
-    }
-
-    /// Serves on this address (`127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`; port 0 is any free one) until the process receives
-    /// SIGTERM or SIGINT (Ctrl-C). Then it accepts no more connections, waits for running requests for up to [`App::drain_max`], and
-    /// returns. A second signal ends the process at once.
-    pub fn serve(self, address: &str) -> Result<(), StartError> {
-        running::serve(self, address)
-    }
-
-    /// Starts serving and returns at once, with a handle.
-    pub fn start(self, address: &str) -> Result<Running, StartError> {
-        running::start(self, address)
     }
 
     /// Checks the application and builds its shared form, or reports all mistakes.

@@ -16,6 +16,20 @@ use std::time::{Duration, Instant};
 /// Prefix of a Unix socket's address.
 const UNIX: &str = "unix:";
 
+impl App {
+    /// Serves on this address (`127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`; port 0 is any free one) until the process receives
+    /// SIGTERM or SIGINT (Ctrl-C). Then it accepts no more connections, waits for running requests for up to [`App::drain_max`], and
+    /// returns. A second signal ends the process at once.
+    pub fn serve(self, address: &str) -> Result<(), StartError> {
+        serve(self, address)
+    }
+
+    /// Starts serving and returns at once, with a handle.
+    pub fn start(self, address: &str) -> Result<Running, StartError> {
+        start(self, address)
+    }
+}
+
 /// An application that is being served. Dropping it stops it.
 pub struct Running {
     reactor: Option<reactor::Running>,
@@ -84,7 +98,7 @@ impl Drop for Running {
     }
 }
 
-pub(crate) fn start(app: App, address: &str) -> Result<Running, StartError> {
+fn start(app: App, address: &str) -> Result<Running, StartError> {
     let mut wanted = vec![address.to_owned()];
     wanted.extend(app.addresses.iter().cloned());
     let (built, settings) = app.build()?;
@@ -111,7 +125,7 @@ fn parsed(address: &str) -> std::io::Result<SocketAddr> {
     address.parse().map_err(|_| std::io::Error::new(std::io::ErrorKind::InvalidInput, wrong()))
 }
 
-pub(crate) fn serve(app: App, address: &str) -> Result<(), StartError> {
+fn serve(app: App, address: &str) -> Result<(), StartError> {
     // The signals are handled, not blocked: a mask set here would not cover threads that run already (those of a database, say), so a
     // signal could still end the process through them.
     let mut signals = Signals::new([SIGTERM, SIGINT])?;

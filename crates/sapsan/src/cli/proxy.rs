@@ -109,7 +109,7 @@ pub(crate) struct ProxyLimits {
     /// hold most are disconnected
     #[arg(long, value_name = "BYTES")]
     pub(crate) total_bytes_max: Option<usize>,
-    /// Most node connections that belong to one client: for transactions, blocking commands, subscribers and large requests
+    /// Most node connections that serve one client alone: of transactions, blocking commands, subscribers and large requests
     #[arg(long, value_name = "N")]
     pub(crate) own_connections_max: Option<usize>,
     /// Most channels and patterns that one client subscribes to

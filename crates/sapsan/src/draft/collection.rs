@@ -2,7 +2,7 @@
 
 use super::distinct::ValueSpace;
 use super::field::FieldProfile;
-use super::grouped;
+use super::number::grouped;
 use binjson::Document;
 use docs::import::Cell;
 use std::collections::HashMap;

@@ -2,7 +2,8 @@
 
 use super::collection::CollectionProfile;
 use super::field::FieldProfile;
-use super::{Draft, grouped};
+use super::number::grouped;
+use super::reading::Draft;
 use std::fmt::Write;
 
 /// Most fields in each list of suggestions: for indexes, as unique, instead of the key.

@@ -1,7 +1,7 @@
 //! Destination of an export. A file is written under a temporary name in the same folder, and renamed when it is complete and on disk.
 //! So an export that ends early leaves no file.
 
-use super::Stopped;
+use super::source::Stopped;
 use crate::console::{Outcome, output};
 use std::io::{BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};

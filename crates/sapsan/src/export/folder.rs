@@ -1,6 +1,6 @@
 //! Documents of a data folder, all as of one moment. Documents that have expired by then are left out.
 
-use super::{CollectionOutline, Source, Stopped, Visit};
+use super::source::{CollectionOutline, Source, Stopped, Visit};
 use docs::catalog::CollectionInfo;
 use docs::{CollectionId, Database, Moment, Session};
 use std::ops::ControlFlow;

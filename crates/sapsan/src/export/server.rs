@@ -1,7 +1,7 @@
 //! Documents of a running server, page by page through the general API. They are not of one moment: a document that stays in its
 //! collection is read once, and one that changes meanwhile is read as it was before or after the change.
 
-use super::{CollectionOutline, Source, Stopped, Visit};
+use super::source::{CollectionOutline, Source, Stopped, Visit};
 use crate::target::remote::{self, Remote};
 use binjson::{Document, Value};
 

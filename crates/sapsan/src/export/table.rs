@@ -4,7 +4,7 @@
 //! the order in which they are found. A text that an import could read as another value is quoted: the empty text, and text that looks
 //! like a number, a boolean or JSON. A field that is missing or null is an empty cell. Any other value is written as its JSON text.
 
-use super::{CollectionOutline, Source, Stopped};
+use super::source::{CollectionOutline, Source, Stopped};
 use binjson::{Document, Value};
 use docs::import::COLUMNS_MAX;
 use std::borrow::Cow;
@@ -175,7 +175,7 @@ mod tests {
             Ok(vec![CollectionOutline { name: "c".to_owned(), key: "id".to_owned(), fields: self.1.clone() }])
         }
 
-        fn each(&self, _: &str, visit: &mut super::super::Visit<'_>) -> Result<(), Stopped> {
+        fn each(&self, _: &str, visit: &mut crate::export::source::Visit<'_>) -> Result<(), Stopped> {
             self.0.iter().try_for_each(|text| {
                 let mut stored = Vec::new();
                 binjson::encode(text.as_bytes(), &mut stored).expect("JSON");

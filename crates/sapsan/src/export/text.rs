@@ -1,6 +1,6 @@
 //! Documents as JSON: a document on each line, or arrays.
 
-use super::{Source, Stopped};
+use super::source::{Source, Stopped};
 use std::io::Write;
 
 /// Writes a document on each line. Returns the number of documents.

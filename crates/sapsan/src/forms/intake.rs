@@ -11,9 +11,9 @@
 //! [`UploadLimits`] bounds one form; bytes that wait to be written have a bound of their own (`spool`). An error is answered at once, and
 //! the connection is closed after the reply; the rest of the body is dropped.
 
+use super::limits::UploadLimits;
 use super::multipart::{Multipart, Stored, UploadedFile};
 use super::spool::{DiskRoom, Refused, Spool};
-use super::upload::UploadLimits;
 use crate::dispatch::{Built, Later, Request, Respond, Responder, Response, later};
 use crate::reply::Error;
 use http::forms::{Boundary, Field, MultipartError, MultipartParser, PartEvent, PartHead};

@@ -13,12 +13,12 @@
 use super::content::{self, HEADER_BYTES};
 use super::data::{Change, SessionData};
 use super::error::SessionError;
-use super::settings::Sessions;
+use super::random::random;
+use super::settings::{IDLE_MIN, LIFETIME_MAX, NAME_BYTES_MAX, Sessions, SessionsFault};
 use crate::reply::Buffer;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::cookies::{self, SetCookie};
-use ring::rand::{SecureRandom, SystemRandom};
 use ring::{aead, hkdf, hmac};
 use std::time::{Duration, SystemTime};
 
@@ -61,8 +61,25 @@ pub(crate) struct Codec {
     lifetime_seconds: u32,
 }
 
+impl Sessions {
+    /// Checks the settings and builds the codec for requests.
+    pub(crate) fn build(&self) -> Result<Codec, SessionsFault> {
+        let (idle, lifetime) = (self.idle, self.lifetime);
+        if idle < IDLE_MIN || idle > lifetime || lifetime > LIFETIME_MAX {
+            return Err(SessionsFault::Expiry { idle, lifetime });
+        }
+        let bytes = self.cookie_name().len();
+        if bytes > NAME_BYTES_MAX {
+            return Err(SessionsFault::Name { bytes });
+        }
+        let codec = Codec::new(self);
+        codec.cookie("").check().map_err(SessionsFault::Cookie)?;
+        Ok(codec)
+    }
+}
+
 impl Codec {
-    pub(super) fn new(settings: &Sessions) -> Codec {
+    fn new(settings: &Sessions) -> Codec {
         let name: Box<str> = settings.cookie_name().into();
         let keys = settings.keys.iter().map(|key| KeySet::new(key, &name, settings.is_encrypted)).collect();
         let seconds = |duration: Duration| u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
@@ -274,11 +291,6 @@ fn encrypt(key: &aead::LessSafeKey, bytes: &mut Vec<u8>) -> Result<(), SessionEr
     bytes.splice(..0, nonce);
     bytes.extend_from_slice(tag.as_ref());
     Ok(())
-}
-
-/// Fills `bytes` with random bytes of the system.
-pub(super) fn random(bytes: &mut [u8]) -> Result<(), SessionError> {
-    SystemRandom::new().fill(bytes).map_err(|_| SessionError::NoRandomBytes)
 }
 
 fn xor(bytes: &mut [u8], mask: &[u8]) {

@@ -1,8 +1,8 @@
 //! The session of one request: its entries, and what the reply must tell the client about them.
 
-use super::codec;
 use super::content::{self, Full, HEADER_BYTES, Kind, NAME_BYTES_MAX};
 use super::error::SessionError;
+use super::random::random;
 use crate::reply::Buffer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -127,7 +127,7 @@ impl SessionData {
     pub fn renew(&mut self) -> Result<(), SessionError> {
         if !self.bytes.is_empty() {
             let mut id = [0; 16];
-            codec::random(&mut id)?;
+            random(&mut id)?;
             content::set_id(self.bytes.bytes_mut(), id);
             content::set_begun(self.bytes.bytes_mut(), 0);
             self.is_changed = true;
@@ -198,7 +198,7 @@ impl SessionData {
     fn begin(&mut self) -> Result<(), SessionError> {
         if self.bytes.is_empty() {
             let mut id = [0; 16];
-            codec::random(&mut id)?;
+            random(&mut id)?;
             content::put_header(self.bytes.bytes_mut(), id);
         }
         Ok(())

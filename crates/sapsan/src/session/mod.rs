@@ -20,6 +20,7 @@ mod content;
 mod data;
 mod error;
 mod key;
+mod random;
 mod settings;
 #[cfg(test)]
 mod tests;

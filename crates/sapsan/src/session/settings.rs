@@ -1,6 +1,5 @@
 //! Settings of an application's sessions: keys, cookie, expiry.
 
-use super::codec::Codec;
 use super::key::Keys;
 use http::cookies::{CookieFault, SameSite};
 use std::borrow::Cow;
@@ -18,9 +17,9 @@ pub(crate) const MISSING: &str = "sessions are missing: give their keys by App::
 pub(super) const NAME_BYTES_MAX: usize = 100;
 const DAY: Duration = Duration::from_secs(86_400);
 /// Longest lifetime: browsers keep no cookie for longer (RFC 6265bis, section 5.5).
-const LIFETIME_MAX: Duration = DAY.saturating_mul(400);
+pub(super) const LIFETIME_MAX: Duration = DAY.saturating_mul(400);
 /// Shortest idle time: a session is sent again after a tenth of it.
-const IDLE_MIN: Duration = Duration::from_secs(10);
+pub(super) const IDLE_MIN: Duration = Duration::from_secs(10);
 
 /// Settings of an application's sessions. Defaults: a cookie `__Host-session` for the whole host, `Secure`, `HttpOnly`,
 /// `SameSite=Lax`; a session ends 14 days after its last use, and 90 days after its beginning.
@@ -163,21 +162,6 @@ impl Sessions {
             None if self.is_secure && self.path == "/" && self.domain.is_none() => NAME.into(),
             None => NAME_PLAIN.into(),
         }
-    }
-
-    /// Checks the settings and builds the codec for requests.
-    pub(crate) fn build(&self) -> Result<Codec, SessionsFault> {
-        let (idle, lifetime) = (self.idle, self.lifetime);
-        if idle < IDLE_MIN || idle > lifetime || lifetime > LIFETIME_MAX {
-            return Err(SessionsFault::Expiry { idle, lifetime });
-        }
-        let bytes = self.cookie_name().len();
-        if bytes > NAME_BYTES_MAX {
-            return Err(SessionsFault::Name { bytes });
-        }
-        let codec = Codec::new(self);
-        codec.cookie("").check().map_err(SessionsFault::Cookie)?;
-        Ok(codec)
     }
 }
 
