@@ -640,6 +640,8 @@ fn completions_and_manual_pages_have_every_command() {
     assert!(printed(&["man", "generate", "travels"]).contains("100570"));
     let told = String::from_utf8(sapsan(folder.path(), &["man", "nobody"]).stderr).expect("text");
     assert!(told.contains("there is no command \"nobody\"; there are: ") && told.contains(" serve, "), "{told}");
+    let told = String::from_utf8(sapsan(folder.path(), &["man", "serve", "nobody"]).stderr).expect("text");
+    assert!(told.contains("`sapsan serve` has no commands of its own"), "{told}");
 }
 
 /// A server, killed when the test is over.

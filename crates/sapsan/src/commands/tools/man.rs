@@ -10,13 +10,20 @@ pub(crate) fn run(arguments: &Man) -> Outcome {
     all.build();
     let mut command = &all;
     for name in &arguments.command {
-        let names = || command.get_subcommands().map(clap::Command::get_name).collect::<Vec<_>>().join(", ");
-        command = command
-            .find_subcommand(name)
-            .ok_or_else(|| format!("there is no command {name:?}; there are: {}", names()))?;
+        command = command.find_subcommand(name).ok_or_else(|| unknown(command, name))?;
     }
     let mut page = Vec::new();
     let rendered = Page::new(command.clone()).render(&mut page);
     rendered.map_err(|error| format!("cannot make the manual page: {error}"))?;
     output::bytes(&page)
+}
+
+fn unknown(command: &clap::Command, name: &str) -> String {
+    let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+    match names[..] {
+        [] => {
+            format!("`{}` has no commands of its own: {name:?} is too much", command.get_bin_name().unwrap_or("sapsan"))
+        }
+        _ => format!("there is no command {name:?}; there are: {}", names.join(", ")),
+    }
 }
