@@ -240,4 +240,27 @@ mod tests {
         }
         assert_eq!(of_cells(&[&"x".repeat(KEY_BYTES_MAX + 1)]).key_type(1), None);
     }
+
+    #[test]
+    fn an_index_is_suggested_for_short_values_that_repeat_and_that_most_documents_have() {
+        let repeated = |values: [&str; 2]| of_cells(&[values[0], values[1], values[0], values[1]]);
+        let longest = |end: &str| "x".repeat(INDEXED_BYTES_MAX - 1) + end;
+        assert_eq!(repeated(["a", "b"]).index_values(4), Some(2));
+        assert_eq!(repeated(["1.5", "2"]).index_values(8), Some(2));
+        assert_eq!(repeated([&longest("a"), &longest("b")]).index_values(4), Some(2));
+        assert_eq!(repeated([&longest("aa"), &longest("bb")]).index_values(4), None);
+        assert_eq!(repeated(["a", "a"]).index_values(4), None);
+        assert_eq!(repeated(["true", "false"]).index_values(4), None);
+        assert_eq!(repeated(["a", "b"]).index_values(10), None);
+        assert_eq!(of_cells(&["a", "b", "c"]).index_values(3), None);
+    }
+
+    #[test]
+    fn a_field_is_suggested_as_unique_if_it_has_several_short_values_that_differ() {
+        assert!(of_cells(&["a", "b", ""]).is_distinct());
+        let longer = "x".repeat(INDEXED_BYTES_MAX + 1);
+        for cells in [&["a"][..], &["a", "b", "a"], &["true", "false"], &["1.5", "2.5"], &["a", &longer]] {
+            assert!(!of_cells(cells).is_distinct(), "{cells:?}");
+        }
+    }
 }

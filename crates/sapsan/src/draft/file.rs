@@ -230,8 +230,17 @@ mod tests {
         draft.text(&Shown { data: file, service: "service.toml" })
     }
 
+    /// The file has no mistakes, also if its suggestions are no comments any more.
     #[track_caller]
     fn check_accepted(text: &str) {
+        let suggestions = ["unique", "indexes", "required"].map(|key| (format!("\n# {key} = "), format!("\n{key} = ")));
+        let taken = suggestions.iter().fold(text.to_owned(), |text, (comment, key)| text.replace(comment, key));
+        check_without_mistakes(text);
+        check_without_mistakes(&taken);
+    }
+
+    #[track_caller]
+    fn check_without_mistakes(text: &str) {
         let config = ServiceConfig::parse(Path::new("service.toml"), text.to_owned());
         let config = config.unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
         server::check(&config).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
@@ -247,6 +256,24 @@ mod tests {
         for collection in ["_", "-", "my-goods", "select"] {
             check_accepted(&drafted("a.json", &format!("{{\"{collection}\": [{{\"id\": 1}}]}}")).expect("a draft"));
         }
+    }
+
+    #[test]
+    fn fields_beyond_the_bounds_are_not_declared_and_too_many_arrays_are_refused() {
+        let fields: String = (0..300).map(|number| format!("\"f{number}\":1,")).collect();
+        let long = "x".repeat(docs::config::NAME_BYTES_MAX + 1);
+        let text =
+            drafted("goods.ndjson", &format!("{{\"id\":1,\"{long}\":2,{fields}\"\":1}}\n{{\"id\":2,\"{long}\":3}}\n"));
+        let text = text.expect("a draft");
+        check_accepted(&text);
+        assert!(text.contains("\n\"f197\" = {") || text.contains("\nf197 = {"), "{text}");
+        assert!(
+            !text.contains("f198") && text.contains("\n# 103 values are of fields that are not declared"),
+            "{text}"
+        );
+        let arrays: Vec<String> = (0..65).map(|number| format!("\"c{number}\":[{{\"id\":1}}]")).collect();
+        let refused = drafted("a.json", &format!("{{{}}}", arrays.join(",")));
+        assert!(refused.is_err_and(|why| why.contains("more than 64 arrays")));
     }
 
     proptest! {

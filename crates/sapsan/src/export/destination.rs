@@ -127,6 +127,10 @@ mod tests {
             (names(folder.path()), std::fs::read(&name).expect("it")),
             (vec!["out.ndjson".to_owned()], b"whole".to_vec())
         );
+        let plain = folder.path().join("plain");
+        std::fs::write(&plain, "").expect("a file");
+        let permissions = |file: &Path| std::fs::metadata(file).expect("it").permissions();
+        assert_eq!(permissions(&name), permissions(&plain));
     }
 
     #[test]

@@ -214,6 +214,12 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_ends_like_a_line_is_quoted() {
+        let (text, _) = written(&Fixed(&[r#"{"id":"a\r","b":"c\r"}"#], None)).expect("a table");
+        assert_eq!(text, "id,b\r\n\"a\r\",\"c\r\"\r\n");
+    }
+
+    #[test]
     fn a_field_that_can_be_no_column_is_told() {
         for document in [r#"{"id":1,"":2}"#, r#"{"id":1,"a\nb":2}"#] {
             let documents: &'static [&'static str] = Box::leak(Box::new([document]));

@@ -154,16 +154,15 @@ fn a_running_server_is_exported_page_by_page() {
     server.stop();
 }
 
-#[test]
-fn an_export_that_ends_early_leaves_nothing() {
+const SCHEMA: &str = r#"{"collections":[{"name":"goods","key":{"field":"sku","type":"string"}}]}"#;
+const PAGE: &str = r#"{"items":[{"sku":"a"}],"after":"a"}"#;
+
+/// Exports from a server that gives these answers and is gone then. No file may be left. Returns the server's URL and the error.
+#[track_caller]
+fn refused_by_server(answers: &'static [&'static str]) -> (String, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
-    // A server that gives the collections and a page, and is gone then.
-    let answers = [
-        r#"{"collections":[{"name":"goods","key":{"field":"sku","type":"string"}}]}"#,
-        r#"{"items":[{"sku":"a"}],"after":"a"}"#,
-    ];
     let serving = std::thread::spawn(move || {
         for body in answers {
             let (mut stream, _) = listener.accept().expect("a client");
@@ -174,8 +173,27 @@ fn an_export_that_ends_early_leaves_nothing() {
     });
     let told = refused(folder.path(), &["export", "--url", &url, "--out", "goods.ndjson"]);
     serving.join().expect("it answered");
-    assert!(told.contains(&url), "{told}");
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    (url, told)
+}
+
+#[test]
+fn an_export_that_ends_early_leaves_nothing() {
+    let (url, told) = refused_by_server(&[SCHEMA, PAGE]);
+    assert!(told.contains(&url), "{told}");
+}
+
+#[test]
+fn a_server_whose_answers_are_no_pages_or_repeat_ends_the_export() {
+    for (answers, expected) in [
+        (&["[]"][..], "GET /_/schema has no list of collections"),
+        (&["no JSON"], "GET /_/schema cannot be read"),
+        (&[SCHEMA, "{}"], "is not a page of documents"),
+        (&[SCHEMA, PAGE, PAGE], "the server repeats the page after the key \"a\""),
+    ] {
+        let (_, told) = refused_by_server(answers);
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
 }
 
 #[test]
