@@ -6,7 +6,7 @@ use super::hub::{Arrival, End, Hub, Orders, Wanting, refuse};
 use super::place::Place;
 use super::window::{Chunk, Window};
 use crate::failure::{Failure, Kind, PROBLEM};
-use crate::in_flight::Taken;
+use crate::threads::in_flight::Taken;
 use docs::Database;
 use docs::changes::Changes;
 use http::LateReply;

@@ -16,7 +16,7 @@ use super::place::Place;
 use super::wanted::Wanted;
 use super::window::{Chunk, Window};
 use crate::failure::{Failure, Kind};
-use crate::in_flight::{InFlight, Taken};
+use crate::threads::in_flight::{InFlight, Taken};
 use docs::Database;
 use http::{LateReply, Nudge};
 use std::collections::HashMap;

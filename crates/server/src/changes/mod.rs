@@ -11,6 +11,8 @@
 //! - All memory is counted among the large replies: the window, the readers, the pieces. Unsent bytes of a connection count
 //!   against the bound of its loop's buffers.
 //! - A consumer that is slower than the window is disconnected, and is sent its place.
+//!
+//! It may import `config`, `failure`, `threads` and `replies` (media types). It knows no route and no service.
 
 mod consumer;
 mod follower;
@@ -23,10 +25,10 @@ pub(crate) use hub::{Arrival, Numbers};
 pub(crate) use place::Place;
 pub(crate) use wanted::{Form, Wanted};
 
+use crate::config::memory::Division;
 use crate::failure::Failure;
-use crate::in_flight::InFlight;
-use crate::memory::Division;
-use crate::panics::Panics;
+use crate::threads::in_flight::InFlight;
+use crate::threads::panics::Panics;
 use docs::Database;
 use follower::{Follower, Sizes};
 use hub::Hub;

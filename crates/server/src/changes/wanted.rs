@@ -1,7 +1,7 @@
 //! The request of a consumer of the feed.
 
 use super::place::Place;
-use crate::media::NDJSON;
+use crate::replies::media::NDJSON;
 use docs::CollectionId;
 
 /// Framing of events.

@@ -9,7 +9,7 @@
 //! an evicted chunk is freed at once.
 
 use super::place::Place;
-use crate::memory::CHANGES_CHUNK_BYTES;
+use crate::config::memory::CHANGES_CHUNK_BYTES;
 use docs::CollectionId;
 use docs::catalog::Catalog;
 use docs::changes::{DocumentChange, Event};

@@ -3,11 +3,7 @@
 use super::files::{FilesConfig, folder_pattern, rest_parameter};
 use super::guard::GuardConfig;
 use super::steps::{self, StepConfig};
-use super::token::check_scope;
-pub use crate::paging::PageConfig;
-use crate::paging::{AFTER, LIMIT};
-use crate::params::DECLARED_MAX;
-use crate::token;
+use super::token::{self, check_scope};
 use docs::config::{Item, Parameter, ParameterDefault, ParameterPlace, Table};
 use docs::sql::PAGE_ROWS_MAX;
 use http::Method;
@@ -31,6 +27,12 @@ const BELONGS: [(&str, &[&str]); 7] = [
     ("body", &["steps"]),
     ("status", &["steps"]),
 ];
+
+/// Limit of declared parameters of an endpoint: their entries are on the stack of the call.
+pub(crate) const DECLARED_MAX: usize = 32;
+/// The parameters of the request that choose a page.
+pub(crate) const LIMIT: &str = "limit";
+pub(crate) const AFTER: &str = "after";
 
 /// A GET that writes: the mistake, and what is allowed.
 pub(crate) const GET_WRITES: &str = "a GET that writes: clients and caches repeat GETs as they like";
@@ -130,6 +132,15 @@ pub enum Action {
     },
     /// Answers with the files of a folder.
     Files(FilesConfig),
+}
+
+/// Lengths of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageConfig {
+    /// Default number of rows.
+    pub limit: u64,
+    /// Largest allowed `limit` of a request.
+    pub max: u64,
 }
 
 /// One of the orders of a statement.

@@ -2,9 +2,9 @@
 //! they are checked by its division.
 
 use super::cors;
+use super::memory::{BODY_BYTES_DEFAULT, Division};
 use super::server::{AdminListener, ColdModel, Durability, ServerConfig};
 use super::{size, tls};
-use crate::memory::{BODY_BYTES_DEFAULT, Division};
 use docs::config::{Item, Table};
 use http::{ProxyEntryError, TrustedProxies};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};

@@ -1,7 +1,8 @@
 //! The whole configuration file: documents (read by `docs`), endpoints, errors, and `[server]`.
 //!
-//! All mistakes of a file are reported at once, each with its place and what is allowed. This folder has the settings and the
-//! reading of their sections; `loading` reads the whole file and prepares its SQL, which needs the modules that answer requests.
+//! All mistakes of a file are reported at once, each with its place and what is allowed. This folder has the settings, the reading
+//! of their sections, and the division of the memory setting. `lifecycle::loading` reads the whole file and prepares its SQL, which
+//! needs the rooms that answer requests. It may import `failure`.
 
 mod cors;
 mod differences;
@@ -10,16 +11,17 @@ pub(crate) mod errors;
 mod files;
 mod guard;
 mod listen;
+pub(crate) mod memory;
 mod server;
 pub(crate) mod size;
 mod steps;
 mod tls;
-mod token;
+pub(crate) mod token;
 mod unreachable;
 
 pub use cors::CorsConfig;
+pub(crate) use endpoint::{AFTER, DECLARED_MAX, GET_ALLOWED, GET_WRITES, LIMIT, SORT, path_parameters};
 pub use endpoint::{Action, EndpointConfig, PageConfig, SortConfig, Target};
-pub(crate) use endpoint::{GET_ALLOWED, GET_WRITES, SORT, path_parameters};
 pub use files::FilesConfig;
 pub(crate) use files::{folder_pattern, rest_parameter};
 pub use guard::GuardConfig;

@@ -12,6 +12,13 @@ const TOKENS_MAX: usize = 256;
 const SCOPES_MAX: usize = 32;
 const SCOPE_BYTES_MAX: usize = 40;
 
+/// Permits reading through the general API.
+pub const READ: &str = "read";
+/// Permits changing documents through the general API.
+pub const WRITE: &str = "write";
+/// Permits backups, reloads, verification.
+pub const ADMIN: &str = "admin";
+
 /// One token, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenConfig {

@@ -9,12 +9,12 @@
 //! a valid store.
 
 use super::fail;
-use crate::background;
-use crate::backups::{Backups, UnderWay};
+use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::media::JSON;
-use crate::refusal;
+use crate::maintenance::backups::{Backups, UnderWay};
+use crate::replies::media::JSON;
 use crate::service::Service;
+use crate::threads::background;
 use docs::Database;
 use http::{Reply, Request, Status};
 use std::sync::Arc;

@@ -6,25 +6,25 @@
 //!        └──── nudge ──────────┘                          └───── wake the loop ─────┘
 //! ```
 //!
-//! Each line is a transaction of its own, submitted in order, some in each tick of the loop ([`crate::held`]); lines in flight
-//! share the group's syncs. The body may have any length: it is read at the pace at which the store takes its lines, so a faster
-//! client waits. A bulk holds one line or [`crate::lines`]' text (an arriving body), the lines in flight (waiting writes, each
-//! counted as such), and the reports of failed lines ([`FAILED_BYTES_MAX`]).
+//! Each line is a transaction of its own, submitted in order, some in each tick of the loop ([`crate::service::held_write`]);
+//! lines in flight share the group's syncs. The body may have any length: it is read at the pace at which the store takes its
+//! lines, so a faster client waits. A bulk holds one line or [`crate::requests::lines`]' text (an arriving body), the lines in
+//! flight (waiting writes, each counted as such), and the reports of failed lines ([`FAILED_BYTES_MAX`]).
 //!
 //! The reply is sent when the last line is durable or rejected. If the body ends early or with an error, the reply names the
 //! lines that were taken. A bulk is [`http::Order::Alone`] among the requests of its connection.
 
 use super::{collection, fail};
+use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::held::{Bulk, LineSource, Next};
-use crate::in_flight::{InFlight, Taken};
-use crate::large;
-use crate::lines::{Line, Lines};
-use crate::long_write::LongWrites;
-use crate::refusal;
-use crate::rows::NDJSON;
+use crate::replies::large;
+use crate::replies::rows::NDJSON;
+use crate::requests::lines::{Line, Lines};
+use crate::service::held_write::{Bulk, LineSource, Next};
+use crate::service::long_write::LongWrites;
+use crate::service::write;
 use crate::service::{Local, Service};
-use crate::writing;
+use crate::threads::in_flight::{InFlight, Taken};
 use docs::{Database, Done, Session, Submission, TakeLong, WriteError, Written};
 use http::{BodyFault, BodySink, LateReply, Nudge, Params, Reply, Request, Status};
 use reactor::Loop;
@@ -119,7 +119,7 @@ impl LineSource for Source {
             self.batch.close(end);
             return Next::End;
         };
-        match self.batch.admit(number, writing::WAITING_BYTES + text.len(), database) {
+        match self.batch.admit(number, write::WAITING_BYTES + text.len(), database) {
             Ok(under_way) => Next::Line { text, done: under_way.done() },
             Err(next) => {
                 self.waiting = Some((number, text));
@@ -361,7 +361,7 @@ pub(super) fn load(
         let lines = Lines::of(request.body(), line_bytes_max);
         (reply.later_watched(), Rc::new(RefCell::new(Feed { lines, end: Some(Ok(())), is_held_back: false })))
     };
-    let (over, nudge) = (Some(writing::question(service, &late)), late.nudge());
+    let (over, nudge) = (Some(write::question(service, &late)), late.nudge());
     let state = State {
         waiting: 1,
         under_way_bytes: 0,
@@ -378,7 +378,7 @@ pub(super) fn load(
     // given up.
     let long: Arc<dyn TakeLong> = LongWrites::new(&shared);
     let take_large = move |database: &Database, session: &Session, submission: Submission| {
-        let is_large = writing::is_large(database, session, &submission.write);
+        let is_large = write::is_large(database, session, &submission.write);
         // A short line is written so soon that its client is not watched: all received lines are written, even if the client has
         // shut down its sending side.
         let (over, long) = (submission.over.filter(|_| is_large), Some(Arc::clone(&long)));

@@ -6,7 +6,7 @@
 use super::fail;
 use crate::changes::{Arrival, Form, Place, Wanted};
 use crate::failure::{Failure, Kind};
-use crate::params::echo;
+use crate::requests::params::echo;
 use crate::service::Service;
 use docs::CollectionId;
 use docs::catalog::Catalog;

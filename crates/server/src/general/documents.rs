@@ -1,26 +1,24 @@
 //! One document: GET, PUT, PATCH, DELETE under its key; POST to its collection.
 
 use super::{collection, fail};
-use crate::cold::{OnLoop, Room};
-use crate::direct::{self, Direct, Waiting};
+use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::in_flight::InFlight;
-use crate::keys;
-use crate::large;
-use crate::media::JSON;
-use crate::named::{Unread, missing};
-use crate::params::echo;
-use crate::preconditions::{self, Verdict};
-use crate::reading;
-use crate::refusal;
+use crate::reads::cold::{OnLoop, Room};
+use crate::reads::direct::{self, Direct, Waiting};
+use crate::reads::named::{Unread, missing};
+use crate::replies::document::{answer, answer_late};
+use crate::replies::large;
+use crate::replies::media::JSON;
+use crate::replies::new_key;
+use crate::requests::params::echo;
+use crate::requests::preconditions;
+use crate::service::cold_read;
+use crate::service::write;
 use crate::service::{Local, Service};
-use crate::writing;
 use docs::catalog::CollectionInfo;
 use docs::direct::Got;
 use docs::key::Key;
-use docs::{
-    CollectionId, Moment, Op, Precondition, ReadError, Session, Stored, Submission, Write, WriteError, Written,
-};
+use docs::{CollectionId, Op, Precondition, Session, Submission, Write, WriteError, Written};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -61,7 +59,7 @@ pub(super) fn get(
         get_stored(session, direct, (id, info), &key, &precondition, reply)
     };
     let Some((not_yet, reply)) = unanswered else { return };
-    reading::count_cold(service, cold);
+    cold_read::count_cold(service, cold);
     let document = Unread { collection: id, kind: info.key.kind, key: key.as_bytes().to_vec() };
     match (not_yet, direct) {
         (Got::Later(place), Some(direct)) => {
@@ -103,75 +101,14 @@ fn get_stored<'r>(
     None
 }
 
-/// Answers with a document as read at a moment, with its change number. A large document is read again for each piece.
-///
-/// Its text is copied straight into the connection's queue, and checked before it leaves: see [`Moment::check`].
-#[inline]
-pub(crate) fn answer<'r>(
-    now: &Moment<'_>,
-    (number, text): (u64, &[u8]),
-    precondition: &Precondition,
-    mut reply: Reply<'r>,
-    send_large: impl FnOnce(Reply<'r>),
-    refuse: impl Fn(&Failure, Reply<'r>),
-) {
-    let verdict = preconditions::judge(precondition, number);
-    if verdict == Verdict::Holds && text.len() <= large::WHOLE_BYTES_MAX {
-        if let Err((error, reply)) = reply.send_tagged(number, JSON, text, || now.check()) {
-            refuse(&refusal::of_read(&error), reply);
-        }
-        return;
-    }
-    if let Err(error) = now.check() {
-        return refuse(&refusal::of_read(&error), reply);
-    }
-    reply.numbered_tag(number);
-    match verdict {
-        Verdict::Holds => send_large(reply),
-        Verdict::NotModified => reply.send(Status(304), "", b""),
-        Verdict::Failed => refuse(&other_number(), reply),
-    }
-}
-
 /// The same on a thread that may wait.
 #[cold]
 pub(crate) fn read_elsewhere(service: &Service, document: Unread, precondition: Precondition, late: LateReply) {
     let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
     let read = move |session: &Session, room: Room| document.read(session, room.bytes_max);
-    reading::read_late(service, &Arc::clone(&errors), late, read, move |late, found| {
+    cold_read::read_late(service, &Arc::clone(&errors), late, read, move |late, found| {
         answer_late(&replies, &errors, late, &precondition, found);
     });
-}
-
-/// Answers with a document's text and change number.
-pub(crate) fn answer_late(
-    replies: &InFlight,
-    errors: &ErrorRules,
-    mut late: LateReply,
-    precondition: &Precondition,
-    found: Result<(u64, Vec<u8>), Failure>,
-) {
-    let (number, text) = match found {
-        Ok(found) => found,
-        Err(failure) => return refusal::refuse(errors, late, &failure),
-    };
-    late.numbered_tag(number);
-    match preconditions::judge(precondition, number) {
-        Verdict::NotModified => late.send(Status(304), "", Vec::new()),
-        Verdict::Failed => refusal::refuse(errors, late, &other_number()),
-        Verdict::Holds => large::send_late(replies, errors, late, Status(200), JSON, text),
-    }
-}
-
-/// Change number and text of the found document, or 404.
-pub(crate) fn numbered_text_of(found: Option<Stored<'_>>) -> Result<(u64, Vec<u8>), Failure> {
-    let stored = found.ok_or_else(missing)?;
-    let read = || -> Result<_, ReadError> { Ok((stored.change_number()?, stored.text()?.to_vec())) };
-    read().map_err(|error| refusal::of_read(&error))
-}
-
-pub(crate) fn other_number() -> Failure {
-    Failure::new(Kind::PreconditionFailed, "the document has another change number")
 }
 
 /// PUT, PATCH and DELETE: `op` makes the operation of key and body.
@@ -218,9 +155,9 @@ pub(super) fn insert(
         move |mut late, written| {
             let key = kind.of_bytes(&written.key);
             if let Some(key) = &key {
-                late.header("Location", &format!("/_/collections/{name}/{}", keys::in_path(key)));
+                late.header("Location", &format!("/_/collections/{name}/{}", new_key::in_path(key)));
             }
-            let told = told.zip(key).map(|(field, key)| keys::as_object(&field, &key));
+            let told = told.zip(key).map(|(field, key)| new_key::as_object(&field, &key));
             accepted(late, written, told);
         },
     );
@@ -234,11 +171,11 @@ fn submit(
     reply: Reply<'_>,
     done: impl FnOnce(LateReply, &Written) + Send + 'static,
 ) {
-    let taken = match writing::admit(service, &write.op) {
+    let taken = match write::admit(service, &write.op) {
         Ok(taken) => taken,
         Err(failure) => return fail(&failure, reply),
     };
-    let (late, over) = writing::later(service, local, &write, reply);
+    let (late, over) = write::later(service, local, &write, reply);
     let told = move |outcome: Result<Written, WriteError>| {
         drop(taken);
         match outcome {
@@ -247,7 +184,7 @@ fn submit(
         }
     };
     let submission = Submission { write, guard: None, required: None, over, long: None, done: Box::new(told) };
-    writing::hand_over(service, local, submission);
+    write::hand_over(service, local, submission);
 }
 
 /// 201 for a new document, 200 for a changed one; its change number as the tag. The body contains the key if the server made it.

@@ -1,13 +1,13 @@
 //! The routes of the general API, and the handlers behind them.
 
-use super::{backup, bulk, changes, documents, listing, query, schema, views};
-use crate::access::Granted;
+use super::{backup, bulk, changes, documents, listing, metrics, query, schema, views};
+use crate::access::sender::Granted;
 use crate::failure::{Failure, Kind};
-use crate::media::JSON;
-use crate::metrics;
-use crate::refusal::fail;
+use crate::replies::media::JSON;
+
+use crate::access::token;
+use crate::failure::refusal::fail;
 use crate::service::{Local, Service};
-use crate::token;
 use docs::Op;
 use http::{Method, Params, Reply, Request, Status};
 use std::sync::Arc;

@@ -2,18 +2,18 @@
 //! `limit`, or none, if many documents are hidden because they have expired.
 
 use super::{collection, fail};
-use crate::background;
-use crate::client::Watch;
-use crate::cold::OnLoop;
+use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::large;
-use crate::loop_time::LoopTime;
-use crate::media::JSON;
-use crate::params::echo;
-use crate::querying::Whole;
-use crate::reading;
-use crate::refusal;
+use crate::reads::cold::OnLoop;
+use crate::replies::large;
+use crate::replies::media::JSON;
+use crate::requests::params::echo;
+use crate::service::cold_read;
+use crate::service::query_limits::Whole;
 use crate::service::{Local, Service};
+use crate::threads::background;
+use crate::threads::client::Watch;
+use crate::threads::loop_time::LoopTime;
 use docs::key::{Key, KeyType};
 use docs::order::Scalar;
 use docs::sql::QueryError;
@@ -65,7 +65,7 @@ pub(super) fn list(
         Ok(()) => large::send(&service.replies, &ErrorRules::default(), reply, Status(200), JSON, out),
         Err(ReadError::Store(store::Error::NotInMemory)) => {
             out.clear();
-            reading::count_cold(service, cold);
+            cold_read::count_cold(service, cold);
             let after = after.map(|key| key.as_bytes().to_vec());
             list_late(service, (id, info.key.kind), after, (limit, bytes_max), reply);
         }

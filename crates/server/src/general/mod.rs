@@ -1,7 +1,8 @@
 //! The general API under `/_/`: collections, bulk writes, queries, views, changes, backups, health and metrics.
 //!
-//! `crate::access` decides which requests it answers. Errors are problem documents (RFC 9457) with the standard statuses,
-//! whatever `[errors]` sets for declared endpoints.
+//! `access` and `service::permission` decide which requests it answers. Errors are problem documents (RFC 9457) with the standard
+//! statuses, whatever `[errors]` sets for declared endpoints. It may import every room that stands before it in `lib.rs`, but not
+//! `declared`: neither kind of endpoint knows the other.
 
 mod backup;
 mod bulk;
@@ -9,15 +10,16 @@ mod changes;
 pub(crate) mod documents;
 pub(crate) mod door;
 mod listing;
+mod metrics;
 pub(crate) mod modify;
 mod pages;
 mod query;
 pub(crate) mod schema;
 mod views;
 
+use crate::failure::refusal::fail;
 use crate::failure::{Failure, Kind};
-use crate::params::echo;
-use crate::refusal::fail;
+use crate::requests::params::echo;
 use crate::service::Service;
 use docs::CollectionId;
 use docs::catalog::CollectionInfo;

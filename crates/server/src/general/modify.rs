@@ -4,18 +4,18 @@
 //! It runs on the pool, where it may wait. So it is [`http::Order::Alone`] among the requests of its connection: earlier requests
 //! are answered first, and later ones wait.
 
-use crate::background;
-use crate::client::Watch;
+use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::in_flight::Taken;
-use crate::large;
-use crate::modify::Change;
-use crate::params;
-use crate::queries::{PLAN_FIELD, Queries};
-use crate::querying::Whole;
-use crate::refusal;
+use crate::replies::large;
+use crate::requests::params;
 use crate::service::Service;
-use crate::statement::{Arguments, Shape};
+use crate::service::query_limits::Whole;
+use crate::statements::modify::Change;
+use crate::statements::statement::{Arguments, Shape};
+use crate::threads::background;
+use crate::threads::client::Watch;
+use crate::threads::in_flight::Taken;
+use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::sql::{Budget, ModifyError};
 use docs::{Database, WriteError};
 use http::{LateReply, Reply, Request, Status};

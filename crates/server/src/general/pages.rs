@@ -1,22 +1,22 @@
 //! Pages of a query: `{"sql": …, "limit": N, "after": TOKEN}` gives `{"items":[…],"after":TOKEN}`, null at the end.
 //!
-//! A token is a cursor (`cursor.rs`) of the statement and its parameters.
+//! A token is a cursor (`statements/cursor.rs`) of the statement and its parameters.
 
 use super::fail;
-use crate::background;
-use crate::client::Watch;
-use crate::cursor::{self, Asked};
+use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::in_flight::{InFlight, Taken};
-use crate::large;
-use crate::media::{JSON, Shape};
-use crate::paging::{self, Page};
-use crate::params;
-use crate::queries::{PLAN_FIELD, Queries};
-use crate::querying::Whole;
-use crate::refusal;
+use crate::replies::large;
+use crate::replies::media::{JSON, Shape};
+use crate::requests::params;
 use crate::service::Service;
-use crate::statement::Arguments;
+use crate::service::query_limits::Whole;
+use crate::statements::cursor::{self, Asked};
+use crate::statements::paging::{self, Page};
+use crate::statements::statement::Arguments;
+use crate::threads::background;
+use crate::threads::client::Watch;
+use crate::threads::in_flight::{InFlight, Taken};
+use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::Database;
 use docs::sql::{PAGE_ROWS_MAX, QueryError, Value};
 use http::{LateReply, Reply, Status};

@@ -1,27 +1,27 @@
 //! `POST /_/query`: `{"sql": …, "params": {…}}`; rows as JSON or, by Accept, NDJSON or CSV. `EXPLAIN` before the query returns
-//! its plan (`explaining.rs`).
+//! its plan (`statements/explain.rs`).
 //!
 //! With `"limit": N` and `"after": TOKEN` it returns pages (`pages.rs`). Writing statements are handled by `modify.rs`. A query
 //! runs on the pool, never on a loop, with limits of rows, bytes and time.
 
 use super::pages::PageWanted;
 use super::{fail, modify};
-use crate::access::Granted;
-use crate::background;
-use crate::client::Watch;
+use crate::access::sender::Granted;
+use crate::access::token;
+use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::flowing;
-use crate::in_flight::Taken;
-use crate::media::Shape;
-use crate::modify::Change;
-use crate::params;
-use crate::queries::{PLAN_FIELD, Queries};
-use crate::querying::Whole;
-use crate::refusal;
+use crate::replies::media::Shape;
+use crate::replies::pipe;
+use crate::requests::params;
 use crate::service::Service;
-use crate::statement::{Arguments, Statement};
-use crate::token;
-use crate::writing;
+use crate::service::query_limits::Whole;
+use crate::service::write;
+use crate::statements::modify::Change;
+use crate::statements::statement::{Arguments, Statement};
+use crate::threads::background;
+use crate::threads::client::Watch;
+use crate::threads::in_flight::Taken;
+use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::Database;
 use docs::sql::Budget;
 use http::{Reply, Request};
@@ -56,7 +56,7 @@ pub(super) fn run(service: &Service, request: &Request<'_>, granted: Granted<'_>
     let queries = Arc::clone(&service.queries);
     let pool = Arc::clone(&service.pool);
     background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
-        let mut reply = flowing::Reply::new(late, (&replies, &errors, &pool), shape.media(), whole.bytes_max());
+        let mut reply = pipe::Reply::new(late, (&replies, &errors, &pool), shape.media(), whole.bytes_max());
         let mut rest = Vec::new();
         let of = (&sql[..], &arguments);
         // While it waited, another configuration may have taken over.
@@ -77,7 +77,7 @@ fn admit(service: &Service, body: &[u8]) -> Result<Taken, Failure> {
         let detail = format!("a query of {} bytes; allowed: {BODY_BYTES_MAX} with its parameters", body.len());
         return Err(Failure::new(Kind::TooLarge, detail));
     }
-    let taken = service.writes.take(writing::WAITING_BYTES + WAITING_PER_BYTE * body.len());
+    let taken = service.writes.take(write::WAITING_BYTES + WAITING_PER_BYTE * body.len());
     taken.ok_or_else(|| Failure::new(Kind::Busy, "too many requests wait"))
 }
 
@@ -113,7 +113,7 @@ fn execute(
     shape: Shape,
     (whole, client): (&Whole, &Watch),
     queries: &Queries,
-    (reply, rest): (&mut flowing::Reply<'_>, &mut Vec<u8>),
+    (reply, rest): (&mut pipe::Reply<'_>, &mut Vec<u8>),
 ) -> Result<Option<()>, Failure> {
     let statement = Statement::kept(sql, database.catalog(), &queries.statements);
     let statement = statement.map_err(|error| Failure::new(Kind::Invalid, error.to_string()))?;
@@ -128,9 +128,8 @@ fn execute(
     }
     let (plan, scans) = statement.plan_line(&values);
     reply.header(PLAN_FIELD, &plan);
-    let run = |reply: &mut flowing::Reply<'_>, budget: &Budget<'_>| {
-        statement.flow(&now, &values, shape, budget, (reply, rest))
-    };
+    let run =
+        |reply: &mut pipe::Reply<'_>, budget: &Budget<'_>| statement.flow(&now, &values, shape, budget, (reply, rest));
     let ran = whole.clone().run_for(client, params::unix_ms(), |budget| reply.run(budget, run));
     let outcome = ran.map_err(|error| {
         queries.count_ended(&error, &plan, scans, sql, Some(client.presence()));

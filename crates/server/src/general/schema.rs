@@ -1,7 +1,7 @@
 //! `GET /_/schema`: the collections with their indexes (and the fields that those include), unique fields and expiry; the
 //! progress of those that are being built; and rules by which stored documents are checked before the rules come into force.
 
-use crate::media::JSON;
+use crate::replies::media::JSON;
 use crate::service::Service;
 use docs::catalog::CollectionInfo;
 use docs::expire::LAST_WRITE;

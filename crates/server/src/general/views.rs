@@ -1,17 +1,17 @@
 //! `GET /_/views` and `GET /_/views/NAME` report the state of views; `POST /_/views/NAME/verify` computes a view again from its
-//! documents, on the pool and as of one moment, and reports the differences ([`crate::verification`]). Rows of views are read by
-//! `POST /_/query`.
+//! documents, on the pool and as of one moment, and reports the differences ([`crate::maintenance::verification`]). Rows of views
+//! are read by `POST /_/query`.
 
 use super::fail;
-use crate::background;
-use crate::client::Watch;
+use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::media::JSON;
-use crate::params::echo;
-use crate::querying::Whole;
-use crate::refusal;
+use crate::maintenance::verification::Run;
+use crate::replies::media::JSON;
+use crate::requests::params::echo;
 use crate::service::Service;
-use crate::verification::Run;
+use crate::service::query_limits::Whole;
+use crate::threads::background;
+use crate::threads::client::Watch;
 use docs::views::{ViewState, ViewStatus};
 use docs::{Database, ReadError};
 use http::{Params, Reply, Request, Status};

@@ -4,10 +4,10 @@ use super::schemas::{
     column_schema, key_schema, named, page_parameters, parameter_schema, schema_of, schema_text, sort_parameter,
 };
 use super::{Columns, Schemas, failure, failures, token};
-use crate::config::{Action, EndpointConfig, ServiceConfig, StepConfig, Target, path_parameters};
+use crate::config::{AFTER, Action, EndpointConfig, ServiceConfig, StepConfig, Target, path_parameters};
 use crate::failure::Kind;
-use crate::media::Shape;
-use crate::paging::{AFTER, ITEMS};
+use crate::replies::media::Shape;
+use crate::statements::paging::ITEMS;
 use docs::catalog::{Catalog, CollectionInfo};
 use docs::config::ParameterPlace;
 use serde_json::{Map, Value as Json, json};

@@ -5,6 +5,8 @@
 //!
 //! Bodies of requests and replies are under `components/schemas` by the name of their operation: `post_orders.request`,
 //! `post_orders.response`, and `.row` for the items of a list. Names of collections have no dots.
+//!
+//! It may import `config`, `failure`, `replies` (media types), `statements` (the names in pages) and the routes of `general`.
 
 mod declared;
 mod general;

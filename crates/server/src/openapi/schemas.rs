@@ -1,8 +1,7 @@
 //! JSON Schemas of parameters, keys, documents and result columns.
 
 use super::Schemas;
-use crate::config::{PageConfig, SORT, SortConfig};
-use crate::paging::{AFTER, LIMIT};
+use crate::config::{AFTER, LIMIT, PageConfig, SORT, SortConfig};
 use docs::catalog::{Catalog, CollectionInfo};
 use docs::config::{Parameter, ParameterDefault, ParameterKind, ParameterValue};
 use docs::key::KeyType;

@@ -1,0 +1,467 @@
+//! Execution of a declared endpoint. The checks run in this order: path key, `require` or target (404), parameters, body.
+
+use super::files;
+use super::kept_request::KeptRequest;
+use super::late_query::LateQuery;
+use super::query::DeclaredQuery;
+use super::steps::DeclaredSteps;
+use crate::config::{Action as Declared, EndpointConfig, SORT, Target, folder_pattern, rest_parameter};
+use crate::failure::refusal;
+use crate::failure::{Failure, Kind};
+use crate::reads::cold::{OnLoop, Room};
+use crate::reads::direct::{self, Waiting};
+use crate::reads::named::{Named, Unread, missing};
+use crate::replies::document;
+use crate::replies::large;
+use crate::replies::new_key::KeyTold;
+use crate::requests::header_params::HeaderParams;
+use crate::requests::params;
+use crate::requests::preconditions;
+use crate::service::cold_read;
+use crate::service::permission;
+use crate::service::query_limits::Whole;
+use crate::service::write::{self, Answer, Asked};
+use crate::service::{Local, Service};
+use crate::statements::guard::DeclaredGuard;
+use crate::statements::guard::Ended;
+use docs::catalog::Catalog;
+use docs::config::Parameter;
+use docs::direct::Got;
+use docs::sql::{Guard, QueryError};
+use docs::{CollectionId, Op, Precondition, Required, Session, Write};
+use http::{Files, LateReply, Method, Params, Reply, Request, Series, Status};
+use std::sync::Arc;
+
+/// One endpoint with resolved names.
+pub(crate) struct Endpoint {
+    pub(crate) method: Method,
+    pub(crate) pattern: String,
+    /// The series of its requests in the metrics.
+    pub(crate) series: Series,
+    /// Scope that the token of a request must have; `None`: anyone may call it.
+    scope: Option<Box<str>>,
+    /// Path parameters whose type the file declares.
+    path: Box<[Parameter]>,
+    /// Query that must return a row before anything is done.
+    guard: Option<Arc<DeclaredGuard>>,
+    require: Option<Named>,
+    /// Parameters that do not come from the query.
+    header_params: Option<Box<HeaderParams>>,
+    action: Action,
+}
+
+enum Action {
+    Get(Named),
+    Insert {
+        collection: CollectionId,
+        answer: Answer,
+    },
+    Update {
+        target: Named,
+        answer: Answer,
+    },
+    Replace {
+        target: Named,
+        answer: Answer,
+    },
+    Delete {
+        target: Named,
+        answer: Answer,
+    },
+    Query(Arc<DeclaredQuery>),
+    /// One query for each allowed value of `sort`.
+    Sorted(Vec<(String, Arc<DeclaredQuery>)>),
+    Steps(Box<DeclaredSteps>),
+    /// The files, and the name of the path parameter that names a file.
+    Files(Box<Files>, Box<str>),
+}
+
+impl Endpoint {
+    /// Resolves an endpoint, one of `all`; `queries` are its prepared statements by their orders, `steps` those of one
+    /// transaction, `guard` its guard, `files` the files that it serves.
+    pub(crate) fn new(
+        config: &EndpointConfig,
+        all: &[EndpointConfig],
+        catalog: &Catalog,
+        (queries, steps): (Vec<(String, DeclaredQuery)>, Option<DeclaredSteps>),
+        guard: Option<DeclaredGuard>,
+        files: Option<Files>,
+    ) -> Option<Endpoint> {
+        let answer = |status: u16| Answer {
+            status: Status(if config.reply.is_some() { 200 } else { status }),
+            body: config.reply.as_deref().unwrap_or("{}").as_bytes().into(),
+            key: None,
+            is_declared: config.reply.is_some(),
+            has_tag: !matches!(config.action, Declared::Delete(_)),
+        };
+        let named = |target: &Target| Named::new(target, catalog);
+        let action = match &config.action {
+            Declared::Get(target) => Action::Get(named(target)?),
+            Declared::Insert(name) => {
+                let key = KeyTold::new(catalog.collection(name)?, all).map(Arc::new);
+                let collection = CollectionId(catalog.number(name)?);
+                Action::Insert { collection, answer: Answer { key, ..answer(201) } }
+            }
+            Declared::Update(target) => Action::Update { target: named(target)?, answer: answer(200) },
+            Declared::Replace(target) => Action::Replace { target: named(target)?, answer: answer(200) },
+            Declared::Delete(target) => Action::Delete { target: named(target)?, answer: answer(200) },
+            Declared::Query { sort, .. } => {
+                let mut queries: Vec<_> = queries.into_iter().map(|(name, query)| (name, Arc::new(query))).collect();
+                if sort.is_empty() { Action::Query(queries.pop()?.1) } else { Action::Sorted(queries) }
+            }
+            Declared::Steps { .. } => Action::Steps(Box::new(steps?)),
+            Declared::Files(_) => Action::Files(Box::new(files?), rest_parameter(&config.pattern)?.into()),
+        };
+        let require = match &config.require {
+            Some(target) => Some(named(target)?),
+            None => None,
+        };
+        let path = config.path_params.clone().into();
+        Some(Endpoint {
+            method: config.method,
+            pattern: config.pattern.clone(),
+            series: Series::OTHER,
+            scope: config.scope.as_deref().map(Box::from),
+            path,
+            guard: guard.map(Arc::new),
+            require,
+            header_params: HeaderParams::of(&config.params),
+            action,
+        })
+    }
+
+    /// Whether it runs several statements.
+    pub(crate) fn has_steps(&self) -> bool {
+        matches!(self.action, Action::Steps(_))
+    }
+
+    /// The pattern of the folder itself, if its files have an index.
+    pub(crate) fn folder_pattern(&self) -> Option<&str> {
+        match &self.action {
+            Action::Files(files, _) if files.has_index() => folder_pattern(&self.pattern),
+            _ => None,
+        }
+    }
+
+    /// The collection whose documents it patches.
+    pub(crate) fn updates(&self) -> Option<CollectionId> {
+        match &self.action {
+            Action::Update { target, .. } => Some(target.collection),
+            _ => None,
+        }
+    }
+
+    /// The first document that a request reads, if its path names one.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<&Named> {
+        match (&self.require, &self.action) {
+            (Some(require), _) => Some(require),
+            (None, Action::Get(named)) => Some(named),
+            _ => None,
+        }
+    }
+
+    /// Whether a request's first reads are known from its path and query.
+    pub(crate) fn looks_ahead(&self) -> bool {
+        self.first().is_some() || matches!(self.action, Action::Query(_))
+    }
+
+    /// Records a request's first reads for prefetching: a document, or a query's range.
+    #[inline]
+    pub(crate) fn foresee(&self, local: &mut Local, params: &Params<'_, '_>, query: &str) {
+        if let Some(first) = self.first()
+            && let Some(key) = first.key(params, &mut local.text)
+        {
+            local.session.foresee(first.collection, &key);
+        }
+        if let Action::Query(declared) = &self.action {
+            declared.foresee(local, params, query);
+        }
+    }
+
+    /// Answers one request.
+    #[inline]
+    pub(crate) fn answer(
+        &self,
+        service: &Service,
+        local: &mut Local,
+        request: &Request<'_>,
+        params: &Params<'_, '_>,
+        reply: Reply<'_>,
+    ) {
+        let is_read = matches!(self.action, Action::Get(_) | Action::Query(_) | Action::Sorted(_));
+        let is_asking = is_read && local.cold.is_asking();
+        let _on_loop = is_read.then(|| OnLoop::new(&local.session, is_asking));
+        let Some(header_params) = &self.header_params else {
+            return self.run(service, local, request, params, reply);
+        };
+        match header_params.query(request) {
+            Ok(query) => self.run(service, local, &request.with_query(&query), params, reply),
+            Err(failure) => service.fail(&failure, reply),
+        }
+    }
+
+    fn run(
+        &self,
+        service: &Service,
+        local: &mut Local,
+        request: &Request<'_>,
+        params: &Params<'_, '_>,
+        reply: Reply<'_>,
+    ) {
+        if let Some(scope) = &self.scope
+            && let Err(failure) = permission::check_scope(service, request, scope)
+        {
+            return service.fail(&failure, reply);
+        }
+        for parameter in &self.path {
+            if let Err(failure) = params::of_path(parameter, params, &mut local.text) {
+                return service.fail(&failure, reply);
+            }
+        }
+        let guard = match self.asked(request).transpose() {
+            Ok(guard) => guard,
+            Err(failure) => return service.fail(&failure, reply),
+        };
+        // Steps check parameters and the body first.
+        if (self.require.is_some() || self.has_steps())
+            && let Some((declared, guard)) = &guard
+            && let Err(failure) = admitted_before(declared, guard, &local.session)
+        {
+            return service.fail(&failure, reply);
+        }
+        let unread = match self.require.as_ref().map(|require| require.check(&local.session, params, &mut local.text)) {
+            None => None,
+            Some(Ok(unread)) => unread,
+            Some(Err(failure)) => return service.fail(&failure, reply),
+        };
+        let required = |text: &mut Vec<u8>| self.require.as_ref().and_then(|require| require.required(params, text));
+        match &self.action {
+            Action::Get(named) => named.get(service, local, (request, params), (unread, guard), reply),
+            Action::Query(query) => query.answer(service, local, request, params, unread, reply),
+            Action::Sorted(queries) => match chosen(queries, request.query(), &mut local.text) {
+                Ok(query) => query.answer(service, local, request, params, unread, reply),
+                Err(failure) => service.fail(&failure, reply),
+            },
+            Action::Insert { collection, answer } => {
+                let op = Op::Insert { body: request.body().to_vec() };
+                let write = Write { collection: *collection, op, precondition: Precondition::None };
+                let required = required(&mut local.text);
+                write::submit(service, local, (write, required, guard), answer, reply);
+            }
+            Action::Update { target, answer } => {
+                let op = |key| Op::Update { key, patch: request.body().to_vec() };
+                let required = required(&mut local.text);
+                target.write(service, local, (request, params), (op, required, guard), answer, reply);
+            }
+            Action::Replace { target, answer } => {
+                let op = |key| Op::Replace { key, body: request.body().to_vec() };
+                let required = required(&mut local.text);
+                target.write(service, local, (request, params), (op, required, guard), answer, reply);
+            }
+            Action::Files(files, name) => {
+                let path = params.get_raw(name).unwrap_or_default();
+                files::answer(service, local, files, (request, path), reply);
+            }
+            Action::Steps(steps) => steps.answer(service, local, request, params, self.require.as_ref(), reply),
+            Action::Delete { target, answer } => {
+                let required = required(&mut local.text);
+                let what = (|key| Op::Delete { key }, required, guard);
+                target.write(service, local, (request, params), what, answer, reply);
+            }
+        }
+    }
+}
+
+impl Endpoint {
+    /// The guard with its arguments for a request.
+    fn asked(&self, request: &Request<'_>) -> Option<Result<Asked, Failure>> {
+        // A query runs its guard itself, since it uses values of the guard's row.
+        let is_query = matches!(self.action, Action::Query(_) | Action::Sorted(_));
+        let declared = self.guard.as_ref().filter(|_| !is_query || self.require.is_some())?;
+        Some(declared.of(request).map(|guard| (Arc::clone(declared), guard)))
+    }
+
+    /// Runs the query of a request that began with another configuration; `None` if it has been answered.
+    #[cold]
+    pub(crate) fn ask_again(
+        &self,
+        service: &Service,
+        (request, params): (&KeptRequest, &Params<'_, '_>),
+        whole: Whole,
+        late: LateReply,
+    ) -> Option<(Arc<LateQuery>, LateReply)> {
+        if let Some(scope) = &self.scope
+            && let Err(failure) = service.tokens.check_again(request.token.as_ref(), scope)
+        {
+            refusal::refuse(&service.errors, late, &failure);
+            return None;
+        }
+        if self.header_params.is_some() || self.guard.is_some() {
+            // The kept request has no header fields, and its query could contain parameters that only they may set.
+            let failure = Failure::new(Kind::Busy, "the configuration has just changed: try again");
+            refusal::refuse(&service.errors, late, &failure);
+            return None;
+        }
+        let mut text = Vec::new();
+        let checked =
+            self.path.iter().try_for_each(|parameter| params::of_path(parameter, params, &mut text).map(drop));
+        let required = checked.and_then(|()| self.required_anew(service, params));
+        if let (Ok(()), Action::Get(named)) = (&required, &self.action)
+            && let Some(key) = named.key(params, &mut text)
+        {
+            read_elsewhere(service, (None, None), (named.unread(&key), Precondition::None), late);
+            return None;
+        }
+        let query = required.and_then(|()| match &self.action {
+            Action::Query(query) => Ok(query),
+            Action::Sorted(queries) => chosen(queries, &request.query, &mut text),
+            _ => Err(Failure::new(Kind::Busy, "the configuration of this path has just changed: try again")),
+        });
+        match query.and_then(|query| query.asked_again(service, (request, params), whole)) {
+            Ok(query) => Some((Arc::new(query), late)),
+            Err(failure) => {
+                refusal::refuse(&service.errors, late, &failure);
+                None
+            }
+        }
+    }
+
+    /// 404 unless the document that is required exists.
+    fn required_anew(&self, service: &Service, params: &Params<'_, '_>) -> Result<(), Failure> {
+        let Some(require) = &self.require else { return Ok(()) };
+        let mut text = Vec::new();
+        let required = require.unread(&require.key(params, &mut text).ok_or_else(missing)?);
+        service.pool_sessions.with(&service.database, |session| required.check(session))
+    }
+}
+
+/// Whether a guard returns a row now: a rejected sender must not learn whether a required document exists. If this check would
+/// have to wait for the disk, it is made with the rest.
+fn admitted_before(declared: &DeclaredGuard, guard: &Guard, session: &Session) -> Result<(), Failure> {
+    match declared.admit(guard, &session.now()) {
+        Err(Ended::Refused(failure)) => Err(failure),
+        Ok(_) | Err(Ended::Query(_) | Ended::NoRow) => Ok(()),
+    }
+}
+
+/// The statement of the order that a request names; by default the first.
+fn chosen<'q>(
+    queries: &'q [(String, Arc<DeclaredQuery>)],
+    query: &str,
+    text: &mut Vec<u8>,
+) -> Result<&'q Arc<DeclaredQuery>, Failure> {
+    let wanted = http::query::pairs(query).find(|(name, _)| *name == SORT);
+    let wanted = wanted.map(|(_, value)| http::query::decode(value, text).unwrap_or_default());
+    let found = match wanted {
+        None => queries.first(),
+        Some(wanted) => queries.iter().find(|(name, _)| name == wanted),
+    };
+    found.map(|(_, query)| query).ok_or_else(|| {
+        let known: Vec<&str> = queries.iter().map(|(name, _)| name.as_str()).collect();
+        Failure::new(Kind::Invalid, format!("parameter `sort` is none of {}", known.join(", ")))
+    })
+}
+
+/// Reads a document on a thread that may wait, if its guard returns a row and a required document exists, and answers.
+#[cold]
+pub(crate) fn read_elsewhere(
+    service: &Service,
+    (required, guard): (Option<Unread>, Option<Asked>),
+    (document, precondition): (Unread, Precondition),
+    late: LateReply,
+) {
+    let (errors, replies) = (Arc::clone(&service.errors), service.replies.clone());
+    let read = move |session: &Session, room: Room| {
+        let now = session.now();
+        if let Some((declared, guard)) = &guard {
+            declared.admit(guard, &now).map_err(Ended::failure)?;
+        }
+        required.iter().try_for_each(|required| required.check(session))?;
+        document.read_at(&now, room.bytes_max)
+    };
+    cold_read::read_late(service, &service.errors, late, read, move |late, found| {
+        document::answer_late(&replies, &errors, late, &precondition, found);
+    });
+}
+
+/// Actions of a declared endpoint on its document.
+impl Named {
+    #[inline]
+    fn get(
+        &self,
+        service: &Service,
+        local: &mut Local,
+        (request, params): (&Request<'_>, &Params<'_, '_>),
+        (unread, guard): (Option<Unread>, Option<Asked>),
+        reply: Reply<'_>,
+    ) {
+        let Local { session, text: scratch, cold, direct, .. } = local;
+        let Some(key) = self.key(params, scratch) else { return service.fail(&missing(), reply) };
+        let precondition = match preconditions::of(request) {
+            Ok(precondition) => precondition,
+            Err(failure) => return service.fail(&failure, reply),
+        };
+        if unread.is_some() {
+            cold_read::count_cold(service, cold);
+            return read_elsewhere(service, (unread, guard), (self.unread(&key), precondition), reply.later_watched());
+        }
+        let now = session.now();
+        match guard.as_ref().map(|(declared, guard)| declared.admit(guard, &now)).transpose() {
+            Ok(_) => {}
+            Err(Ended::Query(QueryError::Store(store::Error::NotInMemory))) => {
+                cold_read::count_cold(service, cold);
+                let document = (self.unread(&key), precondition);
+                return read_elsewhere(service, (None, guard), document, reply.later_watched());
+            }
+            Err(ended) => return service.fail(&ended.failure(), reply),
+        }
+        // A read past the page cache would see a later state than the guard.
+        let mut no_direct = None;
+        let direct = if guard.is_some() { &mut no_direct } else { direct };
+        let stored = match direct::get(direct, &now, self.collection, &key) {
+            Ok(Got::Now(Some(stored))) => stored,
+            Ok(Got::Now(None)) => return service.fail(&missing(), reply),
+            Ok(not_yet) => {
+                cold_read::count_cold(service, cold);
+                let (document, late) = (self.unread(&key), reply.later());
+                return match (not_yet, direct) {
+                    (Got::Later(place), Some(direct)) => {
+                        direct.wait(place, Waiting { late, document, kind: direct::Kind::Declared(precondition) });
+                    }
+                    _ => read_elsewhere(service, (None, guard), (document, precondition), late),
+                };
+            }
+            Err(error) => return service.fail(&refusal::of_read(&error), reply),
+        };
+        let (number, text) = match stored.change_number().and_then(|number| Ok((number, stored.text()?))) {
+            Ok(read) => read,
+            Err(error) => return service.fail(&refusal::of_read(&error), reply),
+        };
+        let send_large = |reply: Reply<'_>| {
+            large::send_document(session, self.collection, self.kind, &key, (number, text.len()), reply);
+        };
+        let refuse = |failure: &Failure, reply: Reply<'_>| service.fail(failure, reply);
+        document::answer(&now, (number, text), &precondition, reply, send_large, refuse);
+    }
+
+    fn write(
+        &self,
+        service: &Service,
+        local: &mut Local,
+        (request, params): (&Request<'_>, &Params<'_, '_>),
+        (op, required, guard): (impl FnOnce(Vec<u8>) -> Op, Option<Required>, Option<Asked>),
+        answer: &Answer,
+        reply: Reply<'_>,
+    ) {
+        let Some(key) = self.key(params, &mut local.text).map(|key| key.as_bytes().to_vec()) else {
+            return service.fail(&missing(), reply);
+        };
+        let precondition = match preconditions::of(request) {
+            Ok(precondition) => precondition,
+            Err(failure) => return service.fail(&failure, reply),
+        };
+        let write = Write { collection: self.collection, op: op(key), precondition };
+        write::submit(service, local, (write, required, guard), answer, reply);
+    }
+}

@@ -1,0 +1,36 @@
+//! A read that waits for a thread, as requested: if another configuration takes over before its query begins, it is routed again
+//! ([`super::late_query`]).
+
+use crate::access::token::Sent;
+use crate::replies::media::Shape;
+use crate::service::Service;
+use crate::service::permission;
+use http::{Method, Request};
+
+/// See the module's documentation.
+#[derive(Clone)]
+pub(crate) struct KeptRequest {
+    pub(crate) method: Method,
+    pub(crate) path: Box<str>,
+    pub(crate) query: Box<str>,
+    /// The row format that its client accepts.
+    pub(crate) shape: Shape,
+    /// Whether the reply includes the plan.
+    pub(crate) wants_plan: bool,
+    /// Its token.
+    pub(crate) token: Option<Sent>,
+}
+
+impl KeptRequest {
+    pub(crate) fn of(service: &Service, request: &Request<'_>) -> KeptRequest {
+        let shape = if request.names_media() { Shape::of_accept(request) } else { Shape::Json };
+        KeptRequest {
+            method: request.method(),
+            path: request.path().into(),
+            query: request.query().into(),
+            shape,
+            wants_plan: permission::wants_plan(service, request),
+            token: Sent::of(request),
+        }
+    }
+}

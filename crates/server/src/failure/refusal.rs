@@ -1,0 +1,182 @@
+//! From errors of the database to failures for clients, and how late replies report them.
+
+use super::status::problem_with;
+use super::{ErrorRules, Failure, Kind, PROBLEM, problem};
+use docs::sql::{
+    COMPUTED, GROUPS, LOOKED_UP, ModifyError, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED,
+    SPILLED, TO_WRITE,
+};
+use docs::{ReadError, WriteError};
+use http::{LateReply, Reply};
+use serde_json::{Map, Value as Json};
+
+/// Answers a failure as a problem document.
+pub(crate) fn fail(failure: &Failure, mut reply: Reply<'_>) {
+    let status = failure.kind.status();
+    if let Some((name, value)) = failure.field() {
+        reply.header(name, value);
+    }
+    reply.send(status, PROBLEM, &problem(status, failure));
+}
+
+/// Answers a failure late.
+pub(crate) fn refuse(errors: &ErrorRules, mut late: LateReply, failure: &Failure) {
+    let (status, media, body) = errors.reply(failure);
+    if let Some((name, value)) = failure.field() {
+        late.header(name, value);
+    }
+    late.send(status, media, body.into_owned());
+}
+
+/// Answers a failure late as a problem document with members of its own.
+pub(crate) fn refuse_with(mut late: LateReply, failure: &Failure, members: Map<String, Json>) {
+    let status = failure.kind.status();
+    if let Some((name, value)) = failure.field() {
+        late.header(name, value);
+    }
+    late.send(status, PROBLEM, problem_with(status, failure, members));
+}
+
+/// The failure of a rejected or failed write.
+pub(crate) fn of_write(error: &WriteError) -> Failure {
+    let kind = match error {
+        WriteError::NotFound => Kind::NotFound,
+        WriteError::PreconditionFailed => Kind::PreconditionFailed,
+        WriteError::Invalid { .. } => Kind::Invalid,
+        WriteError::Conflict { .. } => Kind::Conflict,
+        WriteError::TooLarge { .. } => Kind::TooLarge,
+        WriteError::Busy => Kind::Busy,
+        _ => Kind::Unavailable,
+    };
+    match error {
+        // The store names it by an option of its own, which no file has.
+        WriteError::TooLarge { what, limit } if what.starts_with("transaction,") => {
+            let takes = format!("what this writes takes over {limit} bytes with its index entries");
+            Failure::new(kind, format!("{takes}: the most of one transaction, a part of `[server] memory`"))
+        }
+        WriteError::Invalid { why, pointer } if !pointer.is_empty() => Failure::new(kind, format!("{pointer}: {why}")),
+        other => Failure::new(kind, other.to_string()),
+    }
+}
+
+/// The failure of a statement that changed nothing.
+pub(crate) fn of_modify(error: &ModifyError) -> Failure {
+    match error {
+        ModifyError::Write(error) => of_write(error),
+        ModifyError::Query(error) => of_query(error),
+        other => Failure::new(Kind::Internal, other.to_string()),
+    }
+}
+
+/// The failure of a transaction that the store rejected.
+pub(crate) fn of_store(error: store::Error) -> Failure {
+    of_write(&WriteError::from(error))
+}
+
+/// The failure of a read.
+pub(crate) fn of_read(error: &ReadError) -> Failure {
+    if matches!(error, ReadError::Store(store::Error::Busy)) {
+        // No reader is free, or the configuration has just changed.
+        return Failure::new(Kind::Busy, error.to_string());
+    }
+    if matches!(error, ReadError::Store(store::Error::Full)) {
+        // The disk has no room for a view's verification to sort outside memory.
+        return Failure::new(Kind::Unavailable, error.to_string());
+    }
+    tracing::error!(%error, "a read failed");
+    Failure::new(Kind::Internal, error.to_string())
+}
+
+/// The failure of a query that ended without its whole result.
+pub(crate) fn of_query(error: &QueryError) -> Failure {
+    let kind = match error {
+        QueryError::Limit { what: ROWS_KEPT, .. } => {
+            let detail =
+                format!("{error}, a part of `[server] memory`; allowed: fewer, or rows that are joined instead");
+            return Failure::new(Kind::TooLarge, detail);
+        }
+        QueryError::Limit { what: ROWS_READ, .. } => {
+            return Failure::new(Kind::TooLarge, format!("{error} (`[server] scan_rows_max`)"));
+        }
+        QueryError::Limit { what: GROUPS | SORTED, .. } => {
+            let detail = format!(
+                "{error}, a part of `[server] memory`; allowed: less, or more on disk where that may take it (`[server] query_spill`)"
+            );
+            return Failure::new(Kind::TooLarge, detail);
+        }
+        QueryError::Limit { what: RESULT | LOOKED_UP | OF_JSON_EACH | COMPUTED | ROW, .. } => {
+            return Failure::new(Kind::TooLarge, format!("{error}, a part of `[server] memory`"));
+        }
+        QueryError::Limit { what: TO_WRITE, .. } => {
+            let detail = format!(
+                "{error}, a part of `[server] memory`; allowed: fewer documents at once, or the statement alone, which may \
+                 write any number"
+            );
+            return Failure::new(Kind::TooLarge, detail);
+        }
+        QueryError::Limit { what: SPILLED, .. } => {
+            return Failure::new(Kind::TooLarge, format!("{error} (`[server] query_spill`)"));
+        }
+        QueryError::Deadline => {
+            return Failure::new(Kind::OutOfTime, format!("{error} (`[server] query_seconds`)"));
+        }
+        QueryError::Limit { .. } => Kind::TooLarge,
+        QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => Kind::Unavailable,
+        QueryError::Unbuilt(_) => Kind::Unavailable,
+        QueryError::Value(_) | QueryError::Parameters { .. } => Kind::Invalid,
+        QueryError::Store(store::Error::Busy) => {
+            return Failure::new(Kind::Busy, "the configuration has just changed: try again");
+        }
+        // The consumer of its rows has gone, or knows itself why it takes no more.
+        QueryError::Unwanted => Kind::Internal,
+        _ => {
+            tracing::error!(%error, "a query failed");
+            Kind::Internal
+        }
+    };
+    Failure::new(kind, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_told_with_the_setting_that_moves_it() {
+        for (what, settings) in [
+            (ROWS_KEPT, &["memory"][..]),
+            (ROWS_READ, &["scan_rows_max"]),
+            (GROUPS, &["memory", "query_spill"]),
+            (SORTED, &["memory", "query_spill"]),
+            (RESULT, &["memory"]),
+            (LOOKED_UP, &["memory"]),
+            (OF_JSON_EACH, &["memory"]),
+            (COMPUTED, &["memory"]),
+            (ROW, &["memory"]),
+            (TO_WRITE, &["memory"]),
+            (SPILLED, &["query_spill"]),
+        ] {
+            let failure = of_query(&QueryError::Limit { what, limit: 7 });
+            assert_eq!(failure.kind, Kind::TooLarge);
+            assert!(failure.detail.contains(&format!("7 {what}")), "{}", failure.detail);
+            for setting in settings {
+                assert!(failure.detail.contains(&format!("`[server] {setting}`")), "{}", failure.detail);
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_that_passing_reads_or_writes_keep_out_is_told_when_to_come_again() {
+        for error in [store::Error::Busy, store::Error::Pinned { states: 64 }] {
+            let failure = of_store(error);
+            assert_eq!((failure.kind, failure.field()), (Kind::Busy, Some(("Retry-After", "1"))));
+        }
+    }
+
+    #[test]
+    fn a_full_disk_and_a_view_that_is_not_built_are_no_internal_errors() {
+        assert_eq!(of_read(&ReadError::Store(store::Error::Full)).kind, Kind::Unavailable);
+        let failure = of_query(&QueryError::Unbuilt("the view `v` is being built".to_owned()));
+        assert_eq!((failure.kind, &failure.detail[..]), (Kind::Unavailable, "the view `v` is being built"));
+    }
+}

@@ -1,0 +1,182 @@
+//! Reading of a configuration file: from its text to a checked [`ServiceConfig`].
+//!
+//! If the collections are valid, SQL is checked too; it is prepared again against the catalog of the opened database.
+
+use crate::config::memory::Division;
+use crate::config::{
+    ConfigError, ENDPOINTS_MAX, EndpointConfig, FILE_BYTES_MAX, GET_ALLOWED, GET_WRITES, GuardConfig, ServerConfig,
+    ServiceConfig, errors, read_guards, read_tokens,
+};
+use crate::declared::query::DeclaredQuery;
+use crate::declared::steps::DeclaredSteps;
+use crate::failure::ErrorRules;
+use crate::requests::params;
+use crate::statements::guard::DeclaredGuard;
+use docs::catalog::Catalog;
+use docs::config::{Config, MISTAKES_MAX, Mistakes, Source, Table};
+use http::{Method, Router};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+impl ServiceConfig {
+    /// Reads a file. `set` fixes values of `[params]`: `NAME=VALUE` each.
+    pub fn load(path: &Path, set: &[String]) -> Result<ServiceConfig, ConfigError> {
+        let read = docs::config::read_file(path, FILE_BYTES_MAX);
+        let bytes = read.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = utf8(path, bytes).map_err(ConfigError::Mistakes)?;
+        let mut config = ServiceConfig::parse(path, text).map_err(ConfigError::Mistakes)?;
+        let fixed = set.iter().filter_map(|given| {
+            let problem = params::fix(&mut config.docs.params, given).err()?;
+            Some(format!("--set {given}: {problem}"))
+        });
+        let problems: Vec<String> = fixed.collect();
+        if !problems.is_empty() {
+            return Err(ConfigError::Set(problems.join("\n")));
+        }
+        config.set = set.to_vec();
+        Ok(config)
+    }
+
+    /// The same from text; `path` appears in messages, and paths in the file are relative to it.
+    pub fn parse(path: &Path, text: String) -> Result<ServiceConfig, Mistakes> {
+        let source = Source::new(path, &text);
+        let document = source.document();
+        let root = Table::root(&source, &document);
+        let docs = Config::read(&root);
+        let catalog = docs::outline(&docs.sound()).ok();
+        let collections = declared_names(&root);
+        let guards = read_guards(&root);
+        let endpoints = read_endpoints(&root, &collections, &guards);
+        let section = |name: &str| root.get(name).and_then(|item| item.table());
+        let tokens = read_tokens(&root);
+        let errors = section("errors").map_or_else(ErrorRules::default, |table| errors::read(&table));
+        let mut server = section("server").map_or_else(ServerConfig::default, |table| ServerConfig::read(&table));
+        if let Some(catalog) = catalog {
+            let counters = endpoints.len().min(http::SERIES_MAX) * http::SERIES_BYTES * server.threads;
+            let of_guards = guard_bytes(&source, &guards, (&docs, &catalog));
+            server.declared_bytes = declared_bytes(&source, &endpoints, (&docs, &catalog)) + counters + of_guards;
+            let shortage = if source.is_clean() { Division::check(&server).err() } else { None };
+            if let Some(shortage) = shortage {
+                let at = root.get("endpoints").map_or_else(|| root.span(), |item| item.span());
+                source.mistake(at, shortage.what, shortage.allowed);
+            }
+        }
+        source.finish()?;
+        let file_server = server.clone();
+        Ok(ServiceConfig {
+            path: path.to_owned(),
+            text,
+            docs,
+            endpoints,
+            tokens,
+            errors,
+            server,
+            file_server,
+            set: Vec::new(),
+        })
+    }
+}
+
+/// Whether an endpoint's statement at this place refers to something that has mistakes itself, which are recorded there.
+fn is_doubtful(endpoint: &EndpointConfig, span: &Range<usize>, docs: &Config) -> bool {
+    endpoint.statement_at(span).is_some_and(|sql| docs.is_doubtful(sql))
+}
+
+/// Whether an endpoint's guard has mistakes.
+fn has_doubtful_guard(endpoint: &EndpointConfig, (docs, catalog): (&Config, &Catalog)) -> bool {
+    endpoint.guard.as_ref().is_some_and(|guard| DeclaredGuard::prepare(guard, &docs.params, catalog).is_err())
+}
+
+/// Approximate bytes of memory of the guards; mistakes are recorded.
+fn guard_bytes(source: &Source, guards: &[Arc<GuardConfig>], (docs, catalog): (&Config, &Catalog)) -> usize {
+    let mut bytes = 0;
+    for guard in guards {
+        match DeclaredGuard::prepare(guard, &docs.params, catalog) {
+            Ok(prepared) => bytes += prepared.bytes(),
+            Err(_) if docs.is_doubtful(&guard.sql) => {}
+            Err(what) => source.mistake(guard.span.clone(), what, ""),
+        }
+    }
+    bytes
+}
+
+/// The names of the file's collections, including those with mistakes.
+fn declared_names(root: &Table<'_>) -> Vec<String> {
+    // If `collections` is not a table, that was recorded before.
+    let Some(table) = root.get("collections").filter(|item| item.value().is_table()).and_then(|item| item.table())
+    else {
+        return Vec::new();
+    };
+    table.entries().iter().map(|item| item.name().to_owned()).collect()
+}
+
+/// Approximate bytes of memory of the endpoints with their statements. Mistakes of statements are recorded, unless a statement
+/// refers to something that has mistakes itself.
+fn declared_bytes(source: &Source, endpoints: &[EndpointConfig], (docs, catalog): (&Config, &Catalog)) -> usize {
+    let mut bytes = 0;
+    for endpoint in endpoints {
+        bytes += endpoint.bytes();
+        for (_, endpoint) in endpoint.sorted() {
+            match DeclaredQuery::prepare(&endpoint, &docs.params, catalog) {
+                None => {}
+                Some(Ok(query)) => bytes += query.bytes() + endpoint.bytes(),
+                Some(Err(_)) if is_doubtful(&endpoint, &endpoint.span, docs) => {}
+                Some(Err(_)) if has_doubtful_guard(&endpoint, (docs, catalog)) => {}
+                Some(Err(what)) => source.mistake(endpoint.span.clone(), what, ""),
+            }
+        }
+        match DeclaredSteps::prepare(endpoint, &docs.params, catalog) {
+            None => {}
+            Some(Ok(steps)) => {
+                if steps.writes() && endpoint.method == Method::Get {
+                    source.mistake(endpoint.span.clone(), GET_WRITES, GET_ALLOWED);
+                }
+                bytes += steps.bytes() + endpoint.bytes();
+            }
+            Some(Err(mistakes)) => {
+                let own = mistakes.into_iter().filter(|(span, _)| !is_doubtful(endpoint, span, docs));
+                own.for_each(|(span, what)| source.mistake(span, what, ""));
+            }
+        }
+    }
+    bytes
+}
+
+/// The file as text; other bytes are a mistake with its place.
+fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Mistakes> {
+    String::from_utf8(bytes).map_err(|error| {
+        let text = String::from_utf8_lossy(error.as_bytes());
+        let at = error.utf8_error().valid_up_to();
+        let source = Source::new(path, &text);
+        source.mistake(at..at, "not UTF-8 from here on", "text in UTF-8");
+        match source.finish() {
+            Err(mistakes) => mistakes,
+            Ok(()) => unreachable!("a mistake was noted just before"),
+        }
+    })
+}
+
+fn read_endpoints(root: &Table<'_>, collections: &[String], guards: &[Arc<GuardConfig>]) -> Vec<EndpointConfig> {
+    let Some(mut items) = root.get("endpoints").and_then(|item| item.list()) else { return Vec::new() };
+    if items.len() > ENDPOINTS_MAX {
+        root.mistake(format!("{} endpoints", items.len()), format!("up to {ENDPOINTS_MAX}"));
+        items.truncate(ENDPOINTS_MAX);
+    }
+    let mut router = Router::new();
+    let mut endpoints = Vec::new();
+    let mut clashes = 0;
+    for item in &items {
+        let Some(endpoint) = EndpointConfig::read(item, collections, guards) else { continue };
+        // Conflicting routes are reported here, with their place. Each conflict makes the router be built again, so only as many
+        // are found as are shown.
+        if clashes < MISTAKES_MAX
+            && let Err(error) = endpoint.patterns().try_for_each(|pattern| router.route(endpoint.method, pattern, ()))
+        {
+            item.mistake(error.to_string(), "");
+            clashes += 1;
+        }
+        endpoints.push(endpoint);
+    }
+    endpoints
+}

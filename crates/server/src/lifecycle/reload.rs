@@ -1,0 +1,411 @@
+//! Change of the configuration without a restart: `POST /_/config/reload`, and SIGHUP.
+//!
+//! The file is read and checked as a whole; if it has a mistake, nothing changes. Otherwise the collections are adapted beside
+//! writes ([`docs::Database::reopen`]) and the endpoints are prepared again, and requests that begin afterwards use them
+//! ([`crate::routing::switch`]). `[server]` stays as it was: settings that differ are reported by name, and need a restart. Only
+//! the certificate is read again, so that it can be renewed.
+//!
+//! A file that would drop collections with documents, indexes, rules or views is rejected with their list, unless the request
+//! permits it (`?allow-drop=true`). A signal permits nothing.
+//!
+//! One thread reloads, one request at a time. It also reopens the same configuration when announced rules have come into force:
+//! then queries use them.
+
+use super::preparing::{StartError, complete, log_dropped, routes};
+use crate::changes::Feed;
+use crate::config::memory::Division;
+use crate::config::{ConfigError, ServiceConfig, TlsConfig};
+use crate::failure::refusal;
+use crate::failure::{Failure, Kind};
+use crate::general::schema;
+use crate::maintenance::reload_requests::{Ask, WAITING_MAX};
+use crate::replies::media::JSON;
+use crate::routing::routes::Routing;
+use crate::service::Service;
+use crate::threads::panics::caught;
+
+use crate::access::token::Tokens;
+use crate::routing::switch::Switch;
+use docs::catalog::CollectionInfo;
+use docs::views::ViewState;
+use docs::{Database, Differences, OpenError};
+use http::{LateReply, Status};
+use reactor::TlsServer;
+use serde_json::{Map, Value as Json, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long an answer waits for the check of rules, indexes and unique fields against stored documents: with few documents it
+/// reports the result. The second is the interval of checks.
+const SETTLE: Duration = Duration::from_millis(500);
+const LOOK_FOR_RULES: Duration = Duration::from_millis(2);
+/// Interval at which it checks whether rules came into force.
+const LOOK: Duration = Duration::from_millis(500);
+/// Interval at which it checks whether an old configuration is still held.
+const LOOK_FOR_HOLDERS: Duration = Duration::from_millis(20);
+
+/// The thread; ends when it is dropped.
+pub(crate) struct ReloadThread {
+    asks: SyncSender<Ask>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ReloadThread {
+    pub(crate) fn start(
+        switch: &Arc<Switch>,
+        config: ServiceConfig,
+        tls: Option<TlsServer>,
+    ) -> std::io::Result<ReloadThread> {
+        let (asks, asked) = sync_channel(WAITING_MAX);
+        let mut reloader = Reloader { switch: Arc::clone(switch), config, tls, gives_up: false, retired: Vec::new() };
+        // The permission to drop was only for the start.
+        reloader.config.docs.may_drop = false;
+        let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(move || reloader.run(&asked))?;
+        // Set only here.
+        let _ = switch.current().service.reloads.asks.set(asks.clone());
+        Ok(ReloadThread { asks, thread: Some(thread) })
+    }
+}
+
+impl Drop for ReloadThread {
+    fn drop(&mut self) {
+        // It does the waiting work first.
+        let _ = self.asks.send(Ask::Stop);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported by itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Why the file is rejected.
+enum Refused {
+    Config(ConfigError),
+    Start(StartError),
+    /// Its endpoints do not fit beside those that are served.
+    TooLarge {
+        bytes: usize,
+        most: usize,
+    },
+    /// The certificate or its key cannot be used any more, since the file was checked a moment ago.
+    Tls(String),
+    /// The reload panicked.
+    Panicked(String),
+}
+
+impl Refused {
+    fn failure(&self) -> Failure {
+        match self {
+            Refused::Config(error) => Failure::new(Kind::Invalid, error.to_string()),
+            Refused::Start(error @ StartError::Config(_)) => Failure::new(Kind::Invalid, error.to_string()),
+            Refused::Start(StartError::Open(OpenError::WouldDrop(lost))) => {
+                let told = format!("the file no longer declares what the folder holds. This would be dropped: {lost}");
+                Failure::new(
+                    Kind::Conflict,
+                    format!("{told}. Declare it again, or POST /_/config/reload?allow-drop=true"),
+                )
+            }
+            Refused::Start(error @ StartError::Open(OpenError::OtherService { .. })) => {
+                Failure::new(Kind::Conflict, format!("{error}. Start it with a folder of its own"))
+            }
+            Refused::Start(error @ StartError::Open(OpenError::Mismatch(_) | OpenError::Config(_))) => {
+                Failure::new(Kind::Conflict, error.to_string())
+            }
+            Refused::TooLarge { bytes, most } => {
+                let told =
+                    format!("the endpoints take {bytes} bytes of memory; allowed beside those that are served: {most}");
+                Failure::new(Kind::Conflict, format!("{told}. Restart: then the memory is divided anew"))
+            }
+            Refused::Tls(problem) => Failure::new(Kind::Invalid, format!("`[server] tls`: {problem}")),
+            Refused::Start(error) => Failure::new(Kind::Unavailable, error.to_string()),
+            Refused::Panicked(text) => {
+                Failure::new(Kind::Internal, format!("a panic, which is a bug of Sapsan: {text}"))
+            }
+        }
+    }
+
+    /// Further members of the answer.
+    fn members(&self) -> Map<String, Json> {
+        let mut members = Map::new();
+        if let Refused::Start(StartError::Open(OpenError::WouldDrop(lost))) = self {
+            members.insert("would_drop".to_owned(), listed(lost));
+        }
+        members
+    }
+}
+
+/// A list for an answer.
+fn listed(differences: &Differences) -> Json {
+    let mut told = differences.told.clone();
+    told.extend((differences.more > 0).then(|| format!("and {} more", differences.more)));
+    told.into()
+}
+
+/// Whether indexes, rules or views are still being built. Rejected ones are not.
+fn is_building(service: &Service) -> bool {
+    schema::counts(service).0 > 0 || service.database.views().iter().any(|view| view.state == ViewState::Building)
+}
+
+struct Reloader {
+    switch: Arc<Switch>,
+    /// The served configuration.
+    config: ServiceConfig,
+    /// The TLS setting of its addresses.
+    tls: Option<TlsServer>,
+    /// Reopening the same configuration was rejected.
+    gives_up: bool,
+    /// Old configurations, until nothing else holds them. The end of a database waits for its threads: an event loop, or the
+    /// committing thread, must not be its last owner.
+    retired: Vec<Arc<Routing>>,
+}
+
+impl Reloader {
+    fn run(mut self, asked: &Receiver<Ask>) {
+        use std::sync::mpsc::RecvTimeoutError::Timeout;
+        loop {
+            let wait = if self.retired.is_empty() { LOOK } else { LOOK_FOR_HOLDERS };
+            match asked.recv_timeout(wait) {
+                Ok(Ask::Reload { late, may_drop }) => self.answer(late, may_drop),
+                Err(Timeout) => self.look(),
+                Ok(Ask::Stop) | Err(_) => return,
+            }
+            self.retired.retain(|routing| Arc::strong_count(routing) > 1 || !routing.service.database.is_last_handle());
+        }
+    }
+
+    fn answer(&mut self, late: Option<LateReply>, may_drop: bool) {
+        let outcome = self.watched(|reloader| reloader.reload(may_drop));
+        let current = self.switch.current();
+        let reloads = &current.service.reloads;
+        let failure = match &outcome {
+            Ok((Status(200), told)) => {
+                reloads.done.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(%told, "the configuration is reloaded");
+                None
+            }
+            Ok((_, told)) => {
+                reloads.refused.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(%told, "the configuration is reloaded, except for parts that stored documents violate");
+                None
+            }
+            Err(refused) => {
+                reloads.refused.fetch_add(1, Ordering::Relaxed);
+                let failure = refused.failure();
+                tracing::error!(why = %failure.detail, "the configuration is not reloaded: all is as it was");
+                Some((failure, refused.members()))
+            }
+        };
+        match (late, outcome, failure) {
+            (Some(late), _, Some((failure, members))) => refusal::refuse_with(late, &failure, members),
+            (Some(late), Ok((status, told)), None) => late.send(status, JSON, told.to_string().into_bytes()),
+            _ => {}
+        }
+    }
+
+    /// Runs some work. After a panic the served configuration stays, and its expiry is started again: a reload stops it first.
+    fn watched<T>(&mut self, work: impl FnOnce(&mut Reloader) -> Result<T, Refused>) -> Result<T, Refused> {
+        let done = caught(|| work(self));
+        let service = &self.switch.current().service;
+        service.panics.note("reload", done.as_ref().err().cloned());
+        done.unwrap_or_else(|text| {
+            service.expiry.stop();
+            if let Err(error) = service.expiry.start(&service.database) {
+                tracing::error!(%error, "expired documents are not removed until a reload or the next start");
+            }
+            Err(Refused::Panicked(text))
+        })
+    }
+
+    /// Reads the file and applies it. Returns the answer.
+    fn reload(&mut self, may_drop: bool) -> Result<(Status, Json), Refused> {
+        #[cfg(test)]
+        tests::panic_if_armed();
+        let mut config = ServiceConfig::load(&self.config.path, &self.config.set).map_err(Refused::Config)?;
+        let restart = self.config.file_server.differences(&config.file_server);
+        let (bytes, most) = (config.server.declared_bytes, Division::endpoint_bytes_of_reload(&self.config.server));
+        if bytes > most {
+            return Err(Refused::TooLarge { bytes, most });
+        }
+        // Settings that need a restart are reported until there was one.
+        config.file_server = self.config.file_server.clone();
+        let certificate = config.server.tls.take();
+        config.server = self.config.server.clone();
+        config.docs.may_drop = may_drop;
+        let taken = self.take(config);
+        if taken.is_err() {
+            self.begin_builds_anew();
+        }
+        let waited = taken.map_err(Refused::Start)?;
+        self.gives_up = false;
+        self.renew_certificate(certificate)?;
+        let refused = self.wait_for_rules();
+        let building = is_building(&self.switch.current().service);
+        let mut told = json!({
+            "reloaded": refused.is_empty(),
+            "needs_restart": restart,
+            "is_building": building,
+            "writes_waited_ms": waited.as_secs_f64() * 1000.0,
+        });
+        let current = self.switch.current();
+        let dropped = current.service.database.dropped();
+        if !dropped.is_empty() {
+            told["dropped"] = listed(dropped);
+        }
+        if refused.is_empty() {
+            return Ok((Status(200), told));
+        }
+        told["refused"] = refused.into();
+        told["detail"] = "stored documents violate these parts; the rest of the file is in force".into();
+        Ok((Status(409), told))
+    }
+
+    /// Makes later handshakes use the file's certificate with its present content. Adding or removing TLS needs a restart.
+    fn renew_certificate(&mut self, given: Option<TlsConfig>) -> Result<(), Refused> {
+        let (Some(server), Some(given)) = (&self.tls, given) else { return Ok(()) };
+        given.replace(server).map_err(Refused::Tls)?;
+        self.config.server.tls = Some(given);
+        Ok(())
+    }
+
+    /// Waits a while until everything new in the file has been checked against stored documents; returns the rejected parts.
+    fn wait_for_rules(&self) -> Vec<Json> {
+        let (current, began) = (self.switch.current(), Instant::now());
+        while schema::counts(&current.service).0 > 0 && began.elapsed() < SETTLE {
+            std::thread::sleep(LOOK_FOR_RULES);
+        }
+        schema::refused(&current.service)
+    }
+
+    /// A change that was rejected late has stopped the builds of views: the served configuration is applied again, which restarts
+    /// them.
+    fn begin_builds_anew(&mut self) {
+        if self.switch.current().service.database.has_stopped_builds()
+            && let Err(error) = self.take(self.config.clone())
+        {
+            tracing::error!(%error, "views whose build was stopped are missing until a reload or the next start");
+        }
+    }
+
+    /// Applies the same configuration again if queries benefit.
+    fn look(&mut self) {
+        let database = self.switch.current().service.database.clone();
+        if self.gives_up || !database.gains_by_reopening() || !database.is_settled() {
+            return;
+        }
+        match self.watched(|reloader| reloader.take(reloader.config.clone()).map_err(Refused::Start)) {
+            Ok(waited) => tracing::info!(?waited, "rules that came into force are known to all queries"),
+            Err(refused) => {
+                self.gives_up = true;
+                let why = refused.failure().detail;
+                tracing::error!(%why, "rules that came into force are known to queries from the next start on");
+            }
+        }
+    }
+
+    fn take(&mut self, config: ServiceConfig) -> Result<Duration, StartError> {
+        let before = self.switch.current();
+        let old = &before.service;
+        let mut documents = complete(&config)?;
+        documents.builds_indexes_later = true;
+        // The served and the new configuration share one bound.
+        documents.plans = old.database.catalog().plans.clone();
+        let (division, mut new_feed) = (Division::of(&config.server), false);
+        old.expiry.stop();
+        let reopened = old.database.reopen::<StartError>(&documents, |database| {
+            let (endpoints, openapi) = routes(&config, database)?;
+            new_feed = !has_same_collections(&old.database, database);
+            let feed = if new_feed {
+                Arc::new(Feed::new(old.replies.clone(), &division, &old.panics))
+            } else {
+                Arc::clone(&old.feed)
+            };
+            let shared = Arc::clone(&old.shared);
+            let service = Service::new(
+                (config.errors.clone(), Tokens::new(config.tokens.clone())),
+                openapi,
+                database.clone(),
+                shared,
+                feed,
+            );
+            self.switch.put(Routing::new(service, endpoints));
+            Ok(())
+        });
+        let current = self.switch.current();
+        let current = &current.service;
+        let expiry = current.expiry.start(&current.database);
+        let (_, waited) = reopened?;
+        current.pool_sessions.let_go();
+        current.cold.let_go();
+        self.retired.push(Arc::clone(&before));
+        self.config = config;
+        // The permission counts once.
+        self.config.docs.may_drop = false;
+        log_dropped(&current.database);
+        if new_feed {
+            // Consumers continue with the new feed, from the number that they were sent last.
+            old.feed.end();
+            current.feed.start(&current.database).map_err(StartError::System)?;
+        } else {
+            current.feed.move_on(&current.database);
+        }
+        expiry.map_err(StartError::System)?;
+        Ok(waited)
+    }
+}
+
+/// Whether collection numbers and keys mean the same in both.
+fn has_same_collections(a: &Database, b: &Database) -> bool {
+    let (a, b) = (&a.catalog().collections, &b.catalog().collections);
+    let is_same =
+        |a: &CollectionInfo, b: &CollectionInfo| (&a.name, a.tree, a.key.kind) == (&b.name, b.tree, b.key.kind);
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::sync::atomic::AtomicBool;
+
+    /// The next reload panics.
+    static IS_ARMED: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn panic_if_armed() {
+        assert!(!IS_ARMED.swap(false, Ordering::Relaxed), "as a test wants it");
+    }
+
+    fn ask(running: &crate::Running, request: &str) -> String {
+        let mut connection = std::net::TcpStream::connect(running.address()).unwrap();
+        connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+        connection.write_all(format!("{request} {head}").as_bytes()).unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_reload_that_panics_is_answered_and_told_and_the_next_one_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("service.toml");
+        let text = "[server]\nhttp = \"127.0.0.1:0\"\nthreads = 1\n[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";
+        std::fs::write(&path, text).unwrap();
+        let config = ServiceConfig::load(&path, &[]).unwrap();
+        let running = crate::start(&config, &folder.path().join("data")).unwrap();
+        IS_ARMED.store(true, Ordering::Relaxed);
+        let refused = ask(&running, "POST /_/config/reload");
+        assert!(refused.starts_with("HTTP/1.1 500") && refused.contains("as a test wants it"), "{refused}");
+        let health = ask(&running, "GET /_/health");
+        assert!(health.starts_with("HTTP/1.1 200") && health.contains("impaired"), "{health}");
+        assert!(health.contains("as a test wants it"), "{health}");
+        let done = ask(&running, "POST /_/config/reload");
+        assert!(done.starts_with("HTTP/1.1 200"), "{done}");
+        let health = ask(&running, "GET /_/health");
+        assert!(health.contains("\"ok\"") && !health.contains("panics"), "{health}");
+        running.drain();
+        running.join().unwrap();
+    }
+}

@@ -1,0 +1,255 @@
+//! From a prepared configuration to a running server, and its end.
+
+use super::preparing::{StartError, complete, log_dropped, open_folder, routes};
+use super::reload::ReloadThread;
+use crate::access::token::Tokens;
+use crate::changes::Feed;
+use crate::config::memory::{BEHIND_BYTES_MAX, Division, INPUT_BYTES_MAX, OUTPUT_HIGH_WATER};
+use crate::config::{AdminListener, ServerConfig, ServiceConfig, TlsConfig, unreachable_scopes};
+use crate::metrics::sources::Sources;
+use crate::reads::cold::ColdReads;
+use crate::routing::routes::Routing;
+use crate::routing::switch::{AdminEntrance, Switch};
+use crate::service::{Pools, Service, Shared};
+use crate::threads::query_pool::QueryPool;
+use executor::Pool;
+use http::{AccessLog, Deadlines, Limits, QueuedWriter, QueuedWriterThread, Server};
+use reactor::{ListenerSettings, Reactor};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The settings of addresses, for messages.
+const HTTP_SETTING: &str = "--http ADDRESS:PORT";
+const ADMIN_SETTING: &str = "`[server] admin`";
+
+/// A running server.
+pub struct Running {
+    reactor: reactor::Running,
+    /// Ends before the service.
+    reloads: ReloadThread,
+    server: Arc<Server<Switch>>,
+    address: SocketAddr,
+    admin: Option<SocketAddr>,
+    drain: Duration,
+    /// Writes the access log. Ended after the loops, so that their queued lines are written.
+    log: Option<QueuedWriterThread>,
+}
+
+impl Running {
+    /// Its address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The address of the general API's own listener, if it has one with an address.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// Accepts no more connections, lets the open ones finish until the configured deadline, and closes the rest. A running
+    /// backup or verification is stopped, and consumers of changes are notified.
+    pub fn drain(&self) {
+        let current = self.server.service().current();
+        let service = &current.service;
+        service.backups.give_up();
+        service.verifications.give_up();
+        service.feed.end();
+        self.reactor.drain(self.drain);
+    }
+
+    /// Sets a function that is called once an event loop has ended by itself (a fault of the program, or of the system): the
+    /// other loops end too, and nothing is served any more. It runs on that loop's thread, and may end the process.
+    pub fn on_broken(&self, call: impl FnOnce() + Send + 'static) {
+        self.reactor.on_broken(call);
+    }
+
+    /// Reads the configuration file again, as `POST /_/config/reload` does; the log has the result.
+    pub fn reload(&self) {
+        self.server.service().current().service.reloads.ask_by_signal();
+    }
+
+    /// Waits for the loops to end, then closes the store.
+    pub fn join(self) -> std::io::Result<()> {
+        let outcome = self.reactor.join();
+        self.server.service().current().service.queries.stop();
+        drop(self.reloads);
+        drop(self.server);
+        drop(self.log);
+        outcome
+    }
+}
+
+/// The limits that follow from the memory setting, in words: those that a client can reach.
+pub fn capacity(settings: &ServerConfig) -> String {
+    let division = Division::of(settings);
+    let written = |bytes: usize| format!("{:.1} MB", bytes as f64 / 1e6);
+    format!(
+        "memory = \"{}\" with {} threads: {} connections; a document with its index entries up to {}, a result up to {}",
+        crate::config::size::written(settings.memory_bytes),
+        settings.threads,
+        division.connections,
+        written(division.transaction_bytes),
+        written(division.query_bytes),
+    )
+}
+
+/// Tries the address, so that a port in use is reported before a data folder is made or its log replayed.
+fn try_address(address: SocketAddr, setting: &'static str) -> Result<(), StartError> {
+    if address.port() == 0 {
+        return Ok(());
+    }
+    TcpListener::bind(address).map(drop).map_err(|source| not_listening(address, setting, source))
+}
+
+fn not_listening(address: impl std::fmt::Display, setting: &'static str, source: std::io::Error) -> StartError {
+    StartError::Listen { address: address.to_string(), setting, source }
+}
+
+fn unix_not_listening(path: &Path, source: std::io::Error) -> StartError {
+    not_listening(format_args!("unix:{}", path.display()), ADMIN_SETTING, source)
+}
+
+/// The files were checked with the configuration, and have changed since.
+fn tls_not_read(problem: String) -> StartError {
+    StartError::System(std::io::Error::other(format!("`[server] tls`: {problem}")))
+}
+
+/// The access log on standard output, if the file enables it.
+fn access_log(config: &ServiceConfig) -> Result<(Option<AccessLog>, Option<QueuedWriterThread>), StartError> {
+    if !config.server.access_log {
+        return Ok((None, None));
+    }
+    let (writer, thread) = QueuedWriter::start(std::io::stdout()).map_err(StartError::System)?;
+    Ok((Some(AccessLog::new(writer)), Some(thread)))
+}
+
+/// The threads behind the loops: no kind waits for another.
+fn start_pools(settings: &ServerConfig, division: &Division) -> Result<Pools, executor::StartError> {
+    let backup = executor::Settings { threads: 1, queue_max: 1, second_max: 0, name: "backup".to_owned() };
+    Ok(Pools {
+        cold: ColdReads::start(settings.cold_model, division.cold_threads)?,
+        long: QueryPool::start(division, settings.query)?,
+        // One at a time.
+        backup: settings.backups.as_ref().map(|_| Pool::new(backup)).transpose()?,
+    })
+}
+
+/// Opens the data folder and serves it. With `[server] access_log = true` each request is logged on standard output.
+pub fn start(config: &ServiceConfig, data: &Path) -> Result<Running, StartError> {
+    let started = Instant::now();
+    let settings = &config.server;
+    let division = Division::of(settings);
+    let mut reactor = Reactor::new(reactor_settings(settings, &division)).map_err(StartError::System)?;
+    let mut documents = complete(config)?;
+    documents.builds_indexes_later = true;
+    try_address(settings.http, HTTP_SETTING)?;
+    match &settings.admin {
+        AdminListener::Address(address) => try_address(*address, ADMIN_SETTING)?,
+        AdminListener::Unix(path) => reactor::try_unix(path).map_err(|source| unix_not_listening(path, source))?,
+        AdminListener::Http | AdminListener::Off => {}
+    }
+    let (database, recovery) = open_folder(config, &documents, data)?;
+    let torn = recovery.torn_bytes;
+    tracing::info!(batches = recovery.batches, torn, elapsed = ?recovery.elapsed, "the store is open");
+    log_dropped(&database);
+    let (endpoints, openapi) = routes(config, &database)?;
+    let pools = start_pools(settings, &division)
+        .map_err(|error| StartError::System(std::io::Error::other(error.to_string())))?;
+    let shared = Arc::new(Shared::new(settings, pools, reactor.loops(), (&division, data)));
+    let feed = Arc::new(Feed::new(shared.replies.clone(), &division, &shared.panics));
+    let service =
+        Service::new((config.errors.clone(), Tokens::new(config.tokens.clone())), openapi, database, shared, feed);
+    service.feed.start(&service.database).map_err(StartError::System)?;
+    service.expiry.start(&service.database).map_err(StartError::System)?;
+    let (access_log, log) = access_log(config)?;
+    let slow_log = settings.slow_log.map(|after| service.slow.log(after, &service.series));
+    let server = Arc::new(Server::new(
+        Switch::new(Routing::new(service, endpoints)),
+        http::Settings { access_log, slow_log, ..http_settings(config, &division) },
+    ));
+    let tls = settings.tls.as_ref().map(TlsConfig::server).transpose().map_err(tls_not_read)?;
+    let tls = tls.map(|tls| tls.with_handshake_max(settings.head));
+    let factory = Arc::clone(&server) as Arc<dyn reactor::Factory>;
+    let mut listen = |address, factory, setting| {
+        let own = ListenerSettings { tls: tls.clone(), ..ListenerSettings::default() };
+        let (listener, bound) = reactor.bind(address, own).map_err(|source| not_listening(address, setting, source))?;
+        reactor.accept_by(listener, factory);
+        Ok::<SocketAddr, StartError>(bound)
+    };
+    let address = listen(settings.http, factory, HTTP_SETTING)?;
+    let entrance = || Arc::new(server.beside(AdminEntrance(Arc::clone(server.service()))));
+    let admin = match &settings.admin {
+        AdminListener::Address(address) => Some(listen(*address, entrance(), ADMIN_SETTING)?),
+        AdminListener::Unix(path) => {
+            reactor.listen_unix(path, entrance()).map_err(|source| unix_not_listening(path, source))?;
+            None
+        }
+        AdminListener::Http | AdminListener::Off => None,
+    };
+    let reactor = reactor.start().map_err(StartError::System)?;
+    tracing::info!(
+        loops = settings.threads,
+        connections_max = division.connections,
+        document_bytes_max = division.transaction_bytes,
+        query_result_bytes_max = division.query_bytes,
+        "the memory is divided"
+    );
+    for told in unreachable_scopes(config) {
+        tracing::warn!("{told}");
+    }
+    let weak = Arc::downgrade(&server);
+    let http = Box::new(move || weak.upgrade().map(|server| (server.metrics(), server.series())));
+    let sources = Sources { http, loops: reactor.loops().to_vec(), division, started };
+    // Set only here: nobody else has the server yet.
+    let _ = server.service().current().service.sources.set(sources);
+    let _ = server.service().current().service.switch.set(Arc::downgrade(server.service()));
+    let reloads = ReloadThread::start(server.service(), config.clone(), tls).map_err(StartError::System)?;
+    Ok(Running { reactor, reloads, server, address, admin, drain: settings.drain, log })
+}
+
+fn reactor_settings(settings: &ServerConfig, division: &Division) -> reactor::Settings {
+    reactor::Settings {
+        loops: settings.threads,
+        connections_max: division.connections,
+        pool_bytes_max: division.spare_bytes_max(),
+        held_bytes_max: division.held_bytes_max(),
+        arriving_bytes_max: division.gathered_bytes,
+        traffic: reactor::Traffic {
+            read_bytes_per_turn: INPUT_BYTES_MAX.min(16 * 1024),
+            input_bytes_max: INPUT_BYTES_MAX.max(settings.head_bytes_max),
+            output_high_water: OUTPUT_HIGH_WATER,
+            output_low_water: OUTPUT_HIGH_WATER / 2,
+            send_rate_min: settings.send_rate_min,
+            send_behind_max: settings.send,
+            ..reactor::Traffic::default()
+        },
+        ..reactor::Settings::default()
+    }
+}
+
+fn http_settings(config: &ServiceConfig, division: &Division) -> http::Settings {
+    let settings = &config.server;
+    http::Settings {
+        limits: Limits {
+            head_bytes_max: settings.head_bytes_max,
+            target_bytes_max: settings.head_bytes_max / 2,
+            body_bytes_max: settings.body_bytes_max,
+            held_bytes_max: BEHIND_BYTES_MAX,
+            connections_max: division.connections,
+            connections_per_address_max: settings.connections_per_address_max,
+            ..Limits::default()
+        },
+        deadlines: Deadlines {
+            head: settings.head,
+            body: settings.body,
+            body_rate_min: settings.body_rate_min,
+            idle: settings.idle,
+            ..Deadlines::default()
+        },
+        date: settings.date,
+        trusted_proxies: settings.trusted_proxies.clone(),
+        ..http::Settings::default()
+    }
+}

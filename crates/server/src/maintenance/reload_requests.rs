@@ -1,0 +1,91 @@
+//! Requests for a reload on their way to the thread that reloads (`lifecycle::reload`), and counters of completed and rejected
+//! ones.
+
+use crate::failure::refusal;
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::requests::params::echo;
+use http::{LateReply, Reply, Request, query};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+/// Limit of waiting requests.
+pub(crate) const WAITING_MAX: usize = 8;
+
+/// The parameter that permits a reload to drop what the file no longer declares.
+const ALLOW_DROP: &str = "allow-drop";
+
+/// Work for the thread.
+pub(crate) enum Ask {
+    Reload {
+        late: Option<LateReply>,
+        /// Whether the folder may lose what the file no longer declares.
+        may_drop: bool,
+    },
+    Stop,
+}
+
+/// The queue of the thread, and its counters.
+#[derive(Default)]
+pub(crate) struct Reloads {
+    pub(crate) asks: OnceLock<SyncSender<Ask>>,
+    pub(crate) done: AtomicU64,
+    pub(crate) refused: AtomicU64,
+}
+
+impl Reloads {
+    /// Requests a reload; it is answered when it is done or rejected.
+    pub(crate) fn ask(&self, request: &Request<'_>, reply: Reply<'_>) {
+        let may_drop = match may_drop(request.query()) {
+            Ok(may_drop) => may_drop,
+            Err(failure) => return refusal::fail(&failure, reply),
+        };
+        let Some(asks) = self.asks.get() else {
+            return refusal::fail(&Failure::new(Kind::Unavailable, "the server is starting"), reply);
+        };
+        let refused = match asks.try_send(Ask::Reload { late: Some(reply.later()), may_drop }) {
+            Ok(()) => return,
+            Err(TrySendError::Full(ask) | TrySendError::Disconnected(ask)) => ask,
+        };
+        if let Ask::Reload { late: Some(late), .. } = refused {
+            let busy = Failure::new(Kind::Busy, "other reloads wait already");
+            refusal::refuse(&ErrorRules::default(), late, &busy);
+        }
+    }
+
+    /// The same with only a log line as answer. A signal carries no permission, so nothing may be dropped.
+    pub(crate) fn ask_by_signal(&self) {
+        // If the queue is full, the file will be read after this moment anyway.
+        let _ = self.asks.get().map(|asks| asks.try_send(Ask::Reload { late: None, may_drop: false }));
+    }
+
+    /// Completed and rejected reloads.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.done.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
+    }
+}
+
+/// Reads the parameters of a request.
+fn may_drop(text: &str) -> Result<bool, Failure> {
+    let (mut may_drop, mut scratch) = (None, Vec::new());
+    for (name, value) in query::pairs(text) {
+        let value = query::decode(value, &mut scratch)
+            .map_err(|error| Failure::new(Kind::Invalid, format!("parameter `{}`: {error}", echo(name))))?;
+        let given = match (name, value) {
+            (ALLOW_DROP, "true") => true,
+            (ALLOW_DROP, "false") => false,
+            (ALLOW_DROP, _) => {
+                let detail = format!("{ALLOW_DROP} is `{}`; allowed: true, false", echo(value));
+                return Err(Failure::new(Kind::Invalid, detail));
+            }
+            _ => {
+                let detail = format!("unknown parameter `{}`; allowed: {ALLOW_DROP}", echo(name));
+                return Err(Failure::new(Kind::Invalid, detail));
+            }
+        };
+        if may_drop.replace(given).is_some() {
+            return Err(Failure::new(Kind::Invalid, format!("parameter `{ALLOW_DROP}` is there more than once")));
+        }
+    }
+    Ok(may_drop.unwrap_or(false))
+}

@@ -1,0 +1,277 @@
+//! Routes of requests and their handlers: the one module that knows the service and everything that uses it.
+
+use crate::access::sender::{self, Granted, Listener};
+use crate::declared::endpoint::{self, Endpoint};
+use crate::declared::kept_request::KeptRequest;
+use crate::declared::late_query::LateQuery;
+use crate::failure::refusal;
+use crate::failure::{ErrorRules, Failure, Kind};
+use crate::general::door::Door;
+use crate::general::{documents, modify};
+use crate::metrics::route_series::{CHANGES, GENERAL};
+use crate::reads::direct::{Kind as Asker, Waiting};
+use crate::replies::document;
+use crate::service::permission;
+use crate::service::query_limits::Whole;
+use crate::service::{Local, Service};
+use docs::direct::Outcome;
+use docs::{CollectionId, LARGE_BYTES, LONG_CHECK_BYTES, ReadError};
+use http::{LateReply, Lookup, Method, Order, Reply, Request, Router, Status};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The target of a path.
+enum Route {
+    /// Shared by the routes of an endpoint that has several.
+    Declared(Arc<Endpoint>),
+    General(Door),
+}
+
+/// A service and its routes.
+pub(crate) struct Routing {
+    pub(crate) service: Service,
+    router: Router<Route>,
+    /// An endpoint runs steps.
+    has_steps: bool,
+    /// Documents of a collection are checked by a JSON Schema that is not plain, which may take long.
+    checks_fully: bool,
+    /// The first reads of an endpoint's requests are known from path and query.
+    looks_ahead: bool,
+}
+
+/// The methods that the server calls: see [`http::Service`].
+impl Routing {
+    /// Joins the declared endpoints and the general API.
+    pub(crate) fn new(service: Service, endpoints: Vec<Endpoint>) -> Routing {
+        let mut router = Router::new();
+        let has_steps = endpoints.iter().any(Endpoint::has_steps);
+        let looks_ahead = endpoints.iter().any(Endpoint::looks_ahead);
+        for mut endpoint in endpoints {
+            let (method, pattern) = (endpoint.method, endpoint.pattern.clone());
+            endpoint.series = service.series.of(&format!("{} {pattern}", method.name()));
+            let endpoint = Arc::new(endpoint);
+            for pattern in [Some(pattern.as_str()), endpoint.folder_pattern()].into_iter().flatten() {
+                let added = router.route(method, pattern, Route::Declared(Arc::clone(&endpoint)));
+                debug_assert!(added.is_ok(), "clashes were told when the file was read: {added:?}");
+            }
+        }
+        for (method, pattern, door) in Door::ALL {
+            let added = router.route(method, pattern, Route::General(door));
+            debug_assert!(added.is_ok(), "the general API's own routes do not clash: {added:?}");
+        }
+        let collections = service.database.catalog().collections.len();
+        let checks_fully = (0..collections).any(|number| service.database.checks_fully(CollectionId(number)));
+        Routing { service, router, has_steps, checks_fully, looks_ahead }
+    }
+
+    pub(crate) fn order(&self, request: &Request<'_>) -> Order {
+        match request.path() {
+            // A query is a POST that only reads.
+            Door::QUERY if !modify::may_change(request) => Order::Read,
+            Door::QUERY => Order::Alone,
+            _ if request.method().is_safe() => Order::Read,
+            path if Door::is_bulk(path) => Order::Alone,
+            path if self.has_steps && self.leads_to_steps(request.method(), path) => Order::Alone,
+            path if self.may_be_large(request, path) => Order::Alone,
+            _ => Order::Write,
+        }
+    }
+
+    /// Whether the body is taken in pieces.
+    pub(super) fn takes_pieces(request: &Request<'_>) -> bool {
+        request.method() == Method::Post && Door::is_bulk(request.path())
+    }
+
+    /// Steps may continue on the pool: no other write of their connection may run beside them, so that the order is kept.
+    fn leads_to_steps(&self, method: Method, path: &str) -> bool {
+        let found = self.router.find(method, path);
+        matches!(found, Lookup::Found { value: Route::Declared(endpoint), .. } if endpoint.has_steps())
+    }
+
+    /// Writes that may be prepared by the thread for large writes keep their order in the same way: a large body, and a patch of
+    /// a document that may be large.
+    #[inline]
+    fn may_be_large(&self, request: &Request<'_>, path: &str) -> bool {
+        match request.body().len() {
+            bytes if bytes >= LARGE_BYTES => true,
+            bytes if self.checks_fully => bytes >= LONG_CHECK_BYTES || self.leads_to_full_check(request.method(), path),
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn leads_to_full_check(&self, method: Method, path: &str) -> bool {
+        match self.router.find(method, path) {
+            Lookup::Found { value: Route::Declared(endpoint), .. } => {
+                endpoint.updates().is_some_and(|collection| self.service.database.checks_fully(collection))
+            }
+            Lookup::Found { value: Route::General(door), .. } => *door == Door::PatchDocument,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn foresee(&self, local: &mut Local, method: Method, path: &str, query: &str) {
+        // While reads wait for the disk, looking up a leaf may wait too: it would block the whole loop.
+        if !self.looks_ahead || local.cold.was_asking() {
+            return;
+        }
+        if let Lookup::Found { value: Route::Declared(endpoint), params } = self.router.find(method, path) {
+            endpoint.foresee(local, &params, query);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn call(&self, local: &mut Local, request: &Request<'_>, mut reply: Reply<'_>) {
+        if let Some(coding) = body_coding(request) {
+            return self.service.fail(&coded(coding), reply);
+        }
+        match self.router.find(request.method(), request.path()) {
+            Lookup::Found { value: Route::Declared(endpoint), params } => {
+                reply.count_under(endpoint.series);
+                if let Some(cors) = &self.service.cors {
+                    cors.mark(request, &mut reply);
+                }
+                endpoint.answer(&self.service, local, request, &params, reply);
+            }
+            other => self.answer_other(other, Listener::Public, local, request, reply),
+        }
+        local.shrink();
+    }
+
+    /// Serves a request of the general API's own listener.
+    pub(super) fn call_admin(&self, local: &mut Local, request: &Request<'_>, reply: Reply<'_>) {
+        if let Some(coding) = body_coding(request) {
+            return refusal::fail(&coded(coding), reply);
+        }
+        let found = match self.router.find(request.method(), request.path()) {
+            // Declared endpoints are not served here.
+            Lookup::Found { value: Route::Declared(_), .. } => Lookup::NotFound,
+            found if sender::is_general(request.path()) => found,
+            _ => Lookup::NotFound,
+        };
+        self.answer_other(found, Listener::Admin, local, request, reply);
+        local.shrink();
+    }
+
+    /// Handles everything but declared endpoints. Below `/_/` a client without access does not learn which routes exist.
+    #[inline(never)]
+    fn answer_other(
+        &self,
+        found: Lookup<'_, '_, Route>,
+        listener: Listener,
+        local: &mut Local,
+        request: &Request<'_>,
+        mut reply: Reply<'_>,
+    ) {
+        let service = &self.service;
+        let is_general = sender::is_general(request.path());
+        if is_general {
+            let is_feed = matches!(found, Lookup::Found { value: Route::General(Door::Changes), .. });
+            reply.count_under(if is_feed { CHANGES } else { GENERAL });
+        }
+        let checked = if is_general { permission::check(service, request, listener) } else { Ok(Granted::All) };
+        let found = match (found, checked) {
+            (Lookup::Found { value: Route::General(door), params }, checked) => {
+                return door.answer(service, local, request, (&params, checked), reply);
+            }
+            (_, Err(failure)) => return refusal::fail(&failure, reply),
+            (found, Ok(_)) => found,
+        };
+        if let Some(cors) = service.cors.as_ref().filter(|_| !is_general && listener == Listener::Public) {
+            match &found {
+                Lookup::Options { allow } => cors.preflight(request, allow, &mut reply),
+                _ => cors.mark(request, &mut reply),
+            }
+        }
+        match found {
+            Lookup::Found { .. } | Lookup::NotFound => {
+                service.fail(&Failure::new(Kind::NotFound, "no route has this path"), reply);
+            }
+            Lookup::MethodNotAllowed { allow } => {
+                reply.header("Allow", &allow);
+                service.fail(&Failure::new(Kind::MethodNotAllowed, format!("this path takes {allow}")), reply);
+            }
+            Lookup::Options { allow } => {
+                reply.header("Allow", &allow);
+                reply.send(Status(204), "", b"");
+            }
+        }
+    }
+
+    /// Routes a declared query again that waited for a thread with another configuration; `None` if it has been answered.
+    #[cold]
+    pub(crate) fn route_again(
+        &self,
+        request: &KeptRequest,
+        whole: Whole,
+        mut late: LateReply,
+    ) -> Option<(Arc<LateQuery>, LateReply)> {
+        let failure = match self.router.find(request.method, &request.path) {
+            Lookup::Found { value: Route::Declared(endpoint), params } => {
+                return endpoint.ask_again(&self.service, (request, &params), whole, late);
+            }
+            Lookup::MethodNotAllowed { allow } => {
+                late.header("Allow", &allow);
+                Failure::new(Kind::MethodNotAllowed, format!("this path takes {allow}"))
+            }
+            // The general API's paths are never declared, and OPTIONS runs no query.
+            _ => Failure::new(Kind::NotFound, "no route has this path"),
+        };
+        refusal::refuse(&self.service.errors, late, &failure);
+        None
+    }
+
+    /// Answers completed reads past the page cache.
+    pub(crate) fn completed(&self, local: &mut Local) {
+        if let Some(direct) = &mut local.direct {
+            direct.ended(|waiting, outcome| answer_waiting(&self.service, waiting, outcome));
+        }
+    }
+}
+
+fn answer_waiting(service: &Service, waiting: Waiting, outcome: Result<Outcome<'_>, ReadError>) {
+    let Waiting { late, document, kind } = waiting;
+    let found = match outcome {
+        Ok(Outcome::Found(found)) => {
+            service.direct_reads.fetch_add(1, Ordering::Relaxed);
+            Ok(found)
+        }
+        Ok(Outcome::Elsewhere) => {
+            return match kind {
+                Asker::Declared(precondition) => {
+                    endpoint::read_elsewhere(service, (None, None), (document, precondition), late);
+                }
+                Asker::General(precondition) => documents::read_elsewhere(service, document, precondition, late),
+            };
+        }
+        Err(error) => Err(refusal::of_read(&error)),
+    };
+    let found = found.and_then(document::numbered_text_of);
+    match kind {
+        Asker::Declared(precondition) => {
+            document::answer_late(&service.replies, &service.errors, late, &precondition, found);
+        }
+        Asker::General(precondition) => {
+            document::answer_late(&service.replies, &ErrorRules::default(), late, &precondition, found);
+        }
+    }
+}
+
+/// The coding of a compressed body (RFC 9110, section 8.4).
+#[inline]
+fn body_coding<'r>(request: &Request<'r>) -> Option<&'r [u8]> {
+    if request.body().is_empty() && !request.is_in_pieces() {
+        return None;
+    }
+    let mut fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
+    fields.find(|(_, coding)| !coding.eq_ignore_ascii_case(b"identity")).map(|(_, coding)| coding)
+}
+
+#[cold]
+fn coded(coding: &[u8]) -> Failure {
+    let shown = String::from_utf8_lossy(&coding[..coding.len().min(CODING_BYTES)]);
+    Failure::new(Kind::Coded, format!("Content-Encoding is `{shown}`: bodies are taken as they are, send it without"))
+}
+
+/// Bytes of a coding's name that a message quotes.
+const CODING_BYTES: usize = 100;

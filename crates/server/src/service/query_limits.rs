@@ -1,0 +1,101 @@
+//! Limits of one query on the pool: rows, bytes and time, and the loops to which it yields.
+
+use super::Shared;
+use crate::reads::cold::Room;
+use crate::threads::client::Watch;
+use crate::threads::query_state::Queries;
+use docs::sql::{Budget, SpillSpace};
+use reactor::Loop;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// See the module's documentation.
+#[derive(Clone)]
+pub(crate) struct Whole {
+    rows_max: u64,
+    bytes_max: usize,
+    /// End of its time, including its wait for a thread.
+    ends: Instant,
+    /// Space for data beyond its memory, if that is allowed.
+    spill: Option<Arc<SpillSpace>>,
+    /// The loops to which it yields.
+    loops: Arc<[Loop]>,
+    queries: Arc<Queries>,
+}
+
+impl Whole {
+    /// For a query that is requested now.
+    pub(crate) fn of(shared: &Shared) -> Whole {
+        Whole {
+            rows_max: shared.scan_rows_max,
+            bytes_max: shared.query_bytes,
+            ends: Instant::now() + shared.queries.time_max,
+            spill: shared.queries.spill.clone(),
+            loops: Arc::clone(&shared.loops),
+            queries: Arc::clone(&shared.queries),
+        }
+    }
+
+    /// The same for a writing statement: the other half is for its transaction.
+    pub(crate) fn of_change(self) -> Whole {
+        Whole { bytes_max: self.bytes_max / 2, ..self }
+    }
+
+    /// End of its time.
+    pub(crate) fn ends(&self) -> Instant {
+        self.ends
+    }
+
+    /// Limit of its result's bytes.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Reduced to the limits of a thread.
+    pub(crate) fn within(self, room: Room) -> Whole {
+        let spill = if room.is_cold() { None } else { self.spill };
+        let (rows_max, bytes_max) = (self.rows_max.min(room.rows_max), self.bytes_max.min(room.bytes_max));
+        Whole { rows_max, bytes_max, spill, ..self }
+    }
+
+    /// Runs a query within these limits.
+    pub(crate) fn run<R>(self, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
+        self.run_until(&|_| false, now_ms, run)
+    }
+
+    /// The same for a client that may disconnect.
+    pub(crate) fn run_for<R>(self, client: &Watch, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
+        self.run_until(&|now| client.is_over(now), now_ms, run)
+    }
+
+    /// The same for a writing statement: the checks of its documents, too, end with its time, its client and the server.
+    pub(crate) fn run_change<R>(self, client: &Arc<Watch>, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
+        let question = self.question(client);
+        docs::asking(Some(&question), || self.run_for(client, now_ms, run))
+    }
+
+    /// Whether its time is over, its client has left or the server has stopped.
+    pub(crate) fn question(&self, client: &Arc<Watch>) -> docs::Question {
+        let (ends, client, queries) = (self.ends, Arc::clone(client), Arc::clone(&self.queries));
+        Arc::new(move || {
+            let now = Instant::now();
+            now > ends || client.is_over(now) || queries.is_stopped()
+        })
+    }
+
+    fn run_until<R>(
+        self,
+        is_over: &(dyn Fn(Instant) -> bool + Sync),
+        now_ms: i64,
+        run: impl FnOnce(&Budget<'_>) -> R,
+    ) -> R {
+        let over = || {
+            let now = Instant::now();
+            executor::let_others(now, || self.loops.iter().any(Loop::waits));
+            now > self.ends || is_over(now) || self.queries.is_stopped()
+        };
+        let (rows_max, output_bytes_max) = (self.rows_max, self.bytes_max);
+        let (memory_bytes_max, spill) = (self.bytes_max, self.spill.as_ref());
+        run(&Budget { rows_max, output_bytes_max, memory_bytes_max, spill, deadline: Some(&over), now_ms })
+    }
+}

@@ -1,0 +1,106 @@
+//! Work that would block a loop: it runs on a pool, and its reply is late. If the reply is watched (`http`'s
+//! `Reply::later_watched`), work whose client has gone meanwhile is not begun.
+
+use super::query_pool::{Place, QueryPool};
+use crate::failure::refusal;
+use crate::failure::{ErrorRules, Failure, Kind};
+use executor::{Executor, Job, Line, once};
+use http::{Client, LateReply};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The reply of a pool's job. If it is dropped before the job began (the queue is full, or the server ends), it answers 503; a
+/// job that drops its reply half-way is a bug, and the answer is 500.
+struct Owed {
+    late: Option<LateReply>,
+    errors: Arc<ErrorRules>,
+    /// Text of the 503.
+    full: Cow<'static, str>,
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if let Some(late) = self.late.take() {
+            let busy = Failure::new(Kind::Busy, std::mem::take(&mut self.full));
+            refusal::refuse(&self.errors, late, &busy);
+        }
+    }
+}
+
+/// Passes work to an executor. `errors` determine the answer if the queue is full.
+pub(crate) fn run(
+    executor: &dyn Executor,
+    errors: &Arc<ErrorRules>,
+    late: LateReply,
+    work: impl FnOnce(LateReply) + Send + 'static,
+) {
+    submit(
+        (|job| executor.try_submit(once(job)).map_err(drop), "too many requests wait for a thread".into()),
+        errors,
+        late,
+        work,
+    );
+}
+
+fn submit(
+    (try_submit, full): (impl FnOnce(Job) -> Result<(), ()>, Cow<'static, str>),
+    errors: &Arc<ErrorRules>,
+    late: LateReply,
+    work: impl FnOnce(LateReply) + Send + 'static,
+) {
+    let mut owed = Owed { late: Some(late), errors: Arc::clone(errors), full };
+    let job = move || {
+        if let Some(late) = owed.late.take() {
+            // If the client has gone, the work is not begun: an answer would reach nobody.
+            if late.presence().client() != Client::Gone {
+                work(late);
+            }
+        }
+    };
+    // A rejected job is dropped, which answers: see `Owed`.
+    let _ = try_submit(Box::new(job));
+}
+
+/// Passes work of `/_/` to the pool of queries. Its time limit includes the wait: work that has not begun by `ends` is not begun.
+pub(crate) fn run_until(
+    ends: Instant,
+    pool: &QueryPool,
+    errors: &Arc<ErrorRules>,
+    late: LateReply,
+    work: impl FnOnce(LateReply) + Send + 'static,
+) {
+    let work = within(ends, errors, work);
+    submit((|job| pool.try_submit(Line::First, job).map_err(drop), QueryPool::is_full()), errors, late, work);
+}
+
+/// The same for a declared query or steps, which have a place in the queue.
+pub(crate) fn run_declared(
+    ends: Instant,
+    (pool, place): (&QueryPool, Place),
+    errors: &Arc<ErrorRules>,
+    late: LateReply,
+    work: impl FnOnce(LateReply) + Send + 'static,
+) {
+    let work = within(ends, errors, work);
+    let full = "too many requests wait for a thread".into();
+    submit((|job| pool.try_submit(Line::Second, job).map_err(drop), full), errors, late, move |late| {
+        drop(place);
+        work(late);
+    });
+}
+
+fn within(
+    ends: Instant,
+    errors: &Arc<ErrorRules>,
+    work: impl FnOnce(LateReply) + Send + 'static,
+) -> impl FnOnce(LateReply) + Send + 'static {
+    let errors = Arc::clone(errors);
+    move |late| {
+        if Instant::now() < ends {
+            return work(late);
+        }
+        let told = "no thread was free as long as a query may take (`[server] query_seconds`)";
+        refusal::refuse(&errors, late, &Failure::new(Kind::Busy, told));
+    }
+}

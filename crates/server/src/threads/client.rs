@@ -1,0 +1,69 @@
+//! Whether the client of a long query is still connected. This is checked while rows are computed, so that a query ends with its
+//! client even if no row has been sent yet.
+//!
+//! A client that shuts down only its sending side may still read its reply, but the server cannot tell it from a client that has
+//! closed its socket. So the query continues for up to [`ENDED_MAX`] (a tenth of that while other queries wait for a thread).
+//! That is enough for most requests from programs that shut down their side right after sending.
+
+use super::query_pool::QueryPool;
+use crate::failure::{Failure, Kind};
+use http::{Client, LateReply, Presence};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// How long a query continues after its client has shut down its sending side.
+const ENDED_MAX: Duration = Duration::from_secs(1);
+/// The same while other queries wait for the thread.
+const ENDED_MAX_CROWDED: Duration = Duration::from_millis(100);
+
+/// See the module's documentation.
+pub(crate) struct Watch {
+    presence: Presence,
+    /// The pool whose thread computes the reply.
+    pool: Option<Arc<QueryPool>>,
+    /// When the end of the client's sending side was first seen.
+    ended: OnceLock<Instant>,
+}
+
+impl Watch {
+    /// For a watched reply that a thread of the pool computes.
+    pub(crate) fn of(late: &LateReply, pool: &Arc<QueryPool>) -> Watch {
+        Watch { presence: late.presence(), pool: Some(Arc::clone(pool)), ended: OnceLock::new() }
+    }
+
+    /// For a watched reply that a thread of another kind computes.
+    pub(crate) fn elsewhere(late: &LateReply) -> Watch {
+        Watch { presence: late.presence(), pool: None, ended: OnceLock::new() }
+    }
+
+    /// The state of the client.
+    pub(crate) fn presence(&self) -> &Presence {
+        &self.presence
+    }
+
+    /// Whether the client is considered gone.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        match self.presence.client() {
+            Client::Here => false,
+            Client::Ended => {
+                let ended = now.saturating_duration_since(*self.ended.get_or_init(|| now));
+                ended > ENDED_MAX || ended > ENDED_MAX_CROWDED && self.do_others_wait()
+            }
+            Client::Gone => true,
+        }
+    }
+
+    #[cold]
+    fn do_others_wait(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.metrics().queued > 0)
+    }
+
+    /// The failure of an ended query, for a client that may still read.
+    pub(crate) fn failure(&self, failure: Failure) -> Failure {
+        if failure.kind != Kind::OutOfTime || !self.is_over(Instant::now()) {
+            return failure;
+        }
+        let told = "the client ended its side of the connection while its query ran: keep it open until the reply";
+        Failure::new(Kind::Invalid, told)
+    }
+}
