@@ -9,4 +9,5 @@ pub(crate) mod kept_request;
 pub(crate) mod late_query;
 pub(crate) mod path_parameter;
 pub(crate) mod query;
+mod query_answer;
 pub(crate) mod steps;
