@@ -5,10 +5,8 @@ use sqlparser::tokenizer::Location;
 
 use super::syntax::{plain_argument, single};
 use super::{Clause, Column, Origin, Resolved, Resolver, invalid, not_yet, shortened, unknown};
-use crate::sql::aggregate::{AGGREGATES, AggregateCall, AggregateKind};
-use crate::sql::expr::{Affinity, Expr, Literal};
-use crate::sql::functions::{FUNCTIONS, Function, JsonFunction};
-use crate::sql::{dates, format};
+use crate::sql::expressions::{AGGREGATES, Affinity, AggregateCall, AggregateKind, Expr, Literal};
+use crate::sql::functions::{FUNCTIONS, Function, JsonFunction, dates, format};
 
 impl<'c> Resolver<'c> {
     pub(super) fn function(&mut self, function: &'c ast::Function, clause: Clause) -> Resolved<Expr> {

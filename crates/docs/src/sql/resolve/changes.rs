@@ -12,7 +12,7 @@ use super::names::{AS_JSON, EXCLUDED};
 use super::syntax::{parts, single};
 use super::{Clause, Logical, Origin, Output, Resolved, Resolver, Table, invalid, not_yet};
 use crate::catalog::Catalog;
-use crate::sql::expr::{Affinity, Comparison, Expr};
+use crate::sql::expressions::{Affinity, Comparison, Expr};
 use crate::sql::functions::{Function, JsonFunction};
 
 /// The kind of change to a document.

@@ -6,16 +6,16 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Location;
 
-use super::expired;
 use super::outer::Stands;
 use super::queries::unstored;
 use super::syntax::{plain_argument, single};
 use super::{
-    COLUMNS_MAX, Clause, Column, Origin, Output, Resolved, Resolver, TABLES_MAX, Table, invalid, not_yet, unknown,
+    COLUMNS_MAX, Clause, Column, Origin, Output, Resolved, Resolver, TABLES_MAX, Table, expired, invalid, not_yet,
+    unknown,
 };
 use crate::catalog::{FieldInfo, FieldKind};
-use crate::sql::each;
-use crate::sql::expr::{Affinity, Expr, flatten};
+use crate::sql::expressions::expr::flatten;
+use crate::sql::expressions::{Affinity, Expr, each};
 
 impl<'c> Resolver<'c> {
     pub(super) fn table(&mut self, factor: &'c TableFactor, left_on: Option<Vec<Expr>>) -> Resolved<()> {

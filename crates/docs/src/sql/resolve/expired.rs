@@ -2,9 +2,9 @@
 //! are computed once per execution.
 
 use crate::catalog::ExpireInfo;
-use crate::sql::dates::DateFunction;
-use crate::sql::expr::{Affinity, Comparison, Expr, Literal};
+use crate::sql::expressions::{Affinity, Comparison, Expr, Literal};
 use crate::sql::functions::Function;
+use crate::sql::functions::dates::DateFunction;
 
 /// True if the document is not expired.
 pub(super) fn is_live(field: Expr, expire: &ExpireInfo) -> Expr {

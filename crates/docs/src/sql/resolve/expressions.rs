@@ -5,11 +5,10 @@ use sqlparser::tokenizer::Location;
 
 use super::syntax::{parts, query};
 use super::{Clause, DEPTH_MAX, PARAMETERS_MAX, Resolved, Resolver, invalid, not_yet, shortened};
-use crate::sql::error::SqlErrorKind;
-use crate::sql::expr::{Affinity, Arithmetic, CastType, Comparison, Expr, Literal};
-use crate::sql::functions::Function;
-use crate::sql::mathematics::Mathematics;
-use crate::sql::{number, parse};
+use crate::sql::expressions::{Affinity, Arithmetic, CastType, Comparison, Expr, Literal};
+use crate::sql::functions::{Function, Mathematics};
+use crate::sql::limits::{SqlError, SqlErrorKind};
+use crate::sql::values::number;
 
 impl<'c> Resolver<'c> {
     pub(super) fn expr(&mut self, mut expr: &'c ast::Expr, clause: Clause) -> Resolved<Expr> {
@@ -20,7 +19,7 @@ impl<'c> Resolver<'c> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             let message = format!("the expression nests deeper than {DEPTH_MAX}");
-            return Err(parse::error(SqlErrorKind::Limit, &message, Some(expr.span().start)));
+            return Err(SqlError::at(SqlErrorKind::Limit, &message, Some(expr.span().start)));
         }
         let resolved = self.expr_inside(expr, clause);
         self.depth -= 1;
@@ -145,7 +144,7 @@ impl<'c> Resolver<'c> {
     pub(super) fn escape(&mut self, escape: &'c ast::Expr, clause: Clause) -> Resolved<Box<Expr>> {
         let resolved = self.expr(escape, clause)?;
         if let Expr::Literal(Literal::Text(text)) = &resolved
-            && crate::sql::pattern::length(text) != 1
+            && crate::sql::functions::pattern::length(text) != 1
         {
             return invalid("ESCAPE takes one character", escape.span().start);
         }

@@ -12,7 +12,8 @@ use sqlparser::tokenizer::Location;
 
 use super::syntax::single;
 use super::{Clause, Resolved, Resolver, invalid, not_yet, unknown};
-use crate::sql::expr::{Comparison, Expr, flatten};
+use crate::sql::expressions::expr::flatten;
+use crate::sql::expressions::{Comparison, Expr};
 
 impl<'c> Resolver<'c> {
     pub(super) fn from(&mut self, from: &'c [ast::TableWithJoins]) -> Resolved<()> {

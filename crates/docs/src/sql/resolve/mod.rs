@@ -24,16 +24,17 @@ use nested_join::NestedJoin;
 use outer::{AroundTable, OuterField};
 
 use crate::catalog::{Catalog, CollectionInfo};
-use crate::sql::aggregate::AggregateCall;
-use crate::sql::condition::TableSet;
-use crate::sql::error::{SqlError, SqlErrorKind};
-use crate::sql::expr::{Affinity, Expr};
-use crate::sql::nesting::OPEN_MAX;
-use crate::sql::parse;
-use crate::sql::sets::Combine;
+use crate::sql::expressions::{Affinity, AggregateCall, Expr};
+use crate::sql::limits::{SqlError, SqlErrorKind};
+use crate::sql::rows::Combine;
+use crate::sql::syntax::{OPEN_MAX, parse};
 
 /// Most collections in one FROM.
 pub const TABLES_MAX: usize = 64;
+/// A set of tables of one FROM, as a bit mask of their numbers.
+pub(crate) type TableSet = u64;
+
+const _: () = assert!(TABLES_MAX <= TableSet::BITS as usize);
 /// Most parameters of a query.
 pub const PARAMETERS_MAX: usize = 64;
 /// Most result columns.
@@ -281,15 +282,15 @@ impl Logical {
 type Resolved<T> = Result<T, SqlError>;
 
 fn not_yet<T>(what: &str, at: Location) -> Resolved<T> {
-    Err(parse::error(SqlErrorKind::NotYet, &format!("{what} is not supported yet"), Some(at)))
+    Err(SqlError::at(SqlErrorKind::NotYet, &format!("{what} is not supported yet"), Some(at)))
 }
 
 fn invalid<T>(message: &str, at: Location) -> Resolved<T> {
-    Err(parse::error(SqlErrorKind::Invalid, message, Some(at)))
+    Err(SqlError::at(SqlErrorKind::Invalid, message, Some(at)))
 }
 
 fn unknown<T>(message: &str, at: Location) -> Resolved<T> {
-    Err(parse::error(SqlErrorKind::UnknownName, message, Some(at)))
+    Err(SqlError::at(SqlErrorKind::UnknownName, message, Some(at)))
 }
 
 /// The clause of an expression, which determines the allowed names and calls.

@@ -7,8 +7,8 @@ use sqlparser::tokenizer::Location;
 
 use super::{Clause, Resolved, Resolver, invalid, not_yet, unknown};
 use crate::catalog::CollectionInfo;
-use crate::sql::expr::{Expr, Literal};
-use crate::sql::json::Step;
+use crate::sql::expressions::{Expr, Literal};
+use crate::sql::values::json::Step;
 
 /// The name of the new document in DO UPDATE.
 pub(crate) const EXCLUDED: &str = "excluded";

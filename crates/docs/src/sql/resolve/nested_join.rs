@@ -15,11 +15,11 @@ use sqlparser::tokenizer::Location;
 
 use super::outer::OuterField;
 use super::queries::unstored;
-use super::{Column, INNER_MAX, Inner, Logical, Origin, Output, Resolved, Resolver, Table, invalid, not_yet};
+use super::{Column, INNER_MAX, Inner, Logical, Origin, Output, Resolved, Resolver, Table, TableSet, invalid, not_yet};
 use crate::catalog::{FieldInfo, FieldKind};
-use crate::sql::condition::TableSet;
-use crate::sql::expr::{Expr, flatten};
-use crate::sql::sets::Combine;
+use crate::sql::expressions::Expr;
+use crate::sql::expressions::expr::flatten;
+use crate::sql::rows::Combine;
 
 /// See the module documentation.
 pub(super) struct NestedJoin {

@@ -8,8 +8,8 @@ use sqlparser::ast::Ident;
 use sqlparser::tokenizer::Location;
 
 use super::{Clause, Resolved, Resolver, invalid, not_yet};
-use crate::sql::expr::{Affinity, Asked, Expr};
-use crate::sql::json::Step;
+use crate::sql::expressions::{Affinity, Asked, Expr};
+use crate::sql::values::json::Step;
 
 /// Most enclosing queries of a correlated one.
 pub(super) const AROUND_MAX: usize = 8;

@@ -13,8 +13,8 @@ use super::{Clause, INNER_MAX, Inner, Logical, Origin, Output, Resolved, Resolve
 use crate::catalog::{CollectionInfo, FieldInfo, FieldKind, KeyInfo};
 use crate::engine::TreeId;
 use crate::key::KeyType;
-use crate::sql::expr::{Affinity, Asked, Expr};
-use crate::sql::sets::Combine;
+use crate::sql::expressions::{Affinity, Asked, Expr};
+use crate::sql::rows::Combine;
 
 impl<'c> Resolver<'c> {
     /// Resolves a whole query. `texts` are the names of its unnamed result columns. The parameters known so far become those of

@@ -7,7 +7,7 @@ use sqlparser::ast::{self, Spanned};
 
 use super::syntax::{parts, query};
 use super::{Clause, Logical, Resolved, Resolver, invalid};
-use crate::sql::expr::{Affinity, Comparison, Expr};
+use crate::sql::expressions::{Affinity, Comparison, Expr};
 
 /// Most values of a row: an order comparison nests as deep as the rows are long.
 const PARTS_MAX: usize = 32;

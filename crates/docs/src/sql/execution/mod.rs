@@ -1,0 +1,26 @@
+//! Running a plan over a view: nested loops, the compiled pipeline, inner queries, groups and results, parts for several
+//! threads, and what spills to disk when.
+//!
+//! It imports `planning`, `expressions`, `rows` and the rooms below them. It does not know the text of a query or the catalog.
+
+mod batch;
+mod cut;
+mod execute;
+mod groups;
+pub(super) mod inner;
+mod leaves;
+mod lists;
+mod nest;
+mod ordered;
+mod part;
+pub(super) mod parts;
+mod pipeline;
+mod point_keys;
+mod results;
+mod run;
+mod seek;
+mod spilling;
+mod workers;
+
+pub use run::Scratch;
+pub use workers::Workers;

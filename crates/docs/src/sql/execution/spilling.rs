@@ -1,0 +1,433 @@
+//! Spilling: which data of an execution goes to disk, when, and how it is merged.
+//!
+//! The result is identical to that in memory, to the last byte:
+//!
+//! - **Sorts.** The rows so far are sorted and written as a run; runs are merged at the end. Equal rows keep their order.
+//! - **Groups.** All groups so far are written as a run sorted by their keys, with the states of their aggregates, and grouping
+//!   starts afresh. The merge combines adjacent entries of one group; a second sort restores the order in which groups were
+//!   first seen. DISTINCT values of an aggregate are entries of their own after their group's, so that a group need not hold
+//!   all of them in memory; the first of equal values is used.
+//! - **DISTINCT.** When the memory for known rows is full, rows that equal none of these are sorted; the first of equal rows is
+//!   kept, and their order of arrival is restored.
+//!
+//! ```text
+//!  entry of a group:   key | 0 (u16)                                → arrival (u64) | length (u32) | fields | aggregates
+//!  DISTINCT value:     key | 1 + place of the aggregate (u16) | value → nothing, a summand, or arrival (u64) and text
+//!  row of DISTINCT:    values                                       → arrival (u64) | length (u32) | sort key | fields
+//! ```
+//!
+//! No group's key is a prefix of another's. Half of the budget's memory is for collected rows or groups, a quarter for rows
+//! known to DISTINCT, and a quarter for the blocks of a merge.
+
+use super::run::{Flow, GROUP_OVERHEAD_BYTES, Groups, Run};
+use crate::sql::expressions::aggregate::{ARRIVAL_BYTES, Kept, State};
+use crate::sql::expressions::{AggregateCall, Expr, Scope};
+use crate::sql::limits::{Budget, Fault, GROUPS, Meter, QueryError, SORTED};
+use crate::sql::planning::Plan;
+use crate::sql::rows::{Distinct, RowSink, Runs, Spilled};
+use crate::sql::values::{Field, SortBuffer, sort};
+
+/// The share of the memory for collected rows or groups.
+pub(super) const GATHERED: (usize, usize) = (1, 2);
+/// The share for rows known to DISTINCT.
+const KNOWN: (usize, usize) = (1, 4);
+/// The share for all parts of a parallel scan together: they spill when they notice that it is exceeded.
+pub(super) const GATHERED_BY_PARTS: (usize, usize) = (3, 4);
+
+const TAG_BYTES: usize = 2;
+const LENGTH_BYTES: usize = 4;
+/// Bytes of a text of a DISTINCT aggregate besides its own, while the texts of a group are sorted by arrival.
+const TEXT_OVERHEAD_BYTES: usize = 64;
+const DAMAGED: Fault = Fault::Damaged("rows on disk");
+
+/// A share of the budget's memory.
+pub(super) fn share(budget: &Budget<'_>, (part, of): (usize, usize)) -> usize {
+    budget.memory_bytes_max / of * part
+}
+
+impl<S: RowSink + ?Sized> Run<'_, S> {
+    fn spilled(&mut self) -> &mut Spilled {
+        self.spilled.get_or_insert_default()
+    }
+
+    /// Counts bytes of collected rows or groups; returns those of all parts.
+    pub(super) fn count_bytes(&self, bytes: usize) -> usize {
+        match self.part {
+            None => {
+                let held = self.groups.bytes + self.sort.size() + self.distinct_bytes;
+                self.fixed.meter.note_gathered(self.counted.1.replace(held), held);
+                bytes
+            }
+            Some(part) => part.count_bytes(self.counted.1.replace(bytes), bytes),
+        }
+    }
+
+    fn gathered_max(&self) -> usize {
+        let of = if self.part.is_some() { GATHERED_BY_PARTS } else { GATHERED };
+        share(self.budget, of)
+    }
+
+    /// Checks the memory of the groups. If they exceed it, they spill, or it is an error.
+    pub(super) fn check_groups(&mut self) -> Result<(), QueryError> {
+        let bytes = self.count_bytes(self.groups.bytes);
+        if self.budget.spill.is_some() {
+            self.is_full = bytes > self.gathered_max();
+            return Ok(());
+        }
+        limited(GROUPS, bytes, self.budget)
+    }
+
+    /// The same for rows of a sort.
+    pub(super) fn check_sort(&mut self) -> Result<(), QueryError> {
+        if self.budget.spill.is_none() {
+            limited(SORTED, self.sort.row_bytes(), self.budget)?;
+            let bytes = self.count_bytes(self.sort.size());
+            return if self.part.is_some() { limited(GROUPS, bytes, self.budget) } else { Ok(()) };
+        }
+        if self.count_bytes(self.sort.size()) <= self.gathered_max() {
+            return Ok(());
+        }
+        let (keep, budget) = (self.keep(), self.budget);
+        let sorted = &mut self.spilled.get_or_insert_default().sorted;
+        sorted.write(self.sort, keep, budget)?;
+        self.count_bytes(0);
+        Ok(())
+    }
+
+    pub(super) fn spill_groups(&mut self) -> Result<(), QueryError> {
+        self.is_full = false;
+        let grouped = &mut self.spilled.get_or_insert_default().grouped;
+        write_groups(self.plan, &mut self.groups, self.states, grouped, self.budget)?;
+        self.count_bytes(0);
+        Ok(())
+    }
+
+    /// Merges the groups on disk and in memory, and delivers them in the order in which they were first seen.
+    pub(super) fn finish_spilled_groups(&mut self) -> Flow {
+        self.spill_groups()?;
+        let (plan, budget, bytes_max) = (self.plan, self.budget, self.fixed.meter.row_bytes_max());
+        let mut merge = self.spilled().grouped.take().merge(None, budget)?;
+        let mut arrived = Arrived::default();
+        let mut joined: Option<Joined> = None;
+        while merge.advance()? {
+            let (key, payload) = (merge.key(), merge.payload());
+            match &mut joined {
+                Some(group) if key.starts_with(&group.key) => group.add(key, payload, plan, self.fixed.meter)?,
+                _ => {
+                    if let Some(mut group) = joined.take() {
+                        group.end_values(self.fixed.meter)?;
+                        arrived.push(group.arrival, |out| group.encode(plan, out), budget)?;
+                    }
+                    joined = Some(Joined::new(key, payload, plan, bytes_max)?);
+                }
+            }
+        }
+        drop(merge);
+        if let Some(mut group) = joined.take() {
+            group.end_values(self.fixed.meter)?;
+            arrived.push(group.arrival, |out| group.encode(plan, out), budget)?;
+        }
+        arrived.each(budget, |mut payload| {
+            let fields = take_sized(&mut payload)?;
+            let states = decode_states(&plan.aggregates, payload)?;
+            self.finish_group(fields, &states)
+        })
+    }
+
+    /// DISTINCT: whether a row with these values was seen before.
+    pub(super) fn note_distinct(&mut self, key: &[u8]) -> Result<Distinct, QueryError> {
+        if self.distinct.contains(key) {
+            return Ok(Distinct::Known);
+        }
+        if self.spilled.as_ref().is_some_and(|spilled| spilled.is_late) {
+            return Ok(Distinct::Late);
+        }
+        self.distinct_bytes += key.len() + GROUP_OVERHEAD_BYTES;
+        if self.budget.spill.is_none() {
+            limited(GROUPS, self.distinct_bytes, self.budget)?;
+        } else if self.distinct_bytes > share(self.budget, KNOWN) {
+            self.spilled().is_late = true;
+        }
+        self.distinct.insert(key.into());
+        if self.part.is_none() {
+            self.count_bytes(0);
+        }
+        Ok(Distinct::New)
+    }
+
+    /// Keeps a row of which DISTINCT does not know yet whether it is new; see [`late_row`].
+    pub(super) fn keep_late(&mut self, key: &[u8], row: &[u8]) -> Result<(), QueryError> {
+        let (budget, meter) = (self.budget, self.fixed.meter);
+        let Spilled { late, late_runs, arrivals, .. } = self.spilled();
+        late.begin();
+        late.bytes().extend_from_slice(key);
+        late.end_key();
+        late.bytes().extend_from_slice(&arrivals.to_be_bytes());
+        late.bytes().extend_from_slice(row);
+        late.end(None, meter)?;
+        *arrivals += 1;
+        if late.size() > share(budget, KNOWN) { late_runs.write(late, None, budget) } else { Ok(()) }
+    }
+
+    /// Continues with the first of each set of equal rows that DISTINCT kept.
+    pub(super) fn finish_distinct(&mut self) -> Flow {
+        let (budget, is_sorted) = (self.budget, !self.plan.order.is_empty());
+        let Some(spilled) = self.spilled.as_mut().filter(|spilled| spilled.is_late) else { return Ok(()) };
+        let (mut late, runs) = (std::mem::take(&mut spilled.late), spilled.late_runs.take());
+        let (mut before, mut arrived) = (None, Arrived::default());
+        each_sorted(&mut late, runs, None, budget, |key, payload| {
+            if before.as_deref() == Some(key) {
+                return Ok(());
+            }
+            let before = before.get_or_insert_with(Vec::new);
+            before.clear();
+            before.extend_from_slice(key);
+            let (arrival, mut row) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
+            let order = take_sized(&mut row)?;
+            if !is_sorted {
+                arrived.push(u64::from_be_bytes(*arrival), |out| out.extend_from_slice(row), budget)?;
+                return Ok(());
+            }
+            // It sorts after equal rows of earlier arrival: their sort keys are prefixes of this one, which continues with the
+            // arrival.
+            self.sort.begin();
+            self.sort.bytes().extend_from_slice(order);
+            self.sort.bytes().extend_from_slice(arrival);
+            self.sort.end_key();
+            self.sort.bytes().extend_from_slice(row);
+            self.sort.end(self.keep(), self.fixed.meter)?;
+            Ok(self.check_sort()?)
+        })?;
+        if is_sorted { Ok(()) } else { arrived.each(budget, |row| self.give_kept(row)) }
+    }
+}
+
+fn limited(what: &'static str, bytes: usize, budget: &Budget<'_>) -> Result<(), QueryError> {
+    let limit = budget.memory_bytes_max;
+    if bytes > limit { Err(QueryError::Limit { what, limit: limit as u64 }) } else { Ok(()) }
+}
+
+/// A row kept for DISTINCT: its sort key, and its fields.
+pub(super) fn late_row<'a>(
+    order: &[(Expr, bool)],
+    outputs: impl Iterator<Item = Result<Field<'a>, Fault>>,
+    scope: &Scope<'_>,
+) -> Result<Vec<u8>, Fault> {
+    let (mut row, mut room) = (vec![0; LENGTH_BYTES], scope.fixed.meter.row_room());
+    for (expr, falling) in order {
+        let value = expr.evaluate(scope)?;
+        room.take(Field::Value(value))?;
+        sort::push_key(value, *falling, &mut row)?;
+    }
+    let length = (row.len() - LENGTH_BYTES) as u32;
+    row[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    for field in outputs {
+        let field = field?;
+        room.take(field)?;
+        sort::push_field(field, &mut row);
+    }
+    Ok(row)
+}
+
+/// Visits rows in sort order: those of runs, and those of a buffer that arrived later. The buffer keeps its memory.
+pub(super) fn each_sorted(
+    buffer: &mut SortBuffer,
+    mut runs: Runs,
+    keep: Option<usize>,
+    budget: &Budget<'_>,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Flow,
+) -> Flow {
+    if runs.is_empty() {
+        buffer.sort(&Meter::new(budget))?;
+        return buffer.entries().try_for_each(|(key, payload)| visit(key, payload));
+    }
+    runs.write(buffer, keep, budget)?;
+    let mut merge = runs.merge(keep, budget)?;
+    while merge.advance()? {
+        visit(merge.key(), merge.payload())?;
+    }
+    Ok(())
+}
+
+/// Writes groups as a run and removes them from memory.
+pub(super) fn write_groups(
+    plan: &Plan,
+    groups: &mut Groups,
+    states: &mut Vec<State>,
+    runs: &mut Runs,
+    budget: &Budget<'_>,
+) -> Result<(), QueryError> {
+    let width = plan.aggregates.len();
+    let mut order: Vec<(&[u8], usize)> = groups.places.iter().map(|(key, place)| (&key[..], *place)).collect();
+    let meter = Meter::new(budget);
+    sort::sort_in_pieces(&mut order, |(key, _)| *key, &meter)?;
+    if plan.group.is_empty() && !states.is_empty() {
+        order.push((&[], 0));
+    }
+    if order.is_empty() {
+        return Ok(());
+    }
+    let (mut run, mut entry, mut payload) = (runs.begin(budget)?, Vec::new(), Vec::new());
+    for (key, place) in order {
+        let states = &mut states[place * width..(place + 1) * width];
+        let taken = plan.aggregates.iter().zip(&mut *states);
+        let kept: Vec<Vec<Kept>> =
+            taken.map(|(call, state)| if call.keeps_values() { state.take_values() } else { Vec::new() }).collect();
+        payload.clear();
+        payload.extend_from_slice(&groups.arrivals.get(place).copied().unwrap_or(0).to_be_bytes());
+        push_sized(groups.fields.get(place).map_or(&[][..], |fields| fields), &mut payload);
+        encode_states(&plan.aggregates, states, &mut payload);
+        entry.clear();
+        entry.extend_from_slice(key);
+        entry.extend_from_slice(&0u16.to_be_bytes());
+        run.push(&entry, &payload)?;
+        for (values, tag) in kept.iter().zip(1u16..) {
+            let mut values: Vec<&Kept> = values.iter().collect();
+            sort::sort_in_pieces(&mut values, |(value, _)| &value[..], &meter)?;
+            for (value, taken_in) in values {
+                entry.truncate(key.len());
+                entry.extend_from_slice(&tag.to_be_bytes());
+                entry.extend_from_slice(value);
+                run.push(&entry, taken_in)?;
+            }
+        }
+    }
+    run.end()?;
+    let (next_arrival, next_value) = (groups.next_arrival, groups.next_value);
+    let mut places = std::mem::take(&mut groups.places);
+    places.clear();
+    *groups = Groups { places, next_arrival, next_value, ..Groups::default() };
+    states.clear();
+    if plan.group.is_empty() {
+        states.resize_with(width, State::default);
+    }
+    Ok(())
+}
+
+fn encode_states(calls: &[AggregateCall], states: &[State], out: &mut Vec<u8>) {
+    calls.iter().zip(states).for_each(|(call, state)| state.encode(call, out));
+}
+
+fn decode_states(calls: &[AggregateCall], mut bytes: &[u8]) -> Result<Vec<State>, Fault> {
+    calls.iter().map(|call| State::decode(call, &mut bytes)).collect()
+}
+
+fn push_sized(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+pub(super) fn take_sized<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], Fault> {
+    let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>().ok_or(DAMAGED)?;
+    let (taken, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(DAMAGED)?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+/// A group whose entries are being merged.
+struct Joined {
+    key: Vec<u8>,
+    arrival: u64,
+    fields: Vec<u8>,
+    states: Vec<State>,
+    /// Bytes of texts that its aggregates have collected, and their limit.
+    bytes: usize,
+    bytes_max: usize,
+    /// The entry of the last value that was added.
+    counted: Vec<u8>,
+}
+
+impl Joined {
+    fn new(key: &[u8], payload: &[u8], plan: &Plan, bytes_max: usize) -> Result<Joined, Fault> {
+        let key = key.strip_suffix(&0u16.to_be_bytes()).ok_or(DAMAGED)?.to_vec();
+        let mut joined = Joined {
+            key,
+            arrival: 0,
+            fields: Vec::new(),
+            states: Vec::new(),
+            bytes: 0,
+            bytes_max,
+            counted: Vec::new(),
+        };
+        let (arrival, mut rest) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
+        let fields = take_sized(&mut rest)?;
+        joined.count(rest.len())?;
+        joined.arrival = u64::from_be_bytes(*arrival);
+        (joined.fields, joined.states) = (fields.to_vec(), decode_states(&plan.aggregates, rest)?);
+        Ok(joined)
+    }
+
+    /// Adds an entry of the same group: from a later run, or of a DISTINCT value.
+    fn add(&mut self, key: &[u8], payload: &[u8], plan: &Plan, meter: &Meter<'_>) -> Result<(), Fault> {
+        let tag = key[self.key.len()..].first_chunk::<TAG_BYTES>().ok_or(DAMAGED)?;
+        let Some(place) = usize::from(u16::from_be_bytes(*tag)).checked_sub(1) else {
+            let (_, mut rest) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
+            take_sized(&mut rest)?;
+            let before = self.bytes;
+            // The states are counted twice, because they are decoded and then added.
+            self.count(2 * rest.len())?;
+            let states = decode_states(&plan.aggregates, rest)?;
+            let mut grown = 0;
+            for ((place, part), call) in states.into_iter().enumerate().zip(&plan.aggregates) {
+                grown += self.states.get_mut(place).ok_or(DAMAGED)?.add_part(part, call, meter)?;
+            }
+            self.bytes = before + grown;
+            return Ok(());
+        };
+        if self.counted != key {
+            let call = plan.aggregates.get(place).ok_or(DAMAGED)?;
+            // The text is kept by itself, and again in the joined text.
+            self.count(if call.kind.joins_texts() { 2 * payload.len() + TEXT_OVERHEAD_BYTES } else { 0 })?;
+            self.states.get_mut(place).ok_or(DAMAGED)?.add_value(call, payload)?;
+            self.counted.clear();
+            self.counted.extend_from_slice(key);
+        }
+        Ok(())
+    }
+
+    /// Counts bytes that its aggregates are about to keep: each of many aggregates may have a long text.
+    fn count(&mut self, bytes: usize) -> Result<(), Fault> {
+        if self.bytes + bytes > self.bytes_max {
+            return Err(Fault::Row(self.bytes_max));
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    fn end_values(&mut self, meter: &Meter<'_>) -> Result<(), Fault> {
+        self.states.iter_mut().try_for_each(|state| state.end_values(meter))
+    }
+
+    fn encode(self, plan: &Plan, out: &mut Vec<u8>) {
+        push_sized(&self.fields, out);
+        encode_states(&plan.aggregates, &self.states, out);
+    }
+}
+
+/// Sorts rows by their arrival.
+#[derive(Default)]
+struct Arrived {
+    buffer: SortBuffer,
+    runs: Runs,
+}
+
+impl Arrived {
+    fn push(
+        &mut self,
+        arrival: u64,
+        payload: impl FnOnce(&mut Vec<u8>),
+        budget: &Budget<'_>,
+    ) -> Result<(), QueryError> {
+        self.buffer.begin();
+        self.buffer.bytes().extend_from_slice(&arrival.to_be_bytes());
+        self.buffer.end_key();
+        payload(self.buffer.bytes());
+        self.buffer.end(None, &Meter::new(budget))?;
+        let is_full = self.buffer.size() > share(budget, GATHERED);
+        if is_full { self.runs.write(&mut self.buffer, None, budget) } else { Ok(()) }
+    }
+
+    fn each(mut self, budget: &Budget<'_>, mut visit: impl FnMut(&[u8]) -> Flow) -> Flow {
+        each_sorted(&mut self.buffer, self.runs, None, budget, |_, payload| visit(payload))
+    }
+}

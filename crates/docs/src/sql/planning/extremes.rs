@@ -1,0 +1,79 @@
+//! MIN or MAX as the only aggregate: the first or last entry of an index gives it, if the rows come in the order of the field.
+//!
+//! The query is planned as if it wanted the first row in that order. If an access path gives the order, the first row that
+//! passes the predicates is the result, and the scan ends ([`Plan::first_only`]). Otherwise the aggregate scans all rows. This
+//! holds only for fields whose equal values are written alike: the key, and fields that are integers or texts by the schema.
+//!
+//! NULL sorts before all values and is ignored by MIN, so its range begins after NULL.
+
+use super::condition::Condition;
+use super::planner::Planner;
+use crate::catalog::FieldKind;
+use crate::sql::expressions::{Affinity, AggregateKind, Comparison, Expr, Literal};
+use crate::sql::resolve::Origin;
+
+#[cfg(doc)]
+use super::plan::Plan;
+
+impl Planner<'_> {
+    /// Requests the order that a MIN or MAX needs, if the query has that form.
+    pub(super) fn begin_extreme(&mut self) {
+        let Some((column, falling)) = self.extreme() else { return };
+        self.plan.first_only = true;
+        self.plan.order = vec![(Expr::Column(column), falling)];
+        let source = &self.logical.columns[column];
+        if !falling && source.name != self.info(source.table).key.field {
+            let condition = Condition::new(is_any(column), &self.logical.columns);
+            self.conditions.push(condition);
+        }
+    }
+
+    /// Limits the query to the first row if the rows come in that order.
+    pub(super) fn end_extreme(&mut self) {
+        if !self.plan.first_only {
+            return;
+        }
+        self.plan.first_only = std::mem::take(&mut self.plan.ordered);
+        let order = std::mem::take(&mut self.plan.order);
+        if let ([(Expr::Column(column), _)], false) = (&order[..], self.plan.first_only) {
+            let added = is_any(*column);
+            self.conditions.retain(|condition| condition.expr != added);
+        }
+    }
+
+    /// The field, and whether the order is descending (MAX).
+    fn extreme(&self) -> Option<(usize, bool)> {
+        let [call] = &self.plan.aggregates[..] else { return None };
+        let falling = match call.kind {
+            AggregateKind::Min => false,
+            AggregateKind::Max => true,
+            _ => return None,
+        };
+        let Some(Expr::Column(column)) = call.argument else { return None };
+        let plain = call.is_plain() && self.plan.group.is_empty() && self.plan.order.is_empty() && !self.plan.distinct;
+        let source = &self.logical.columns[column];
+        let table = &self.logical.tables[source.table];
+        let is_read = matches!(table.origin, Origin::Collection(_)) && table.left_on.is_none();
+        if !plain || !is_read {
+            return None;
+        }
+        let info = self.info(source.table);
+        // 5 and 5.0 are equal. A full scan returns the first of them in document order, an index the first in index order.
+        let kind = info.field(&source.name).map_or(FieldKind::Any, |field| field.kind);
+        let is_told = info.key.field == source.name || matches!(kind, FieldKind::Integer | FieldKind::Text);
+        let mut indexes = info.indexes.iter().filter(|index| index.readiness.is_ready());
+        let is_ordered = info.key.field == source.name || indexes.any(|index| index.fields.contains(&source.name));
+        (is_told && is_ordered).then_some((column, falling))
+    }
+}
+
+/// True for every value, and not for NULL: no value is below the bound.
+fn is_any(column: usize) -> Expr {
+    let least = Expr::Literal(Literal::Real(f64::NEG_INFINITY));
+    Expr::Compare(Comparison::GreaterOrEqual, Affinity::None, Box::new(Expr::Column(column)), Box::new(least))
+}
+
+/// Whether a lower bound excludes only NULL.
+pub(in crate::sql) fn is_least(value: &Expr) -> bool {
+    matches!(value, Expr::Literal(Literal::Real(real)) if *real == f64::NEG_INFINITY)
+}

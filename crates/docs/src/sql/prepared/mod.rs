@@ -1,0 +1,23 @@
+//! Prepared queries: text in, rows out. [`Query`] parses, resolves, plans and executes; beside it are what it tells about
+//! itself (EXPLAIN, the types of its columns), its pages, the cache of statements, and the grouped queries of views.
+//!
+//! It imports all rooms except `changes`. It does not write.
+
+mod analysis;
+mod column_types;
+mod compared;
+mod explain;
+pub(crate) mod grouping;
+mod keyset;
+mod means;
+mod pages;
+mod query;
+mod statements;
+
+pub use analysis::{Analysis, Explain};
+pub use column_types::ColumnType;
+pub use compared::Compared;
+pub use means::Means;
+pub use pages::{PAGE_ROWS_MAX, PageAt, Paged, decode_place, encode_place};
+pub use query::{Query, SPECIALISED_MAX, WantedIncluded};
+pub use statements::Statements;
