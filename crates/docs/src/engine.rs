@@ -47,7 +47,7 @@ pub trait View {
     ) -> Result<bool, store::Error> {
         Ok(false)
     }
-    /// Number of indexes that had become ready before this state was taken ([`crate::readiness`]).
+    /// Number of indexes that had become ready before this state was taken ([`crate::catalog::readiness`]).
     #[inline]
     fn ready_by(&self) -> u64 {
         u64::MAX

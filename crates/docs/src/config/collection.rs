@@ -2,12 +2,10 @@
 
 use super::schema_text;
 use super::table::{Item, Table};
-use crate::catalog::KeyInfo;
+use crate::catalog::{GENERATORS, KeyInfo};
+use crate::encoding::{KEY_TYPES, KeyType, NAMES_MAX, Names};
 use crate::expire::{AFTER_SECONDS_MAX, LAST_WRITE};
-use crate::generate::GENERATORS;
-use crate::key::{KEY_TYPES, KeyType};
-use crate::row::{NAMES_MAX, Names};
-use crate::stored_catalog::{index_row, unique_row};
+use crate::opening::stored_catalog::{index_row, unique_row};
 use schema::Schema;
 use store::TREE_NAME_BYTES_MAX;
 

@@ -31,9 +31,9 @@ pub(crate) use written::{WithoutTime, mark_at};
 use std::sync::OnceLock;
 
 use crate::catalog::ExpireInfo;
+use crate::encoding::row::plain;
+use crate::encoding::{Plain, Row, Scalar};
 use crate::error::WriteError;
-use crate::order::Scalar;
-use crate::row::{Plain, Row, plain};
 use crate::sql::Value;
 use crate::sql::dates::{self, DateFunction};
 

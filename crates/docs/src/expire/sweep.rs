@@ -4,16 +4,12 @@ use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
 use super::{AtWrite, Due, WithoutTime};
-use crate::collection::Collection;
-use crate::database::{CollectionId, Database};
+use crate::database::{CollectionId, Database, Kind};
+use crate::encoding::key::shown_key;
+use crate::encoding::{Scalar, order};
 use crate::engine::{Direction, KeyRange, View};
 use crate::error::{ReadError, WriteError};
-use crate::gate::Kind;
-use crate::order::{self, Scalar};
-use crate::rebuild::shown_key;
-use crate::statement::{Share, ShareOf};
-use crate::write::{Op, Precondition};
-use crate::{scratch, write};
+use crate::writes::{Collection, Op, Precondition, Share, ShareOf, scratch, write};
 
 /// Documents in one transaction. Few, so that other writes are not delayed for long and a retry is short.
 const BATCH_DOCUMENTS: usize = 64;
@@ -303,7 +299,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::database::Write;
-    use crate::statement::AGAIN_TIME;
+    use crate::writes::share::AGAIN_TIME;
 
     const ITEMS: &str =
         "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\nexpire = \"until\"\nindexes = [[\"until\"]]\n";

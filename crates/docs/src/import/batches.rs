@@ -13,8 +13,8 @@ use super::{ImportError, OnError, Options, Progress, Report};
 use crate::database::{CollectionId, Database, Write};
 use crate::engine::STAMP_BYTES;
 use crate::error::WriteError;
-use crate::loader::ORIGIN_BYTES;
-use crate::write::{Op, Precondition};
+use crate::opening::ORIGIN_BYTES;
+use crate::writes::{Op, Precondition};
 
 /// Documents in one transaction.
 const BATCH_DOCUMENTS: usize = 512;

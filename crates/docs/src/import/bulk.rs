@@ -15,9 +15,9 @@ use super::records::{Earlier, Record, Records};
 use super::rising::Risen;
 use super::{BadRecord, ImportError, Options, Progress, Report, SKIPPED_TOLD_MAX, SORT_BYTES};
 use crate::database::{CollectionId, Database};
-use crate::key::KeyType;
-use crate::loader::{self, LoadError, Origin, STORED, Targets, Task};
-use crate::rebuild::shown_key;
+use crate::encoding::KeyType;
+use crate::encoding::key::shown_key;
+use crate::opening::{LoadError, Origin, STORED, Targets, Task, loader};
 
 /// A collection whose documents are built.
 struct Built<'c> {

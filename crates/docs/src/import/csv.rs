@@ -23,8 +23,8 @@ use serde_json::Value as Json;
 
 use super::RECORD_BYTES_MAX;
 use crate::catalog::CollectionInfo;
+use crate::encoding::KeyType;
 use crate::error::WriteError;
-use crate::key::KeyType;
 
 /// Most columns of a table: as many as a sheet of a spreadsheet has.
 pub const COLUMNS_MAX: usize = 16_384;

@@ -4,7 +4,7 @@
 //!  | origin | change number | document | key | origin | …        ends: the end of each document and of each key
 //! ```
 
-use crate::loader::ORIGIN_BYTES;
+use crate::opening::ORIGIN_BYTES;
 
 /// See the module's text.
 #[derive(Default)]

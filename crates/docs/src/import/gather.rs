@@ -25,12 +25,12 @@ use super::{
     SKIPPED_TOLD_MAX, SORT_BYTES, THREADS_MAX,
 };
 use crate::caught;
-use crate::collection::Collection;
 use crate::database::{CollectionId, Database};
+use crate::encoding::Shape;
 use crate::engine::{Direction, KeyRange, STAMP_BYTES};
 use crate::error::WriteError;
-use crate::loader::{LoadError, ORIGIN_BYTES};
-use crate::row::Shape;
+use crate::opening::{LoadError, ORIGIN_BYTES};
+use crate::writes::Collection;
 
 /// Set in a source's number if its places are lines.
 const LINES: u32 = 1 << 31;

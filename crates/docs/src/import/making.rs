@@ -4,12 +4,12 @@
 use binjson::Document;
 use store::{BulkTree, SortedRun, SortedRunWriter, TreeId};
 
-use crate::collection::Collection;
 use crate::database::{CollectionId, Database};
+use crate::encoding::Shape;
 use crate::engine::STAMP_BYTES;
-use crate::loader::{LoadError, Loader, ORIGIN_BYTES, Origin, Task, Wanted};
-use crate::row::Shape;
+use crate::opening::{LoadError, Loader, ORIGIN_BYTES, Origin, Task, Wanted};
 use crate::views::Loading;
+use crate::writes::Collection;
 
 /// See the module's text.
 pub(super) struct Making<'c> {

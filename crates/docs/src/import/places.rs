@@ -5,8 +5,8 @@
 use store::{SortedEntries, SortedRun, SortedRunWriter, Store};
 
 use super::encoded::Encoded;
-use crate::loader::{LoadError, ORIGIN_BYTES};
-use crate::varint;
+use crate::encoding::varint;
+use crate::opening::{LoadError, ORIGIN_BYTES};
 
 /// Bytes of an origin with the number of the source; the rest is the place in it.
 const SOURCE_BYTES: usize = 4;

@@ -6,7 +6,7 @@ use store::{BulkCursor, BulkEntries, BulkTree, SortedEntries, SortedRun};
 
 use super::places::{Places, PlacesWriter};
 use super::rising::Risen;
-use crate::loader::{LoadError, ORIGIN_BYTES};
+use crate::opening::{LoadError, ORIGIN_BYTES};
 
 /// The records that arrived in order, to be read again.
 pub(super) struct Earlier {

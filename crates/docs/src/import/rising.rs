@@ -6,7 +6,7 @@ use super::encoded::Encoded;
 use super::making::Making;
 use super::places::PlacesWriter;
 use crate::database::Database;
-use crate::loader::LoadError;
+use crate::opening::LoadError;
 
 /// A collection's documents that arrived in order of their keys.
 pub(super) struct Risen<'c> {

@@ -26,8 +26,8 @@ use super::upper::{self, Built};
 use super::view::{View, ViewState};
 use super::write::distinct_of;
 use crate::caught;
+use crate::encoding::key::shown_key;
 use crate::engine::{Direction, KeyRange, STAMP_BYTES};
-use crate::rebuild::shown_key;
 use crate::sql::grouping::Memory;
 
 /// Parts of a collection for each thread. With many parts an uneven distribution of documents averages out.
@@ -444,8 +444,9 @@ impl<'w> Worker<'w> {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::stored_catalog::{self, Rows};
-    use crate::{Database, Op, Precondition, Write};
+    use crate::database::{Database, Write};
+    use crate::opening::stored_catalog::{self, Rows};
+    use crate::writes::write::{Op, Precondition};
     use std::fmt::Write as _;
 
     const ITEMS: &str = "[collections.items]\nkey = { field = \"id\", type = \"u32\" }\n";

@@ -17,13 +17,11 @@
 
 use binjson::Document;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, view_trees};
+use crate::encoding::{KEY_BYTES_MAX, Scalar, order};
 use crate::error::WriteError;
-use crate::key::KEY_BYTES_MAX;
-use crate::order::{self, Scalar};
 use crate::sql::grouping::{GROUP_MAX, GroupValue, Grouping, Kind, Memory, Output, Reads};
 use crate::sql::{SqlError, Value, summand};
-use crate::view_trees;
 use crate::views::state::{Form, Number, OneRow};
 
 /// How a result column is computed from the stored data.

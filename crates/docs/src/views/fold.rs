@@ -10,8 +10,8 @@ use store::{FoldView, Folded, Further, RowChange};
 
 use super::chain::Chains;
 use super::operand::{GROUP, VALUE, occurrences};
+use crate::encoding::varint;
 use crate::engine::TreeId;
-use crate::varint;
 use crate::views::state;
 
 /// Applies operands to the rows of views.

@@ -10,7 +10,7 @@ use super::definition::Contribution;
 use super::state;
 use super::view::View;
 use super::write::value_key;
-use crate::varint;
+use crate::encoding::varint;
 
 /// Memory of all gatherers of an import.
 pub(crate) const GATHER_BYTES_MAX: usize = 16 << 20;

@@ -6,8 +6,8 @@ use store::Store;
 
 use super::fold::ViewFold;
 use super::{Chains, Views};
-use crate::collection::Collection;
 use crate::engine::TreeId;
+use crate::writes::Collection;
 
 /// The state shared by an open database and its builders.
 pub(crate) struct Heart {

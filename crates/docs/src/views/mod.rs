@@ -7,7 +7,7 @@
 //! view, whose changed rows are then subtracted and added like documents (`chain.rs`, `upper.rs`).
 //!
 //! - A view in [`ViewState::Ready`] equals the result of its query at every version.
-//! - Sums are exact, whatever the order of changes: integers in 128 bits, reals by [`crate::exact_sum`].
+//! - Sums are exact, whatever the order of changes: integers in 128 bits, reals by [`crate::encoding::exact_sum`].
 
 mod build;
 mod chain;

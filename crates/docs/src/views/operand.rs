@@ -8,8 +8,8 @@
 //! ```
 
 use super::state;
+use crate::encoding::varint;
 use crate::engine::TreeId;
-use crate::varint;
 
 pub(super) const GROUP: u8 = 0;
 pub(super) const VALUE: u8 = 1;

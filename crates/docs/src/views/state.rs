@@ -16,8 +16,7 @@
 //!            number of reals, of plus infinities, of minus infinities (zigzag varints) | exact sum of the finite ones
 //! ```
 
-use crate::exact_sum::ExactSum;
-use crate::varint;
+use crate::encoding::{ExactSum, varint};
 
 const KIND_BITS: u32 = 3;
 const COUNT: u64 = 0;

@@ -26,8 +26,7 @@ use super::{VIEWS_MAX, Views, table};
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::config::Config;
 use crate::engine::{Direction, KeyRange, TreeId};
-use crate::open_error::OpenError;
-use crate::stored_catalog::{DROP, Rows};
+use crate::opening::{DROP, OpenError, Rows};
 
 /// The views of a database that is being opened, and the catalog changes for them.
 pub(crate) struct Resolved {

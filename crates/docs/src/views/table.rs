@@ -1,9 +1,9 @@
 //! Views as tables for queries.
 //!
 //! Queries are planned over a view as over a collection with a closed list of fields, and with an index over the values of
-//! GROUP BY that includes all fields. Both have virtual tree numbers (`view_trees.rs`). The engine view given to queries
-//! ([`WithViews`]) makes documents and index entries from the view's rows as they are read. So ranges, order and covering
-//! indexes are planned as usual, and stored rows stay small.
+//! GROUP BY that includes all fields. Both have virtual tree numbers (`catalog/view_trees.rs`). The engine view given to
+//! queries ([`WithViews`]) makes documents and index entries from the view's rows as they are read. So ranges, order and
+//! covering indexes are planned as usual, and stored rows stay small.
 
 use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
@@ -14,14 +14,11 @@ use super::Views;
 use super::definition::{Definition, Shown};
 use super::state::{Form, State, Sum};
 use super::view::View;
-use crate::catalog::{CollectionInfo, FieldInfo, FieldKind, IndexInfo, KeyInfo};
+use crate::catalog::view_trees::{document_tree, index_tree, is_index, is_table, place, wants};
+use crate::catalog::{CollectionInfo, FieldInfo, FieldKind, IndexInfo, KeyInfo, Readiness};
+use crate::encoding::{KeyType, Scalar, index, order};
 use crate::engine::{self, Direction, Entries, KeyRange, STAMP_BYTES, TreeId};
-use crate::index;
-use crate::key::KeyType;
-use crate::order::{self, Scalar};
-use crate::readiness::Readiness;
 use crate::sql::{Field, IntegerOverflow, Value, write_field};
-use crate::view_trees::{document_tree, index_tree, is_index, is_table, place, wants};
 
 /// A view as a catalog entry for queries.
 pub(crate) fn info(name: &str, definition: &Definition, place: usize) -> CollectionInfo {

@@ -11,10 +11,10 @@ use super::definition::Contribution;
 use super::gather::ImportGather;
 use super::table;
 use super::view::View;
-use crate::collection::Collection;
 use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::error::ReadError;
 use crate::sql::grouping::Memory;
+use crate::writes::Collection;
 
 /// Differences described in words; further ones are only counted.
 const FAULTS_MAX: usize = 20;

@@ -11,12 +11,11 @@ use super::definition::Contribution;
 use super::operand::{DistinctOf, group_operand, value_operand};
 use super::state;
 use super::view::{View, ViewState};
-use crate::collection::Collection;
+use crate::encoding::{Key, Row};
 use crate::engine::{Change, TreeId};
 use crate::error::WriteError;
-use crate::key::Key;
-use crate::row::Row;
 use crate::sql::grouping::Memory;
+use crate::writes::Collection;
 
 /// A view that reads a collection, with the places of its fields in the collection's rows.
 #[derive(Debug)]

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use bumpalo::Bump;
 
 use super::modify::KeptRows;
-use crate::database::Database;
+use crate::database::{Database, Moment};
 use crate::engine::{Change, View, Within};
 use crate::error::WriteError;
-use crate::session::Moment;
 use crate::sql::execution::Scratch;
 use crate::sql::limits::{Budget, Meter, QueryError};
 use crate::sql::prepared::Query;

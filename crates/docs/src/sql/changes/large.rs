@@ -18,19 +18,18 @@ use store::{Abort, Changed, LargeTx, Operand, Reader, Revise, Snapshot};
 
 use super::modify::{Applied, KeptRows, Modification, ModifyError, One, Tell, quoted, value_of};
 use crate::catalog::Catalog;
-use crate::collection::Collection;
 use crate::engine::{Change, Direction, KeyRange, STAMP_BYTES, TreeId};
 use crate::error::WriteError;
 use crate::expire::AtWrite;
-use crate::scratch;
 use crate::sql::execution::Scratch;
 use crate::sql::limits::{Budget, QueryError};
 use crate::sql::prepared::Query;
 use crate::sql::resolve::changes::Action;
 use crate::sql::rows::RowSink;
 use crate::sql::values::{Field, Value, sort};
-use crate::statement::{Share, ShareOf, is_in_share};
 use crate::views::operand;
+use crate::writes::share::is_in_share;
+use crate::writes::{Collection, Share, ShareOf, scratch};
 
 /// Memory for the statement's deltas to groups of views.
 const FOLDS_BYTES_MAX: usize = 8 << 20;

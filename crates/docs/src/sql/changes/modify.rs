@@ -1,4 +1,4 @@
-//! INSERT, UPDATE and DELETE, run in one transaction with the checks of every write (`crate::write`).
+//! INSERT, UPDATE and DELETE, run in one transaction with the checks of every write (`crate::writes::write`).
 //!
 //! First all documents and new values are read and kept. Then they are written one by one, and RETURNING runs after each write
 //! (before it for DELETE). The first rejected write ends the transaction, and the statement has no effect. Assigning NULL
@@ -12,13 +12,10 @@ use hashbrown::HashSet;
 use sqlparser::ast::Statement;
 
 use crate::catalog::{Catalog, FieldKind};
-use crate::collection::Collection;
+use crate::encoding::Key;
 use crate::engine::{Change, STAMP_BYTES, View, Within};
 use crate::error::WriteError;
 use crate::expire::AtWrite;
-use crate::key::Key;
-use crate::long_check::LongCheck;
-use crate::scratch;
 use crate::sql::execution::Scratch;
 use crate::sql::expressions::row::as_key;
 use crate::sql::limits::{Budget, Meter, QueryError, RESULT, ROWS_READ, SqlError, TO_WRITE};
@@ -30,7 +27,7 @@ use crate::sql::rows::{JsonRows, NoRows, RowSink};
 use crate::sql::syntax::parse;
 use crate::sql::values::value::of_json;
 use crate::sql::values::{Field, OwnedValue, Value, Workspace, json, sort};
-use crate::write::{self, InTheWay, Op, Precondition};
+use crate::writes::{Collection, InTheWay, LongCheck, Op, Precondition, scratch, write};
 
 /// A prepared INSERT, UPDATE or DELETE.
 #[derive(Debug)]

@@ -8,9 +8,8 @@ use std::ops::ControlFlow;
 use binjson::Document;
 
 use super::run::{Flow, LevelKeys, Run};
+use crate::encoding::{Key, KeyType, Scalar, order};
 use crate::engine::{Direction, KeyRange, STAMP_BYTES, TreeId};
-use crate::key::{Key, KeyType};
-use crate::order::{self, Scalar};
 use crate::sql::expressions::row::{as_key, of_scalar, whole};
 use crate::sql::expressions::{Expr, Frame, Scope, each, evaluate};
 use crate::sql::limits::{Fault, QueryError};

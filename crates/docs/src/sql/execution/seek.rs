@@ -5,9 +5,8 @@
 use super::nest::push_limit;
 use super::point_keys::PointKeys;
 use super::run::{Flow, LevelKeys, Run};
+use crate::encoding::{KeyType, Scalar, order};
 use crate::engine::TreeId;
-use crate::key::KeyType;
-use crate::order::{self, Scalar};
 use crate::sql::expressions::Frame;
 use crate::sql::expressions::row::as_key;
 use crate::sql::limits::{Fault, LOOKED_UP, QueryError, ROW_UNITS};

@@ -7,11 +7,11 @@ use hashbrown::{HashMap, HashSet};
 
 use super::expr::Expr;
 use super::sum::RunningSum;
+use crate::encoding::varint;
 use crate::sql::functions::{Function, JsonFunction};
 use crate::sql::limits::{Fault, Meter, TEXT_BYTES_MAX};
 use crate::sql::values::value::compare;
 use crate::sql::values::{Field, IntegerText, Value, Workspace, number, sort};
-use crate::varint;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AggregateKind {

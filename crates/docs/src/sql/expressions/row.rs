@@ -9,9 +9,7 @@ use std::cell::Cell;
 use binjson::{Document, FieldCache, FieldName};
 use bumpalo::Bump;
 
-use crate::index::Included;
-use crate::key::{Key, KeyType};
-use crate::order::{self, Scalar};
+use crate::encoding::{Included, Key, KeyType, Scalar, order};
 use crate::sql::limits::{Fault, Meter};
 use crate::sql::rows::{Relation, Relations, relation};
 use crate::sql::values::json::{self, Step};

@@ -6,8 +6,7 @@
 //! uses and which is not exact. All other reals, and those that would overflow, are added to a sum wide enough for every real
 //! ([`ExactSum`]).
 
-use crate::exact_sum::{ExactSum, ONE_BIT};
-use crate::varint;
+use crate::encoding::{ExactSum, ONE_BIT, varint};
 
 /// Reals are kept as whole multiples of 2^-`FIXED_BITS`.
 const FIXED_BITS: u32 = 80;

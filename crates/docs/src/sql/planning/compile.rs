@@ -3,7 +3,7 @@
 use super::access::Access;
 use super::compiled::{Compiled, Field, Form, KNOWN_MAX, Lookup, Ordered, SLOTS_MAX, Term, Test};
 use super::plan::{Level, Plan};
-use crate::key::KeyType;
+use crate::encoding::KeyType;
 use crate::sql::expressions::{Affinity, Comparison, Expr, Place};
 
 /// Compiles a plan, if it has that shape.

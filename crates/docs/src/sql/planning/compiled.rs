@@ -13,8 +13,8 @@
 
 use binjson::FieldName;
 
+use crate::encoding::KeyType;
 use crate::engine::TreeId;
-use crate::key::KeyType;
 use crate::sql::expressions::{AggregateKind, Comparison, Expr};
 
 /// Most fields of a row. It is small because a row of slots is made for each entry.

@@ -4,8 +4,7 @@ use std::cell::{OnceCell, RefCell};
 
 use hashbrown::HashMap;
 
-use crate::catalog::Catalog;
-use crate::counts::TreeCount;
+use crate::catalog::{Catalog, TreeCount};
 use crate::engine::TreeId;
 use crate::sql::resolve::Logical;
 

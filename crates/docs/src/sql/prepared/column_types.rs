@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use super::query::Query;
 use crate::catalog::{Catalog, FieldInfo, FieldKind};
-use crate::key::KeyType;
+use crate::encoding::KeyType;
 use crate::sql::expressions::{AggregateCall, AggregateKind, Arithmetic, CastType, Expr, Literal};
 use crate::sql::functions::dates::DateFunction;
 use crate::sql::functions::{Function, JsonFunction, Mathematics};

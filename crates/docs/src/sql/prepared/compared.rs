@@ -4,7 +4,7 @@
 //! affinity, but fields of documents have none.
 
 use crate::catalog::{Catalog, CollectionInfo, FieldKind};
-use crate::key::KeyType;
+use crate::encoding::KeyType;
 use crate::sql::expressions::{Affinity, Expr};
 use crate::sql::resolve::Logical;
 use crate::sql::values::JsonTypes;

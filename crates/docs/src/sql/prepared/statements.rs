@@ -18,8 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::pages::Paged;
 use super::query::Query;
-use crate::catalog::Catalog;
-use crate::counts::Counts;
+use crate::catalog::{Catalog, Counts};
 use crate::sql::limits::SqlError;
 
 /// A statement that takes more than this part of the bytes (1/8) is not kept.

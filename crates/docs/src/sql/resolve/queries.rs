@@ -11,8 +11,8 @@ use super::outer::Stands;
 use super::syntax::{refuse_clauses, refuse_query_clauses};
 use super::{Clause, INNER_MAX, Inner, Logical, Origin, Output, Resolved, Resolver, Table, invalid, not_yet};
 use crate::catalog::{CollectionInfo, FieldInfo, FieldKind, KeyInfo};
+use crate::encoding::KeyType;
 use crate::engine::TreeId;
-use crate::key::KeyType;
 use crate::sql::expressions::{Affinity, Asked, Expr};
 use crate::sql::rows::Combine;
 

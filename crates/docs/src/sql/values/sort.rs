@@ -6,7 +6,7 @@
 //! ```
 
 use super::value::{Field, Value};
-use crate::order;
+use crate::encoding::order;
 use crate::sql::limits::{Fault, Meter};
 
 /// Ends each value of a sort key. It is below any byte that may continue an encoding, so that equal numbers stay equal whatever

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use super::number::{self, IntegerText};
 use super::workspace::{TextBuilder, Workspace};
-use crate::order::Scalar;
+use crate::encoding::Scalar;
 use crate::sql::limits::Fault;
 
 /// A value, borrowed.

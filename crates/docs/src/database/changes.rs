@@ -1,0 +1,128 @@
+//! The changes of documents since a version, transaction by transaction: [`store::ChangeReader`] in terms of collections and
+//! keys.
+//!
+//! - Every transaction that changed a document of a declared collection is returned once, whole, in order. Other changes in the
+//!   log (index entries, views, the catalog) are skipped.
+//! - The log does not contain imported documents: an import is reported as [`DocumentChange::Reset`] of the collection, and so
+//!   is the deletion of a range of documents.
+
+use binjson::Document;
+use store::{Change, TreeId, Version};
+
+use crate::database::{CollectionId, Database};
+use crate::encoding::{Key, KeyType};
+use crate::engine::STAMP_BYTES;
+
+/// A change of a document, or of a whole collection.
+#[derive(Clone)]
+pub enum DocumentChange<'c> {
+    /// It was inserted or changed.
+    Put {
+        /** Its key. */
+        key: Key<'c>,
+        /** Its new content. */
+        document: Document<'c>,
+    },
+    /// It was deleted.
+    Delete {
+        /** Its key. */
+        key: Key<'c>,
+    },
+    /// The collection must be read anew.
+    Reset,
+}
+
+/// One change of a transaction.
+#[derive(Clone)]
+pub struct Event<'c> {
+    /// The transaction's number.
+    pub change_number: u64,
+    /// The number of this change in the transaction, from 0.
+    pub number: u32,
+    /// Whether it is the transaction's last.
+    pub is_last: bool,
+    /// The collection.
+    pub collection: CollectionId,
+    /// The change.
+    pub change: DocumentChange<'c>,
+}
+
+/// Reads the changes of documents. It keeps the store's files open.
+pub struct Changes {
+    reader: store::ChangeReader,
+    /// By tree.
+    collections: Vec<(TreeId, CollectionId, KeyType)>,
+}
+
+impl Database {
+    /// All changes of documents after `version`: see [`store::Store::changes_since`].
+    pub fn changes_since(&self, version: u64) -> Result<Changes, store::Error> {
+        let reader = self.store().changes_since(Version(version))?;
+        let infos = self.catalog().collections.iter().enumerate();
+        let mut collections: Vec<_> =
+            infos.map(|(place, info)| (info.tree, CollectionId(place), info.key.kind)).collect();
+        collections.sort_unstable_by_key(|(tree, ..)| *tree);
+        Ok(Changes { reader, collections })
+    }
+}
+
+impl Changes {
+    /// See [`store::ChangeReader::wake_by`].
+    pub fn wake_by(&mut self, wake: impl Fn() + Send + Sync + 'static) {
+        self.reader.wake_by(wake);
+    }
+
+    /// All changes up to this version have been returned.
+    pub fn version(&self) -> u64 {
+        self.reader.version().0
+    }
+
+    /// Visits the changes of the next transaction, of which there may be none; false if there is no further transaction now.
+    pub fn next(&mut self, mut visit: impl FnMut(&Event<'_>)) -> Result<bool, store::Error> {
+        let Changes { reader, collections } = self;
+        let Some(changeset) = reader.next()? else { return Ok(false) };
+        let change_number = changeset.version().0;
+        let mut damaged = false;
+        let found = changeset.changes().filter_map(|change| {
+            let (collection, change) = of_document(collections, &change)?;
+            damaged |= change.is_none();
+            Some((collection, change?))
+        });
+        let mut found = found.enumerate().peekable();
+        while let Some((number, (collection, change))) = found.next() {
+            let (number, is_last) = (u32::try_from(number).unwrap_or(u32::MAX - 1), found.peek().is_none());
+            visit(&Event { change_number, number, is_last, collection, change });
+        }
+        drop(found);
+        if damaged {
+            let source = std::io::Error::new(std::io::ErrorKind::InvalidData, "a document or key is damaged");
+            return Err(store::Error::Io { context: format!("change {change_number}"), source });
+        }
+        Ok(true)
+    }
+}
+
+/// Translates a change of a tree if the tree holds a collection's documents; `Some((_, None))`: the change is damaged.
+fn of_document<'c>(
+    collections: &[(TreeId, CollectionId, KeyType)],
+    change: &Change<'c>,
+) -> Option<(CollectionId, Option<DocumentChange<'c>>)> {
+    let (Change::Put { tree, .. }
+    | Change::Delete { tree, .. }
+    | Change::DeleteRange { tree, .. }
+    | Change::Reset { tree }) = change
+    else {
+        return None;
+    };
+    let place = collections.binary_search_by_key(tree, |(tree, ..)| *tree).ok()?;
+    let (_, collection, kind) = collections[place];
+    let change = match *change {
+        Change::Put { key, value, .. } => {
+            let document = value.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+            kind.of_bytes(key).zip(document).map(|(key, document)| DocumentChange::Put { key, document })
+        }
+        Change::Delete { key, .. } => kind.of_bytes(key).map(|key| DocumentChange::Delete { key }),
+        _ => Some(DocumentChange::Reset),
+    };
+    Some((collection, change))
+}

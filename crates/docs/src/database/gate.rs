@@ -1,0 +1,248 @@
+//! The gate that every write passes, so that no write is in progress while a database is opened anew
+//! ([`crate::Database::reopen`]) or a collection is emptied ([`crate::transactions::truncate`]).
+//!
+//! A write is counted from before its preparation until its result is reported. The gate closes in two steps. First it blocks
+//! long writes (statements on threads that may block) and waits for those in progress. Then it blocks all writes; those still
+//! in progress are single transactions on their way to the disk, so writers wait for some milliseconds. An event loop never
+//! waits: [`Gate::try_enter`] reports that the gate is closed, and the event loop keeps the write and tries again.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// How long a closing waits for running statements.
+const LONG_WAIT: Duration = Duration::from_secs(10);
+/// The same for a closing that gives up early rather than delay others.
+const BRIEF_WAIT: Duration = Duration::from_millis(500);
+/// How long a closing waits for transactions on their way to the disk; all writes wait meanwhile.
+const SHORT_WAIT: Duration = Duration::from_secs(3);
+/// Interval of polling the counts.
+const LOOK: Duration = Duration::from_micros(200);
+
+const OPEN: u8 = 0;
+const CLOSED_TO_LONG: u8 = 1;
+const CLOSED: u8 = 2;
+const GONE: u8 = 3;
+
+/// Classes of writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One transaction, possibly of an event loop.
+    Short,
+    /// May run for seconds, on a thread that may wait.
+    Long,
+}
+
+/// Why a write could not enter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shut {
+    /// Closed for some time; try again.
+    Closed,
+    /// Closed for ever, because another database has taken over.
+    Gone,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    state: AtomicU8,
+    short: AtomicUsize,
+    long: AtomicUsize,
+    changing: Mutex<()>,
+    changed: Condvar,
+    /// Held by the thread that closes the gate.
+    closer: Mutex<()>,
+}
+
+/// A closed gate; dropping this opens it.
+pub(crate) struct Closed<'g> {
+    gate: &'g Gate,
+    _closer: MutexGuard<'g, ()>,
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.gate.open();
+    }
+}
+
+impl Gate {
+    fn inside(&self, kind: Kind) -> &AtomicUsize {
+        if kind == Kind::Short { &self.short } else { &self.long }
+    }
+
+    /// Enters, or returns why not.
+    #[inline]
+    pub(crate) fn try_enter(&self, kind: Kind) -> Result<(), Shut> {
+        // Counted before the state is read: closing sets the state before it reads the count.
+        self.inside(kind).fetch_add(1, Ordering::SeqCst);
+        match self.state.load(Ordering::SeqCst) {
+            OPEN => Ok(()),
+            state => self.judge(kind, state),
+        }
+    }
+
+    #[cold]
+    fn judge(&self, kind: Kind, state: u8) -> Result<(), Shut> {
+        let shut = match state {
+            OPEN => return Ok(()),
+            CLOSED_TO_LONG if kind == Kind::Short => return Ok(()),
+            GONE => Shut::Gone,
+            _ => Shut::Closed,
+        };
+        self.leave(kind);
+        Err(shut)
+    }
+
+    /// Enters, possibly after a wait; false if the gate is closed for ever.
+    #[inline]
+    pub(crate) fn enter(&self, kind: Kind) -> bool {
+        loop {
+            match self.try_enter(kind) {
+                Ok(()) => return true,
+                Err(Shut::Gone) => return false,
+                Err(Shut::Closed) => self.wait(kind),
+            }
+        }
+    }
+
+    /// Waits until the gate is no longer closed to this kind.
+    #[cold]
+    fn wait(&self, kind: Kind) {
+        let mut changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.is_closed_to(kind) {
+            changing = self.changed.wait(changing).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn is_closed_to(&self, kind: Kind) -> bool {
+        match self.state.load(Ordering::SeqCst) {
+            CLOSED => true,
+            CLOSED_TO_LONG => kind == Kind::Long,
+            _ => false,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn leave(&self, kind: Kind) {
+        self.inside(kind).fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn set(&self, state: u8) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.state.load(Ordering::SeqCst) != GONE {
+            self.state.store(state, Ordering::SeqCst);
+        }
+        self.changed.notify_all();
+    }
+
+    /// The right to close the gate, held by one thread at a time.
+    pub(crate) fn closer(&self) -> MutexGuard<'_, ()> {
+        self.closer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the gate to all writes for a moment. `None`: it is closed already, or the writes inside take too long.
+    pub(crate) fn try_close(&self) -> Option<Closed<'_>> {
+        let closer = match self.closer.try_lock() {
+            Ok(closer) => closer,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        if self.state.load(Ordering::SeqCst) != OPEN {
+            return None;
+        }
+        self.set(CLOSED_TO_LONG);
+        let is_closed = (self.empties(Kind::Long, BRIEF_WAIT) || self.give_up()) && self.close();
+        is_closed.then(|| Closed { gate: self, _closer: closer })
+    }
+
+    /// Blocks long writes and waits until none is inside. If that takes too long, opens the gate again and returns false.
+    pub(crate) fn close_to_long(&self) -> bool {
+        self.set(CLOSED_TO_LONG);
+        self.empties(Kind::Long, LONG_WAIT) || self.give_up()
+    }
+
+    /// After [`Gate::close_to_long`]: blocks all writes and waits until none is inside. If that takes too long, opens the gate
+    /// again and returns false.
+    pub(crate) fn close(&self) -> bool {
+        self.set(CLOSED);
+        self.empties(Kind::Short, SHORT_WAIT) || self.give_up()
+    }
+
+    fn give_up(&self) -> bool {
+        self.open();
+        false
+    }
+
+    fn empties(&self, kind: Kind, most: Duration) -> bool {
+        let until = Instant::now() + most;
+        while self.inside(kind).load(Ordering::SeqCst) > 0 {
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+
+    /// Opens the gate to all writes.
+    pub(crate) fn open(&self) {
+        self.set(OPEN);
+    }
+
+    /// Closes the gate for ever.
+    pub(crate) fn end(&self) {
+        self.set(GONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn one_closes_it_at_a_time_and_it_is_open_again_after() {
+        let gate = Gate::default();
+        let closed = gate.try_close();
+        assert!(closed.is_some() && gate.try_close().is_none());
+        assert_eq!(gate.try_enter(Kind::Short), Err(Shut::Closed));
+        drop(closed);
+        assert_eq!(gate.try_enter(Kind::Long), Ok(()));
+        // It does not wait long for writes inside.
+        assert!(gate.try_close().is_none());
+        assert_eq!(gate.try_enter(Kind::Short), Ok(()));
+        gate.leave(Kind::Short);
+        gate.leave(Kind::Long);
+        gate.end();
+        assert!(gate.try_close().is_none());
+    }
+
+    #[test]
+    fn nobody_is_inside_while_it_is_closed_and_nobody_comes_in_when_it_is_gone() {
+        let (gate, is_closed, inside) = (Gate::default(), AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let (gate, is_closed, inside) = (&gate, &is_closed, &inside);
+                scope.spawn(move || {
+                    let kind = if number == 0 { Kind::Long } else { Kind::Short };
+                    while gate.enter(kind) {
+                        let before = is_closed.load(Ordering::SeqCst);
+                        std::thread::yield_now();
+                        inside.fetch_add(usize::from(before || is_closed.load(Ordering::SeqCst)), Ordering::SeqCst);
+                        gate.leave(kind);
+                    }
+                });
+            }
+            for round in 0..200 {
+                assert!(gate.close_to_long() && gate.close());
+                is_closed.store(true, Ordering::SeqCst);
+                std::thread::yield_now();
+                is_closed.store(false, Ordering::SeqCst);
+                if round == 199 { gate.end() } else { gate.open() }
+            }
+        });
+        assert_eq!(inside.into_inner(), 0);
+        assert!(!gate.enter(Kind::Short));
+    }
+}

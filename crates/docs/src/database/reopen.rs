@@ -1,0 +1,299 @@
+//! Changing the configuration of an open database, without downtime.
+//!
+//! A [`Database`] keeps the configuration that it was opened with. [`Database::reopen`] opens another one over the same store,
+//! as at a start: new parts are built and checked while writes continue. It takes over while no write is in progress
+//! ([`crate::database::gate`]), so no write runs half under the old and half under the new configuration:
+//!
+//! 1. The configuration is rejected if it has mistakes, if a change cannot be made while writes continue, or if it would drop
+//!    more than is permitted ([`crate::opening::losses`]). Nothing has been changed yet.
+//! 2. New writes wait, those in progress end, builders stop.
+//! 3. The new database is made, but builds nothing yet. The caller directs requests to it (`publish`) or rejects it. If it is
+//!    rejected, the catalog is restored, and writes continue in the old database.
+//! 4. The old database is superseded. Writes to it go to the new one. Reads through its indexes or views that begin from then
+//!    on fail ([`crate::Moment::check_indexes`]); earlier ones finish on their snapshots.
+//! 5. Writes continue. Undeclared parts are removed.
+
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Deref};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::gate::{Kind, Shut};
+use crate::catalog::{CollectionInfo, ReadinessState};
+use crate::caught;
+use crate::config::Config;
+use crate::database::{Database, Required, Write};
+use crate::engine::{Direction, KeyRange};
+use crate::error::WriteError;
+use crate::opening::{CATALOG_TREE, IndexBuilder, OpenError, Rows, Work, losses, rebuild, stored_catalog};
+use crate::views::{self, Builder};
+
+/// The failure reported for a view whose build was stopped by a failed reopening.
+const STOPPED: &str = "its build was stopped by a change of the configuration that failed; restart";
+
+/// The error for a panic during a change.
+fn panicked(why: String) -> OpenError {
+    let source = std::io::Error::other(why);
+    store::Error::Io { context: "take another configuration".to_string(), source }.into()
+}
+
+/// The rows of the catalog's tree, as stored.
+type CatalogRows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A write in progress; the database cannot be superseded while this lives.
+pub(crate) struct Passing {
+    database: Database,
+    kind: Kind,
+}
+
+impl Deref for Passing {
+    type Target = Database;
+    fn deref(&self) -> &Database {
+        &self.database
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        self.database.inner.gate.leave(self.kind);
+    }
+}
+
+/// The error for a change that needs a restart: some indexes must be complete before the first write.
+fn needs_restart(info: &CollectionInfo, work: &Work) -> String {
+    let fields = |number: &usize| format!("{}({})", info.name, info.indexes[*number].fields.join(", "));
+    let indexes: Vec<String> = work.wanted.indexes.iter().map(fields).collect();
+    let what =
+        if indexes.is_empty() { info.name.clone() } else { format!("the index {}", indexes.join(", the index ")) };
+    format!(
+        "restart the service to change {what}: references, expiry and the fields that an index carries need it complete, so it is \
+         built before writes are taken"
+    )
+}
+
+impl Database {
+    /// Opens the store with another configuration, which then takes over. Before that, while writes wait, `publish` is called
+    /// with the new database; if it returns an error, everything stays as it was. Returns the new database, and how long writes
+    /// waited.
+    ///
+    /// Builds of views and checks of rules that are in progress begin anew.
+    pub fn reopen<E: From<OpenError>>(
+        &self,
+        config: &Config,
+        publish: impl FnOnce(&Database) -> Result<(), E>,
+    ) -> Result<(Database, Duration), E> {
+        self.check_reopen(config)?;
+        let _closer = self.inner.gate.closer();
+        let is_busy = || OpenError::Mismatch("statements that write are running: try again".to_string());
+        if !self.inner.gate.close_to_long() {
+            return Err(is_busy().into());
+        }
+        self.stop_builders();
+        let began = Instant::now();
+        if !self.inner.gate.close() {
+            self.start_builders();
+            return Err(is_busy().into());
+        }
+        let (database, drops) = match self.make_or_put_back(config, publish) {
+            Ok(made) => made,
+            Err(error) => {
+                self.inner.gate.open();
+                self.start_builders();
+                return Err(error);
+            }
+        };
+        // Before any write to the new database.
+        self.inner.is_superseded.store(true, Ordering::SeqCst);
+        let _ = self.inner.successor.set(database.clone());
+        self.inner.gate.end();
+        let waited = began.elapsed();
+        database.begin_builds();
+        database.inner.gate.open();
+        let drop_trees = || rebuild::drop_trees(database.store(), self.inner.heart.catalog_tree, &drops);
+        if let Err(why) = caught::outcome(drop_trees) {
+            // The rows remain: the next opening removes the trees.
+            tracing::error!(why, "trees that are no longer declared cannot be removed");
+        }
+        Ok((database, waited))
+    }
+
+    /// Checks that the stored data permits this configuration.
+    fn check_reopen(&self, config: &Config) -> Result<(), OpenError> {
+        if self.is_superseded() {
+            return Err(OpenError::Mismatch("another configuration has taken over already".to_string()));
+        }
+        let store = self.store();
+        let catalog_tree = store.tree(CATALOG_TREE)?;
+        let reader = store.reader()?;
+        let snapshot = reader.snapshot();
+        let stored = stored_catalog::read(&snapshot, catalog_tree)?;
+        losses::check(config, store, &snapshot, &stored)?;
+        let resolved = stored_catalog::resolve(store, &snapshot, config, &stored)?;
+        views::resolve((store, catalog_tree), &snapshot, config, &resolved.catalog, &stored)?;
+        for (info, work) in resolved.catalog.collections.iter().zip(&resolved.work) {
+            if !work.is_empty() {
+                return Err(OpenError::Mismatch(needs_restart(info, work)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the new database and calls `publish`. After an error of either step everything is as before.
+    fn make_or_put_back<E: From<OpenError>>(
+        &self,
+        config: &Config,
+        publish: impl FnOnce(&Database) -> Result<(), E>,
+    ) -> Result<(Database, Rows), E> {
+        let before = self.catalog_rows().map_err(OpenError::from)?;
+        // All writes wait for this, so a panic must become an error like any other.
+        let made = caught::unless_panic(|| {
+            self.make(config).map_err(E::from).and_then(|made| publish(&made.0).map(|()| made))
+        });
+        made.unwrap_or_else(|why| Err(panicked(why).into())).inspect_err(|_| {
+            if let Err(why) = caught::outcome(|| self.put_back(&before)) {
+                tracing::error!(why, "the catalog cannot be restored after a refused change: no writes are taken until a change succeeds, or a restart");
+                self.inner.gate.end();
+            }
+        })
+    }
+
+    /// The new database, closed to writes, and the rows that name trees to be removed.
+    fn make(&self, config: &Config) -> Result<(Database, Rows), OpenError> {
+        let store = self.store().clone();
+        let stored = stored_catalog::read(&store.reader()?.snapshot(), self.inner.heart.catalog_tree)?;
+        let generations = Arc::clone(&self.inner.generations);
+        let (database, rows) =
+            Database::assemble(config, &self.inner.dir, store, &stored, generations, Some(&self.inner.heart))?;
+        let closed = database.inner.gate.close_to_long() && database.inner.gate.close();
+        debug_assert!(closed, "nobody knows it yet");
+        let mut drops: Rows = stored;
+        drops.extend(rows);
+        Ok((database, drops))
+    }
+
+    /// The rows of the catalog's tree.
+    fn catalog_rows(&self) -> Result<CatalogRows, store::Error> {
+        let (mut rows, tree) = (CatalogRows::new(), self.inner.heart.catalog_tree);
+        self.store().reader()?.snapshot().scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
+            rows.insert(key.to_vec(), value.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Restores the catalog's rows; the new database has changed nothing else in the store. A remaining row would mislead a
+    /// later opening. For example, a view whose collection was empty could be marked as ready although writes have not
+    /// maintained it since.
+    fn put_back(&self, before: &CatalogRows) -> Result<(), store::Error> {
+        let (now, tree) = (self.catalog_rows()?, self.inner.heart.catalog_tree);
+        if now != *before {
+            self.store().commit(&mut |tx| {
+                now.keys().filter(|key| !before.contains_key(*key)).for_each(|key| tx.delete(tree, key));
+                let changed = before.iter().filter(|(key, value)| now.get(*key) != Some(value));
+                changed.for_each(|(key, value)| tx.put(tree, key, value));
+                Ok(())
+            })?;
+        }
+        self.inner.heart.take_folds();
+        Ok(())
+    }
+
+    fn stop_builders(&self) {
+        // Dropping waits for their threads.
+        *self.inner.builder.lock().unwrap_or_else(PoisonError::into_inner) = Builder::default();
+        *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = IndexBuilder::default();
+    }
+
+    /// Restarts the index builder after a failed reopening. Views that were being built fail, because their snapshots are gone.
+    /// The next successful reopening begins them anew ([`Database::has_stopped_builds`]).
+    fn start_builders(&self) {
+        for view in self.inner.heart.views.list.iter().filter(|view| view.state() == views::ViewState::Building) {
+            view.fail(STOPPED.to_string());
+        }
+        match IndexBuilder::start(&self.inner.heart) {
+            Ok(builder) => {
+                builder.begin();
+                *self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner) = builder;
+            }
+            Err(error) => tracing::error!(%error, "indexes are not built until the next start"),
+        }
+    }
+
+    /// Counts a write as in progress; `None`: another database has taken over.
+    #[inline]
+    pub(crate) fn pass(&self, kind: Kind) -> Option<Passing> {
+        self.inner.gate.enter(kind).then(|| Passing { database: self.clone(), kind })
+    }
+
+    /// The same for callers that must not wait.
+    #[inline]
+    pub(crate) fn try_pass(&self, kind: Kind) -> Result<Passing, Shut> {
+        self.inner.gate.try_enter(kind).map(|()| Passing { database: self.clone(), kind })
+    }
+
+    /// Translates a write for the database that has taken over.
+    #[cold]
+    pub(crate) fn succeeded(&self, write: &Write) -> Result<(Database, Write), WriteError> {
+        let successor = self.inner.successor.get().ok_or(WriteError::Busy)?;
+        let name = &self.collection_at(write.collection).info.name;
+        let collection = successor.collection(name).ok_or(WriteError::NotFound)?;
+        Ok((successor.clone(), Write { collection, ..write.clone() }))
+    }
+
+    /// The same for a required document.
+    #[cold]
+    pub(crate) fn required_there(&self, required: Option<Required>) -> Result<Option<Required>, WriteError> {
+        let Some(required) = required else { return Ok(None) };
+        let successor = self.inner.successor.get().ok_or(WriteError::Busy)?;
+        let name = &self.collection_at(required.collection).info.name;
+        let collection = successor.collection(name).ok_or(WriteError::NotFound)?;
+        Ok(Some(Required { collection, ..required }))
+    }
+
+    /// The database that has taken over last, or this one.
+    pub fn newest(&self) -> Database {
+        let mut newest = self;
+        while let Some(next) = newest.inner.successor.get() {
+            newest = next;
+        }
+        newest.clone()
+    }
+
+    /// Whether it is the same open database.
+    pub fn is_same(&self, other: &Database) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Whether another database has taken over.
+    #[inline]
+    pub fn is_superseded(&self) -> bool {
+        self.inner.is_superseded.load(Ordering::SeqCst)
+    }
+
+    /// Whether this is the last handle: dropping it closes the database, which waits for its threads.
+    pub fn is_last_handle(&self) -> bool {
+        Arc::strong_count(&self.inner) == 1
+    }
+
+    /// How many generations of this database are in memory: this one, and others that are still referenced.
+    pub fn generations_held(&self) -> usize {
+        Arc::strong_count(&self.inner.generations)
+    }
+
+    /// Whether all builds and checks have ended, by success or refusal.
+    pub fn is_settled(&self) -> bool {
+        let views = self.inner.builder.lock().unwrap_or_else(PoisonError::into_inner).is_done();
+        views && self.inner.index_builder.lock().unwrap_or_else(PoisonError::into_inner).is_done()
+    }
+
+    /// Whether a failed reopening has stopped builds of views: reopening with the same configuration begins them anew.
+    pub fn has_stopped_builds(&self) -> bool {
+        self.inner.heart.views.list.iter().any(|view| view.has_failed_for(STOPPED))
+    }
+
+    /// Whether a rule came into force since the opening: queries use it after a reopening with the same configuration.
+    pub fn gains_by_reopening(&self) -> bool {
+        self.rules().iter().any(|rule| rule.state == ReadinessState::Ready)
+    }
+}

@@ -1,0 +1,21 @@
+//! Bringing a folder and a configuration together: the stored catalog, what differs and what would be lost, the rebuilding of
+//! stored documents, indexes built while writes continue, and the counting of trees.
+//!
+//! It imports `writes`, `views`, `config` and the folders below them. It does not know sessions, statements or callers.
+
+pub(crate) mod counter;
+mod differences;
+mod index_build;
+pub(crate) mod loader;
+pub(crate) mod losses;
+mod open_error;
+pub(crate) mod rebuild;
+pub(crate) mod stored_catalog;
+
+pub(crate) use counter::Counter;
+pub use differences::{DIFFERENCES_MAX, Differences};
+pub(crate) use index_build::IndexBuilder;
+pub(crate) use loader::{LoadError, Loader, ORIGIN_BYTES, Origin, STORED, Targets, Task, Wanted};
+pub use open_error::{CollectionNames, OpenError};
+pub use stored_catalog::outline;
+pub(crate) use stored_catalog::{CATALOG_TREE, DROP, Resolved, Rows, Work};

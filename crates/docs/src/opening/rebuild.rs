@@ -1,0 +1,195 @@
+//! Applying a changed configuration to stored documents when a database is opened.
+//!
+//! One pass over a collection's documents checks them against a changed schema and collects the entries of new or changed
+//! indexes, of new unique fields, and of new references. All of it becomes visible in one step with the catalog's rows. The old
+//! entries of an index are removed after that, by the next opening if the process stops in between.
+
+use std::collections::BTreeSet;
+use std::ops::{Bound, ControlFlow};
+
+use binjson::Document;
+use store::{BulkTree, Reader, Store, TreeId};
+
+use super::loader::{self, LoadError, Loader, Origin, STORED, Targets, Task};
+use super::open_error::OpenError;
+use super::stored_catalog::{DROP, Rows, Work, tree_of};
+use crate::encoding::Shape;
+use crate::encoding::key::shown_key;
+use crate::engine::{Direction, KeyRange, STAMP_BYTES};
+use crate::error::ReadError;
+use crate::writes::Collection;
+
+/// Number of documents read from one snapshot; bounded so that no snapshot is held for long.
+const SCAN_DOCUMENTS: usize = 65_536;
+
+/// Does the work on one collection and returns its new trees.
+pub(crate) fn collection(
+    store: &Store,
+    reader: &Reader,
+    collection: &Collection,
+    work: &Work,
+    sort_bytes: usize,
+) -> Result<Vec<(TreeId, BulkTree)>, OpenError> {
+    let mut loader = Loader::new(collection, &work.wanted, store, sort_bytes);
+    let mut shape = Shape::default();
+    let mut failure = None;
+    each_document(reader, collection.info.tree, |key, stored| {
+        let result = one(collection, work.recheck, key, stored, &mut shape, &mut loader);
+        result.map_or_else(
+            |error| {
+                failure = Some(error);
+                ControlFlow::Break(())
+            },
+            ControlFlow::Continue,
+        )
+    })?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let mut trees = Vec::new();
+    for task in loader.into_tasks() {
+        run(store, reader, task, &mut trees).map_err(|error| explain(collection, error))?;
+    }
+    Ok(trees)
+}
+
+fn one(
+    collection: &Collection,
+    recheck: bool,
+    key: &[u8],
+    stored: &[u8],
+    shape: &mut Shape,
+    loader: &mut Loader<'_>,
+) -> Result<(), OpenError> {
+    let name = || format!("{}/{}", collection.info.name, shown_key(collection.info.key.kind, key));
+    let damaged = || OpenError::Read(ReadError::Damaged(name()));
+    let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok()).ok_or_else(damaged)?;
+    let key = collection.info.key.kind.of_bytes(key).ok_or_else(damaged)?;
+    collection.with_row(document, shape, |row| {
+        if recheck && let Err(why) = collection.check(document, row) {
+            let what = format!("the stored document {} does not fit the configuration's schema: {why}", name());
+            return Err(OpenError::Mismatch(what));
+        }
+        let added = loader.add(row, &key, &STORED).map_err(|error| explain(collection, error.into()))?;
+        added.map_err(|why| OpenError::Mismatch(format!("the stored document {}: {why}", name())))
+    })
+}
+
+fn run(store: &Store, reader: &Reader, task: Task<'_>, trees: &mut Vec<(TreeId, BulkTree)>) -> Result<(), LoadError> {
+    match task {
+        Task::Index { tree, entries } => trees.push((tree, loader::build_index(entries, store.bulk()?)?)),
+        Task::Unique { tree, fields, entries } => {
+            trees.push((tree, loader::build_unique(entries, store.bulk()?, fields)?));
+        }
+        Task::Reference { field, target, target_name, entries } => {
+            let ask = |key: &[u8]| Ok(reader.snapshot().get(target, key)?.is_some());
+            loader::check_references(entries, Targets::Ask(&ask), field, target_name)?;
+        }
+    }
+    Ok(())
+}
+
+fn explain(collection: &Collection, error: LoadError) -> OpenError {
+    let name = &collection.info.name;
+    let kind = collection.info.key.kind;
+    let shown = |origin: &Origin| format!("{name}/{}", shown_key(kind, &origin.key));
+    match error {
+        LoadError::Store(error) => OpenError::Store(error),
+        LoadError::Io(source) => OpenError::Store(store::Error::Io { context: "sorting an index".to_string(), source }),
+        LoadError::Record { why, from } => OpenError::Mismatch(format!("the stored document {}: {why}", shown(&from))),
+        LoadError::Twice { fields, first, second } => OpenError::Mismatch(format!(
+            "{fields} cannot be unique: {} and {} have the same value",
+            shown(&first),
+            shown(&second)
+        )),
+        LoadError::Dangling { field, target, from, .. } => OpenError::Mismatch(format!(
+            "\"{field}\" cannot refer to {target}: {} refers to a document that is not there",
+            shown(&from)
+        )),
+    }
+}
+
+/// Visits all documents in order of key, over several snapshots. No writes run meanwhile.
+fn each_document(
+    reader: &Reader,
+    tree: TreeId,
+    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> Result<(), store::Error> {
+    let mut last: Option<Vec<u8>> = None;
+    loop {
+        let from = last.take();
+        let range = KeyRange { from: from.as_deref().map_or(Bound::Unbounded, Bound::Excluded), to: Bound::Unbounded };
+        let (mut seen, mut stop) = (0, false);
+        reader.snapshot().scan(tree, range, Direction::Forward, &mut |key, value| {
+            seen += 1;
+            stop = visit(key, value).is_break();
+            if seen == SCAN_DOCUMENTS {
+                last = Some(key.to_vec());
+            }
+            if stop || seen == SCAN_DOCUMENTS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if stop || last.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Makes built trees and rows of the catalog visible in one step, then removes the obsolete rows.
+pub(crate) fn make_visible(
+    store: &Store,
+    catalog: TreeId,
+    trees: Vec<(TreeId, BulkTree)>,
+    rows: &Rows,
+    obsolete: &[String],
+) -> Result<(), store::Error> {
+    if trees.is_empty() {
+        // One transaction suffices. Attaching would write a checkpoint.
+        return write_rows(store, catalog, rows, obsolete);
+    }
+    let entry = |(key, value): (&String, &String)| (catalog, key.clone().into_bytes(), value.clone().into_bytes());
+    let entries: Vec<_> = rows.iter().map(entry).collect();
+    store.attach(trees, &entries)?;
+    write_rows(store, catalog, &Rows::new(), obsolete)
+}
+
+/// Writes rows of the catalog and removes others in one transaction, if there are any.
+fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: &[String]) -> Result<(), store::Error> {
+    if rows.is_empty() && obsolete.is_empty() {
+        return Ok(());
+    }
+    store.commit(&mut |tx| {
+        rows.iter().for_each(|(key, row)| tx.put(catalog, key.as_bytes(), row.as_bytes()));
+        // A row may be in both lists: it is removed.
+        obsolete.iter().for_each(|key| tx.delete(catalog, key.as_bytes()));
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Empties the trees named by rows `drop/…`, and removes these rows, together with index or unique rows of such a tree that a
+/// crash left behind. Each tree is emptied in one transaction, whatever its size: the next checkpoint frees its pages.
+pub(crate) fn drop_trees(store: &Store, catalog: TreeId, rows: &Rows) -> Result<(), store::Error> {
+    for row in rows.keys() {
+        let Some(name) = row.strip_prefix(DROP) else { continue };
+        let tree = store.existing_tree(name)?;
+        let stands_for_it = rows.iter().filter(|(_, value)| tree_of(value).as_deref() == Some(name));
+        let left: Vec<&String> = stands_for_it.map(|(key, _)| key).collect();
+        store.commit(&mut |tx| {
+            if let Some(tree) = tree {
+                tx.delete_range(tree, KeyRange::ALL);
+            }
+            tx.delete(catalog, row.as_bytes());
+            left.iter().for_each(|key| tx.delete(catalog, key.as_bytes()));
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// The rows that [`drop_trees`] leaves.
+pub(crate) fn after_drops(rows: Rows) -> Rows {
+    let dropped: BTreeSet<String> = rows.keys().filter_map(|key| key.strip_prefix(DROP)).map(str::to_string).collect();
+    let stays =
+        |key: &str, value: &str| !key.starts_with(DROP) && tree_of(value).is_none_or(|tree| !dropped.contains(&tree));
+    rows.into_iter().filter(|(key, value)| stays(key, value)).collect()
+}

@@ -1,0 +1,578 @@
+//! The stored catalog: one row for each collection, index, unique field and reference of the directory.
+//!
+//! The rows are stored in the tree `catalog`; keys and values are text.
+//!
+//! ```text
+//!  collection/NAME         {"key": FIELD, "type": TYPE, "schema": TEXT or null}, and "expire": FIELD, "expire_after": SECONDS;
+//!                          for expiry by last write, with its own name for a field, also "expire_since": SECONDS;
+//!                          with "undeclared": true if it has documents and the last configuration did not declare it
+//!  index/NAME/FIELD,FIELD  {"tree": TREE, "included": [FIELD, …]}
+//!  unique/NAME/FIELD,FIELD {"tree": TREE}                      these two with "state": "building" until it is built
+//!  reference/NAME/FIELD    {"target": NAME}
+//!  drop/TREE               {}            the tree's entries are obsolete and are to be removed
+//!  counts/NUMBER           approximate size of a tree (`counter.rs`)
+//! ```
+//!
+//! When a database is opened, the catalog that the configuration declares is compared with these rows. If a collection has
+//! documents, missing or changed parts are built before the database opens (`rebuild.rs`). An index is built into a tree with a
+//! new name. One step makes the tree visible and changes its row, so a stop before it leaves the old index.
+//!
+//! If the work is done while the database serves (`builds_indexes_later`), a row keeps the rules in force until a new rule
+//! replaces them ([`crate::writes::announced`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use schema::Schema;
+use serde_json::{Value as Json, json};
+use store::{Store, TreeId};
+
+use super::loader::Wanted;
+use super::losses;
+use super::open_error::OpenError;
+use crate::catalog::{Catalog, CollectionInfo, ExpireInfo, FieldInfo, IndexInfo, Readiness, ReferenceInfo, UniqueInfo};
+use crate::config::{CollectionConfig, Config, ExpireConfig};
+use crate::engine::{Direction, KeyRange, View};
+use crate::error::ReadError;
+use crate::expire::{LAST_WRITE, mark_at};
+use crate::writes::{Wish, announced};
+
+/// The tree of the catalog's rows.
+pub(crate) const CATALOG_TREE: &str = "catalog";
+/// Rows by key.
+pub(crate) type Rows = BTreeMap<String, String>;
+
+/// The wanted catalog, and the work to get there.
+pub(crate) struct Resolved {
+    pub(crate) catalog: Catalog,
+    /// The schemas in force.
+    pub(crate) schemas: Vec<Option<Schema>>,
+    /// New rules, by collection, that are checked while the database serves.
+    pub(crate) wishes: Vec<Vec<(Wish, Readiness)>>,
+    /// Work to be done before the opening, by collection; empty for most.
+    pub(crate) work: Vec<Work>,
+    /// Rows to be written in the step that makes the work visible.
+    pub(crate) rows: Rows,
+    /// Rows to be removed after it.
+    pub(crate) obsolete: Vec<String>,
+}
+
+/// Work on one collection's stored documents.
+pub(crate) struct Work {
+    pub(crate) wanted: Wanted,
+    /// The schema differs from the one by which the documents were checked.
+    pub(crate) recheck: bool,
+}
+
+impl Work {
+    pub(crate) fn is_empty(&self) -> bool {
+        let Wanted { indexes, unique, references } = &self.wanted;
+        !self.recheck && indexes.is_empty() && unique.is_empty() && references.is_empty()
+    }
+}
+
+/// Reads all rows.
+pub(crate) fn read(view: &impl View, tree: TreeId) -> Result<Rows, ReadError> {
+    let mut rows = Rows::new();
+    let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+    view.scan(tree, all, Direction::Forward, &mut |key, value| {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        rows.insert(text(key), text(value));
+        ControlFlow::Continue(())
+    })?;
+    Ok(rows)
+}
+
+/// Compares the configuration with the stored rows.
+pub(crate) fn resolve(store: &Store, view: &impl View, config: &Config, stored: &Rows) -> Result<Resolved, OpenError> {
+    let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
+    wanted.sort_by(|a, b| a.name.cmp(&b.name));
+    let names: Vec<&str> = wanted.iter().map(|collection| collection.name.as_str()).collect();
+    let mut resolver =
+        Resolver { store, view, config, stored, names: &names, rows: Rows::new(), kept: BTreeSet::new() };
+    let (mut catalog, mut schemas, mut work, mut wishes) = (Catalog::default(), Vec::new(), Vec::new(), Vec::new());
+    catalog.plans = config.plans.clone();
+    for collection in &wanted {
+        let (info, schema, todo, wished) = resolver.collection(collection)?;
+        catalog.collections.push(Arc::new(info));
+        schemas.push(schema);
+        work.push(todo);
+        wishes.push(wished);
+    }
+    let Resolver { mut rows, kept, .. } = resolver;
+    let obsolete = obsolete(stored, &kept, &names, &mut rows);
+    for name in losses::undeclared(config, store, view, stored)? {
+        let key = format!("collection/{name}");
+        let row = stored.get(&key).and_then(|row| serde_json::from_str::<Json>(row).ok());
+        if let Some(mut row) = row {
+            row[UNDECLARED] = json!(true);
+            rows.insert(key, row.to_string());
+        }
+    }
+    rows.retain(|key, value| stored.get(key) != Some(value));
+    Ok(Resolved { catalog, schemas, wishes, work, rows, obsolete })
+}
+
+/// Rows of parts that are no longer declared. The trees of indexes and unique fields are emptied. The trees of an undeclared
+/// collection stay, because nothing changes them. Its references are dropped, to be checked when it is declared again.
+fn obsolete(stored: &Rows, kept: &BTreeSet<String>, names: &[&str], rows: &mut Rows) -> Vec<String> {
+    let mut obsolete = Vec::new();
+    for (key, value) in stored.iter().filter(|(key, _)| !kept.contains(*key)) {
+        let Some((kind, rest)) = key.split_once('/') else { continue };
+        let declared = names.contains(&rest.split('/').next().unwrap_or_default());
+        match kind {
+            "reference" => obsolete.push(key.clone()),
+            "index" | "unique" if declared => {
+                if let Some(tree) = tree_of(value) {
+                    rows.insert(format!("{DROP}{tree}"), "{}".to_string());
+                }
+                obsolete.push(key.clone());
+            }
+            _ => {}
+        }
+    }
+    obsolete
+}
+
+/// Prefix of the row of a tree that is to be emptied; the tree's name follows.
+pub(crate) const DROP: &str = "drop/";
+
+/// Name of the mark in the row of a collection that the last configuration did not declare.
+pub(crate) const UNDECLARED: &str = "undeclared";
+
+/// Whether a row has a mark.
+pub(crate) fn is_marked(row: &str, mark: &str) -> bool {
+    serde_json::from_str::<Json>(row).is_ok_and(|row| row[mark] == json!(true))
+}
+
+/// Whether a row belongs to an index or unique field whose build was not finished, or refused.
+pub(crate) fn is_part(row: &str) -> bool {
+    state_of(row).is_some()
+}
+
+/// The name of the tree that holds a collection's documents.
+pub(crate) fn documents_tree(collection: &str) -> String {
+    format!("docs/{collection}")
+}
+
+/// The tree that a row names.
+pub(crate) fn tree_of(row: &str) -> Option<String> {
+    let row: Json = serde_json::from_str(row).ok()?;
+    row.get("tree")?.as_str().map(str::to_string)
+}
+
+fn state_of(row: &str) -> Option<Json> {
+    let row: Json = serde_json::from_str(row).ok()?;
+    row.get("state").cloned()
+}
+
+/// The catalog for a configuration, without a database. For preparing queries before a database is open. Its tree numbers are
+/// not real.
+pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
+    let mut wanted: Vec<&CollectionConfig> = config.collections.iter().collect();
+    wanted.sort_by(|a, b| a.name.cmp(&b.name));
+    let names: Vec<&str> = wanted.iter().map(|collection| collection.name.as_str()).collect();
+    let mut catalog = Catalog { plans: config.plans.clone(), ..Catalog::default() };
+    for collection in &wanted {
+        let schema = collection.schema.as_deref().map(Schema::compile).transpose().map_err(OpenError::Mismatch)?;
+        let mut info = described(collection, schema.as_ref(), NO_TREE);
+        for fields in index_fields(collection, collection.expire.as_ref()) {
+            let included = included(config, collection, &fields);
+            info.indexes.push(IndexInfo { fields, included, tree: NO_TREE, readiness: Readiness::default() });
+        }
+        let unique = collection.unique.iter().map(|fields| UniqueInfo {
+            fields: fields.clone(),
+            tree: NO_TREE,
+            readiness: Readiness::default(),
+        });
+        info.unique = unique.collect();
+        for (field, target) in &collection.references {
+            if let Ok(place) = names.binary_search(&target.as_str()) {
+                info.refer(field.clone(), place);
+            }
+        }
+        info.expire(collection.expire.as_ref(), Some(0));
+        catalog.collections.push(Arc::new(info));
+    }
+    catalog.views = crate::views::tables(config, &catalog)?;
+    Ok(catalog)
+}
+
+const NO_TREE: TreeId = TreeId(u32::MAX);
+
+/// A collection as its configuration determines it, without indexes, unique fields and references.
+fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -> CollectionInfo {
+    CollectionInfo {
+        name: wanted.name.clone(),
+        tree,
+        key: wanted.key.clone(),
+        schema: wanted.schema.as_deref().map(Arc::from),
+        fields: schema.into_iter().flat_map(Schema::fields).map(FieldInfo::from).collect(),
+        closed: schema.is_some_and(Schema::is_closed),
+        indexes: Vec::new(),
+        unique: Vec::new(),
+        references: Vec::new(),
+        expire: None,
+        identity: Some(vec![wanted.key.field.clone()]),
+    }
+}
+
+/// The fields that an index must include.
+pub(crate) fn included(config: &Config, collection: &CollectionConfig, index: &[String]) -> Vec<String> {
+    let mut declared = config.included.iter();
+    let found = declared.find(|included| included.collection == collection.name && included.index == index);
+    found.map(|included| included.fields.clone()).unwrap_or_default()
+}
+
+impl CollectionInfo {
+    /// The place of an index that starts with a field.
+    fn index_of(&self, field: &str) -> usize {
+        self.indexes.iter().position(|index| index.fields[0] == field).unwrap_or_default()
+    }
+
+    fn refer(&mut self, field: String, target: usize) {
+        let index = self.index_of(&field);
+        self.references.push(ReferenceInfo { field, target, index });
+    }
+
+    fn expire(&mut self, wanted: Option<&ExpireConfig>, since: Option<i64>) {
+        self.expire = wanted.map(|expire| {
+            let index = self.index_of(&expire.field);
+            let since_seconds = since.filter(|_| expire.field == LAST_WRITE);
+            ExpireInfo { field: expire.field.clone(), after_seconds: expire.after_seconds, since_seconds, index }
+        });
+    }
+}
+
+/// A collection as it is to be opened: its entry, its schema in force, work before the opening, new rules for afterwards.
+type Planned = (CollectionInfo, Option<Schema>, Work, Vec<(Wish, Readiness)>);
+/// Fields and the places of their targets.
+type References = Vec<(String, usize)>;
+/// The same with the catalog's rows.
+type NewReferences = Vec<(String, usize, String)>;
+
+/// The state of a collection's own row, compared with the configuration.
+struct Identity {
+    /// The documents must be checked before the database serves.
+    recheck: bool,
+    /// Set if a new schema is announced: the schema in force until then, or none.
+    before: Option<Option<(Schema, Arc<str>)>>,
+    /// The expiry in force.
+    expire: Option<ExpireConfig>,
+    /// For expiry by last write: when recording began.
+    since: Option<i64>,
+    wishes: Vec<(Wish, Readiness)>,
+}
+
+impl Identity {
+    /// Keeps the stored schema in force, unless the new one accepts every document that the stored one accepts.
+    fn announce_schema(&mut self, new: &Schema, stored: &Json, row: &mut Json) -> Result<(), OpenError> {
+        let text = stored["schema"].as_str();
+        let before = text.map(Schema::compile).transpose().map_err(OpenError::Mismatch)?;
+        if !before.as_ref().is_some_and(|before| new.is_looser_than(before)) {
+            row["schema"] = stored["schema"].clone();
+            self.before = Some(before.zip(text.map(Arc::from)));
+        }
+        Ok(())
+    }
+
+    fn announce_expire(&mut self, wanted: &CollectionConfig, new: &ExpireConfig, stored: &Json, row: &mut Json) {
+        let mut ready = json!({ "expire": new.field, "expire_after": new.after_seconds });
+        if let Some(since) = self.since {
+            ready["expire_since"] = json!(since);
+        }
+        let ready = ready.to_string();
+        self.wishes.push((Wish::Expire(new.field.clone()), Readiness::building((collection_row(wanted), ready))));
+        (row["expire"], row["expire_after"]) = (stored["expire"].clone(), stored["expire_after"].clone());
+        let field = stored["expire"].as_str().map(str::to_string);
+        // A row without a duration has an older format. Then nothing expires until the new rule is in force.
+        let before = field.zip(stored["expire_after"].as_i64());
+        self.expire = before.map(|(field, after_seconds)| ExpireConfig { field, after_seconds });
+        self.since = stored["expire_since"].as_i64();
+        row["expire_since"] = stored["expire_since"].clone();
+    }
+}
+
+pub(crate) fn collection_row(wanted: &CollectionConfig) -> String {
+    format!("collection/{}", wanted.name)
+}
+
+/// The collection's own row, as the declaration determines it.
+pub(crate) fn declared_row(wanted: &CollectionConfig) -> Json {
+    let mut row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
+    if let Some(expire) = &wanted.expire {
+        row["expire"] = json!(expire.field);
+        row["expire_after"] = json!(expire.after_seconds);
+    }
+    row
+}
+
+pub(crate) fn index_row(wanted: &CollectionConfig, fields: &[String]) -> String {
+    format!("index/{}/{}", wanted.name, joined(fields))
+}
+
+pub(crate) fn unique_row(wanted: &CollectionConfig, fields: &[String]) -> String {
+    format!("unique/{}/{}", wanted.name, joined(fields))
+}
+
+/// The names of fields inside a row's key.
+fn joined(fields: &[String]) -> String {
+    fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",")
+}
+
+pub(crate) fn reference_row(wanted: &CollectionConfig, field: &str) -> String {
+    format!("reference/{}/{}", wanted.name, escaped(field))
+}
+
+struct Resolver<'r, V> {
+    store: &'r Store,
+    view: &'r V,
+    config: &'r Config,
+    stored: &'r Rows,
+    names: &'r [&'r str],
+    rows: Rows,
+    kept: BTreeSet<String>,
+}
+
+impl<V: View> Resolver<'_, V> {
+    fn collection(&mut self, wanted: &CollectionConfig) -> Result<Planned, OpenError> {
+        let tree = self.store.tree(&documents_tree(&wanted.name))?;
+        let empty = is_empty(self.view, tree)?;
+        let schema = match &wanted.schema {
+            None => None,
+            Some(text) => Some(Schema::compile(text).map_err(OpenError::Mismatch)?),
+        };
+        let Identity { recheck, before, expire, since, mut wishes } = self.identity(wanted, empty, schema.as_ref())?;
+        let mut work =
+            Work { wanted: Wanted { indexes: Vec::new(), unique: Vec::new(), references: Vec::new() }, recheck };
+        let (references, new_references) = self.references(wanted, empty, &mut work);
+        let mut info = described(wanted, schema.as_ref(), tree);
+        let schema = match before {
+            None => schema,
+            Some(before) => {
+                let (before, text) = before.unzip();
+                info.schema = text;
+                info.fields = schema.as_ref().map(|new| announced::weakened(new, before.as_ref())).unwrap_or_default();
+                let row = json!({ "schema": wanted.schema }).to_string();
+                let readiness = Readiness::building((collection_row(wanted), row));
+                // Compiled for the general checker, because its fields do not have the row positions that the plain checker
+                // needs.
+                let new =
+                    wanted.schema.as_deref().map(Schema::compile_full).transpose().map_err(OpenError::Mismatch)?;
+                wishes.extend(new.map(|schema| (Wish::Schema(schema), readiness)));
+                before
+            }
+        };
+        let needed: Vec<&str> = references
+            .iter()
+            .map(|(field, _)| field)
+            .chain(expire.as_ref().map(|e| &e.field))
+            .map(String::as_str)
+            .collect();
+        for fields in index_fields(wanted, expire.as_ref()) {
+            let is_needed = needed.contains(&fields[0].as_str());
+            let index = self.index(wanted, fields, (empty, is_needed), &mut work, info.indexes.len())?;
+            info.indexes.push(index);
+        }
+        for fields in &wanted.unique {
+            let name = unique_row(wanted, fields);
+            let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree }), empty)?;
+            let readiness = if new { self.later(&name, true) } else { Readiness::default() };
+            if new && readiness.is_ready() {
+                work.wanted.unique.push(info.unique.len());
+            }
+            info.unique.push(UniqueInfo { fields: fields.clone(), tree, readiness });
+        }
+        for (field, target) in references {
+            info.refer(field, target);
+        }
+        info.expire(expire.as_ref(), since);
+        for (field, target, row) in new_references {
+            let (index, name) = (info.index_of(&field), reference_row(wanted, &field));
+            wishes.push((Wish::Reference { field, target, index }, Readiness::building((name, row))));
+        }
+        Ok((info, schema, work, wishes))
+    }
+
+    /// Checks the collection's own row; returns the rules in force and the new ones.
+    fn identity(
+        &mut self,
+        wanted: &CollectionConfig,
+        empty: bool,
+        schema: Option<&Schema>,
+    ) -> Result<Identity, OpenError> {
+        let key = collection_row(wanted);
+        let mut row = declared_row(wanted);
+        let stored: Option<Json> = self.stored.get(&key).and_then(|row| serde_json::from_str(row).ok());
+        let expire = wanted.expire.clone();
+        let since = expire.as_ref().filter(|expire| expire.field == LAST_WRITE).map(|_| self.since(stored.as_ref()));
+        if let Some(since) = since {
+            row["expire_since"] = json!(since);
+        }
+        let mut identity = Identity { recheck: false, before: None, expire, since, wishes: Vec::new() };
+        self.kept.insert(key.clone());
+        let stored = match stored.filter(|_| !empty) {
+            Some(stored) => stored,
+            None if empty || !self.config.builds_indexes_later => {
+                identity.recheck = !empty;
+                self.rows.insert(key, row.to_string());
+                return Ok(identity);
+            }
+            None => json!({ "key": row["key"], "type": row["type"], "schema": null }),
+        };
+        if stored["key"] != row["key"] || stored["type"] != row["type"] {
+            return Err(OpenError::Mismatch(format!(
+                "the documents of {} were stored with the key {} of type {}; the configuration wants {} of type {}",
+                wanted.name, stored["key"], stored["type"], row["key"], row["type"]
+            )));
+        }
+        // Nothing has to be checked if expiry is removed.
+        let has_schema = stored["schema"] != row["schema"];
+        let has_expire = !row["expire"].is_null() && stored["expire"] != row["expire"];
+        if self.config.builds_indexes_later {
+            if has_schema && let Some(schema) = schema {
+                identity.announce_schema(schema, &stored, &mut row)?;
+            }
+            if has_expire && let Some(expire) = &wanted.expire {
+                identity.announce_expire(wanted, expire, &stored, &mut row);
+            }
+        } else {
+            identity.recheck = has_schema || has_expire;
+        }
+        self.rows.insert(key, row.to_string());
+        Ok(identity)
+    }
+
+    /// When recording of last writes began; now, if it was not recorded before.
+    fn since(&self, stored: Option<&Json>) -> i64 {
+        let noted = stored.filter(|row| row["expire"] == LAST_WRITE).and_then(|row| row["expire_since"].as_i64());
+        noted.unwrap_or_else(|| mark_at(self.config.clock.now_ms()) as i64)
+    }
+
+    /// The references in force, and new ones with their rows.
+    fn references(&mut self, wanted: &CollectionConfig, empty: bool, work: &mut Work) -> (References, NewReferences) {
+        let (mut references, mut new) = (Vec::new(), Vec::new());
+        for (field, target) in &wanted.references {
+            let Ok(place) = self.names.binary_search(&target.as_str()) else { continue };
+            let key = reference_row(wanted, field);
+            let row = json!({ "target": target }).to_string();
+            let stored = self.stored.get(&key);
+            let is_new = !empty && stored != Some(&row);
+            self.kept.insert(key.clone());
+            if is_new && self.config.builds_indexes_later {
+                // A reference of the field to another collection stays in force until the new one replaces it.
+                let before = stored.and_then(|row| serde_json::from_str::<Json>(row).ok());
+                let before = before.and_then(|row| self.names.binary_search(&row.get("target")?.as_str()?).ok());
+                references.extend(before.map(|before| (field.clone(), before)));
+                new.push((field.clone(), place, row));
+                continue;
+            }
+            if is_new {
+                work.wanted.references.push(references.len());
+            }
+            self.rows.insert(key, row);
+            references.push((field.clone(), place));
+        }
+        (references, new)
+    }
+
+    fn index(
+        &mut self,
+        wanted: &CollectionConfig,
+        fields: Vec<String>,
+        (empty, is_needed): (bool, bool),
+        work: &mut Work,
+        number: usize,
+    ) -> Result<IndexInfo, OpenError> {
+        let included = included(self.config, wanted, &fields);
+        let name = index_row(wanted, &fields);
+        let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree, "included": included }), empty)?;
+        // An index through which rules in force find references and expired documents must be complete before the first write.
+        let readiness = if new { self.later(&name, !is_needed) } else { Readiness::default() };
+        if new && readiness.is_ready() {
+            work.wanted.indexes.push(number);
+        }
+        Ok(IndexInfo { fields, included, tree, readiness })
+    }
+
+    /// Whether a new part is built while the database serves: then its row is marked until it is complete.
+    fn later(&mut self, name: &str, may_wait: bool) -> Readiness {
+        let row = self.rows.get(name).filter(|_| may_wait && self.config.builds_indexes_later).cloned();
+        let Some(row) = row else { return Readiness::default() };
+        let Ok(mut told) = serde_json::from_str::<Json>(&row) else { return Readiness::default() };
+        told["state"] = json!("building");
+        self.rows.insert(name.to_string(), told.to_string());
+        Readiness::building((name.to_string(), row))
+    }
+
+    /// The tree of an index or unique field, and whether it must be built: an unchanged row keeps its tree.
+    fn tree(&mut self, name: &str, row: impl Fn(&str) -> Json, empty: bool) -> Result<(TreeId, bool), OpenError> {
+        let before = self.stored.get(name).and_then(|row| tree_of(row));
+        let same = |tree: &str| self.stored.get(name) == Some(&row(tree).to_string());
+        self.kept.insert(name.to_string());
+        // A tree whose build was not finished, or refused, may hold entries that are not maintained.
+        let is_part = self.stored.get(name).is_some_and(|row| is_part(row));
+        let keep = before.as_deref().filter(|tree| (empty && !is_part) || same(tree));
+        let (tree, new) = match (keep, &before) {
+            (Some(tree), _) => (tree.to_string(), false),
+            (None, before) => {
+                if let Some(old) = before {
+                    self.rows.insert(format!("{DROP}{old}"), "{}".to_string());
+                }
+                (self.fresh(name)?, !empty)
+            }
+        };
+        self.rows.insert(name.to_string(), row(&tree).to_string());
+        Ok((self.store.tree(&tree)?, new))
+    }
+
+    /// An unused name for a tree: the first choice is the name of the row.
+    fn fresh(&self, name: &str) -> Result<String, OpenError> {
+        let candidates = std::iter::once(name.to_string()).chain((2..).map(|number| format!("{name}#{number}")));
+        for candidate in candidates {
+            let used = self.stored.values().any(|row| tree_of(row).as_deref() == Some(&candidate))
+                || self.stored.contains_key(&format!("{DROP}{candidate}"));
+            if used {
+                continue;
+            }
+            let empty = match self.store.existing_tree(&candidate)? {
+                None => true,
+                Some(tree) => is_empty(self.view, tree)?,
+            };
+            if empty {
+                return Ok(candidate);
+            }
+        }
+        Ok(name.to_string())
+    }
+}
+
+/// The declared indexes, and one for each referring field and for the expiry field unless a declared index starts with it. They
+/// find the referring documents at a deletion, and the expired documents, without reading the whole collection.
+pub(crate) fn index_fields(wanted: &CollectionConfig, expire: Option<&ExpireConfig>) -> Vec<Vec<String>> {
+    let mut indexes = wanted.indexes.clone();
+    let times = wanted.expire.iter().chain(expire).map(|expire| &expire.field);
+    for field in wanted.references.iter().map(|(field, _)| field).chain(times) {
+        if !indexes.iter().any(|fields| fields[0] == *field) {
+            indexes.push(vec![field.clone()]);
+        }
+    }
+    indexes
+}
+
+pub(crate) fn is_empty(view: &impl View, tree: TreeId) -> Result<bool, ReadError> {
+    let mut empty = true;
+    let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+    view.scan(tree, all, Direction::Forward, &mut |_, _| {
+        empty = false;
+        ControlFlow::Break(())
+    })?;
+    Ok(empty)
+}
+
+/// A field's name inside a row's key.
+fn escaped(field: &str) -> String {
+    let field = field.replace('%', "%25").replace('/', "%2F").replace(',', "%2C").replace('#', "%23");
+    field.replace('\0', "%00")
+}

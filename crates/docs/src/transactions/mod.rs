@@ -1,0 +1,18 @@
+//! How callers write: closures, submitted writes, statements and steps, and the large ones among them. Each is one
+//! transaction, run again after a conflict.
+//!
+//! It imports `database`, `sql` and the folders below them. Only `expire` and callers of the library use it.
+
+mod body;
+mod large;
+mod statement;
+mod transaction;
+pub(crate) mod truncate;
+mod writing;
+
+pub use body::Body;
+pub use statement::{RowsWanted, StepsCall, StepsDone};
+pub use transaction::{
+    Applied, Elsewhere, GivenBack, Run, RunDone, TRANSACTION_WRITES_MAX, Transaction, take_given_up,
+};
+pub use writing::{Done, Submission, TakeLong};

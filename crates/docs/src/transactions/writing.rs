@@ -1,0 +1,186 @@
+//! Writes that are submitted and report their result later. Each is a transaction of the store.
+
+use std::sync::Arc;
+
+use schema::Question;
+use store::Submit;
+
+use crate::database::{Database, Kind, Passing, Required, Session, Shut, Write, written};
+use crate::error::WriteError;
+use crate::sql::Guard;
+use crate::writes::{LongCheck, Prepared, Written};
+
+/// Called once with the result of a write. May run on a thread of the store, and must not block.
+pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
+
+/// Receives writes of an event loop whose preparation turned out to take too long for it, because of the check of a document or
+/// the size of the stored one.
+pub trait TakeLong: Send + Sync {
+    /// Called on the event loop, before [`Database::try_write`] returns, for a write that will be passed to [`TakeLong::take`].
+    fn note(&self);
+    /// Receives a write to this database, after all writes submitted before it are prepared. May run on a thread of the store
+    /// and must not block. The receiver must run the write by [`Database::write_submission`], on a thread that may block.
+    fn take(&self, database: &Database, submission: Submission);
+}
+
+/// A write that is to be submitted.
+pub struct Submission {
+    /// The write.
+    pub write: Write,
+    /// A query that must return a row, else [`WriteError::Unguarded`]. Evaluated first.
+    pub guard: Option<Guard>,
+    /// A document that must exist, else [`WriteError::NotFound`].
+    pub required: Option<Required>,
+    /// Called while a long document is checked by a JSON Schema: if the write is cancelled, it ends with [`WriteError::Busy`].
+    pub over: Option<Question>,
+    /// Takes the write from [`Database::try_write`] if it turns out to be too long for an event loop. Without it such a write
+    /// ends with [`WriteError::Busy`]. See [`Database::may_be_long`].
+    pub long: Option<Arc<dyn TakeLong>>,
+    /// Called with the result.
+    pub done: Done,
+}
+
+impl Submission {
+    /// Whether the write is cancelled.
+    pub fn is_over(&self) -> bool {
+        self.over.as_ref().is_some_and(|over| over())
+    }
+}
+
+impl Database {
+    /// Submits a write, which is one transaction with all its checks. `done` is called once, perhaps before this returns.
+    /// Blocks while another configuration takes over, so only for threads that may block.
+    pub fn write(&self, session: &Session, write: Write, done: Done) {
+        self.write_where(session, write, None, done);
+    }
+
+    /// The same with a required document that must exist, else [`WriteError::NotFound`].
+    pub fn write_where(&self, session: &Session, write: Write, required: Option<Required>, done: Done) {
+        self.write_submission(session, Submission { write, guard: None, required, over: None, long: None, done });
+    }
+
+    /// The same for a submission.
+    pub fn write_submission(&self, session: &Session, submission: Submission) {
+        match self.pass(Kind::Short) {
+            Some(passing) => self.submit(session, passing, submission, LongCheck::asking),
+            None => {
+                if let Some((database, submission)) = self.moved(submission) {
+                    database.write_submission(session, submission);
+                }
+            }
+        }
+    }
+
+    /// The same for event loops, which must not block. While another configuration takes over (some milliseconds), the
+    /// submission is returned. If returned submissions are retried in order, writes keep their order.
+    pub fn try_write(&self, session: &Session, submission: Submission) -> Result<(), Box<Submission>> {
+        match self.try_pass(Kind::Short) {
+            Ok(passing) => self.submit(session, passing, submission, LongCheck::on_loop),
+            Err(Shut::Closed) => return Err(Box::new(submission)),
+            Err(Shut::Gone) => return self.try_write_moved(session, submission),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn try_write_moved(&self, session: &Session, submission: Submission) -> Result<(), Box<Submission>> {
+        // A returned submission must have the collection numbers of this database.
+        let (write, required) = (submission.write.clone(), submission.required.clone());
+        match self.moved(submission) {
+            Some((database, moved)) => {
+                database.try_write(session, moved).map_err(|moved| Box::new(Submission { write, required, ..*moved }))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Translates the submission for the database that has taken over. If that is impossible, reports an error as its result.
+    fn moved(&self, submission: Submission) -> Option<(Database, Submission)> {
+        let Submission { write, guard, required, over, long, done } = submission;
+        if guard.is_some() {
+            // The guard was prepared from this database's catalog, so no other database can run it.
+            done(Err(WriteError::Busy));
+            return None;
+        }
+        match self.succeeded(&write).and_then(|next| Ok((next, self.required_there(required)?))) {
+            Ok(((database, write), required)) => {
+                Some((database, Submission { write, guard: None, required, over, long, done }))
+            }
+            Err(error) => {
+                done(Err(error));
+                None
+            }
+        }
+    }
+
+    #[inline]
+    fn submit(
+        &self,
+        session: &Session,
+        passing: Passing,
+        submission: Submission,
+        check: impl FnOnce(Option<Question>) -> LongCheck,
+    ) {
+        let Submission { write, guard, required, over, long, done } = submission;
+        let long_check = check(over);
+        let writing = Writing { passing, write, guard, required, outcome: None, long_check, long, done };
+        match self.store().submit(session.reader(), Box::new(writing)) {
+            Submit::Queued => {}
+            Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
+        }
+    }
+}
+
+/// A submitted write, in progress.
+struct Writing {
+    passing: Passing,
+    write: Write,
+    guard: Option<Guard>,
+    required: Option<Required>,
+    outcome: Option<Result<Prepared, WriteError>>,
+    long_check: LongCheck,
+    long: Option<Arc<dyn TakeLong>>,
+    done: Done,
+}
+
+impl Writing {
+    fn prepared(&mut self, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
+        if let Some(guard) = &self.guard {
+            guard.check(&self.passing, tx)?;
+        }
+        match &self.required {
+            Some(required) if !self.passing.is_there(required, tx)? => Err(WriteError::NotFound),
+            _ => self.passing.prepare(&self.write, tx, &mut self.long_check),
+        }
+    }
+}
+
+impl store::Transaction for Writing {
+    fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
+        if self.long_check.is_long {
+            // No retry on this thread: another thread begins the write anew.
+            return Err(store::Abort);
+        }
+        let prepared = self.prepared(tx);
+        if self.long_check.is_long
+            && let Some(long) = &self.long
+        {
+            long.note();
+        }
+        let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
+        self.outcome = Some(prepared);
+        self.long_check.was_prepared();
+        result
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
+        let Writing { passing, outcome: prepared, done, write, guard, required, long_check, long, .. } = *self;
+        if let (true, Some(long), Err(store::Error::Aborted)) = (long_check.is_long, long, &outcome) {
+            let database = Database::clone(&passing);
+            drop(passing);
+            return long.take(&database, Submission { write, guard, required, over: None, long: None, done });
+        }
+        drop(passing);
+        done(written(prepared, outcome));
+    }
+}

@@ -1,0 +1,226 @@
+//! Announced rules: a new schema, reference or expiry of a collection that has documents, applied while the database serves.
+//!
+//! From its announcement every write obeys a rule in addition to the rules in force, and a thread checks the stored documents
+//! (`opening/index_build.rs`). If all documents satisfy the rule, it is written to the catalog's row and replaces the old
+//! rule. If any document breaks it, the rule is refused, and from then on writes obey only the old rules. Until the
+//! replacement the rows on disk hold the old rule. So after a stop at any moment, the next opening finds the same difference
+//! and begins again.
+//!
+//! The catalog for queries ([`crate::catalog`]) promises only what both schemas promise, and contains neither an announced
+//! reference nor an announced expiry. These appear when the database is opened again ([`crate::Database::reopen`]).
+
+use binjson::Document;
+use schema::{PromisedKind, Schema};
+
+use super::collection::{Collection, ReferencePlace, Referrer};
+use crate::catalog::{Catalog, FieldInfo, Readiness, ReadinessState};
+use crate::encoding::{NAMES_MAX, Row};
+use crate::engine::Change;
+use crate::error::WriteError;
+use crate::expire;
+
+/// A new rule, as found by comparing the configuration with the catalog.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    Schema(Schema),
+    Reference {
+        field: String,
+        /// Places in the catalog, and among the collection's indexes.
+        target: usize,
+        index: usize,
+    },
+    Expire(String),
+}
+
+/// An announced rule, resolved to places in the row.
+#[derive(Debug)]
+pub(crate) struct Announced {
+    pub(crate) rule: Rule,
+    pub(crate) readiness: Readiness,
+}
+
+#[derive(Debug)]
+pub(crate) enum Rule {
+    /// Checked by the general checker, because the plain one relies on the row positions of the schema in force.
+    Schema(Schema),
+    Reference(ReferencePlace),
+    Expire {
+        field: String,
+        place: usize,
+    },
+}
+
+/// Which rules are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// Those in force and those announced; writes must obey both.
+    All,
+    /// Those in force; stored documents satisfy them.
+    InForce,
+}
+
+impl Held {
+    fn is(self, readiness: &Readiness) -> bool {
+        if self == Held::All { !readiness.is_refused() } else { readiness.is_ready() }
+    }
+}
+
+/// The status of an announced rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleStatus {
+    /// The collection.
+    pub collection: String,
+    /// The rule: `schema`, `reference`, `expire`.
+    pub kind: &'static str,
+    /// Its field; none for a schema, and for expiry by the time of the last write.
+    pub field: Option<String>,
+    /// Its state.
+    pub state: ReadinessState,
+}
+
+/// Adds the announced rules to their collections. `Err`: more fields than a row has places.
+pub(crate) fn announce(
+    collections: &mut [Collection],
+    catalog: &Catalog,
+    wishes: Vec<Vec<(Wish, Readiness)>>,
+) -> Result<(), String> {
+    for (place, wishes) in wishes.into_iter().enumerate() {
+        for (wish, readiness) in wishes {
+            let collection = &mut collections[place];
+            let name = collection.info.name.clone();
+            let mut number = |field: &str| {
+                collection.names.add(field).ok_or(format!("collection {name} uses over {NAMES_MAX} fields"))
+            };
+            let marks = matches!(&wish, Wish::Expire(field) if field == expire::LAST_WRITE);
+            let rule = match wish {
+                Wish::Schema(schema) => Rule::Schema(schema),
+                Wish::Expire(field) => Rule::Expire { place: number(&field)?, field },
+                Wish::Reference { field, target, index } => {
+                    let (info, own) = (&catalog.collections[target], &catalog.collections[place]);
+                    let reference = ReferencePlace {
+                        field: number(&field)?,
+                        target: info.tree,
+                        target_kind: info.key.kind,
+                        target_name: info.name.clone(),
+                        target_expires: info.expire.clone(),
+                    };
+                    collections[place].refers_to_expiring |= info.expire.is_some();
+                    let referrer = Referrer::new(own, field, index, readiness.clone());
+                    collections[target].referrers.push(referrer);
+                    Rule::Reference(reference)
+                }
+            };
+            collections[place].marks |= marks;
+            collections[place].announced.push(Announced { rule, readiness });
+        }
+    }
+    Ok(())
+}
+
+/// The guarantees of a new schema that hold even while stored documents may fit only the old one.
+pub(crate) fn weakened(new: &Schema, before: Option<&Schema>) -> Vec<FieldInfo> {
+    let known = |name: &str| before.and_then(|schema| schema.fields().iter().find(|field| field.name == name));
+    let fields = new.fields().iter().map(|field| {
+        let before = known(&field.name);
+        let kind = before.map(|before| before.kind).filter(|kind| *kind == field.kind).unwrap_or(PromisedKind::Any);
+        let required = field.required && before.is_some_and(|before| before.required);
+        FieldInfo { name: field.name.clone(), kind: kind.into(), required }
+    });
+    fields.collect()
+}
+
+impl Announced {
+    /// Whether a stored document satisfies the rule.
+    pub(crate) fn check<C: Change>(
+        &self,
+        collection: &Collection,
+        document: Document<'_>,
+        row: &Row<'_, '_>,
+        change: &mut C,
+    ) -> Result<Result<(), WriteError>, store::Error> {
+        Ok(match &self.rule {
+            Rule::Reference(reference) => match reference.named(row) {
+                None => Ok(()),
+                Some(value) => {
+                    let target = reference.target_kind.of_scalar(value.scalar());
+                    let is_there = match &target {
+                        None => false,
+                        Some(target) => change.get(reference.target, target.as_bytes())?.is_some(),
+                    };
+                    if is_there { Ok(()) } else { Err(reference.dangling(collection, &value)) }
+                }
+            },
+            Rule::Schema(schema) => check_schema(schema, collection, document, row),
+            Rule::Expire { field, place } => expire::check(field, *place, row),
+        })
+    }
+}
+
+fn check_schema(
+    schema: &Schema,
+    collection: &Collection,
+    document: Document<'_>,
+    row: &Row<'_, '_>,
+) -> Result<(), WriteError> {
+    let checked = schema.check(document, row, &collection.names);
+    checked.map_err(|misfit| WriteError::Invalid { why: misfit.why, pointer: misfit.pointer })
+}
+
+impl Collection {
+    /// Whether another schema was announced.
+    pub(crate) fn announces_schema(&self) -> bool {
+        self.announced.iter().any(|announced| matches!(announced.rule, Rule::Schema(_)))
+    }
+
+    /// Checks a document against the schema in force and the announced ones.
+    #[inline(never)]
+    pub(crate) fn check_announced(
+        &self,
+        held: Held,
+        document: Document<'_>,
+        row: &Row<'_, '_>,
+    ) -> Result<(), WriteError> {
+        let mut is_replaced = false;
+        for announced in self.announced.iter().filter(|announced| held.is(&announced.readiness)) {
+            match &announced.rule {
+                Rule::Schema(schema) => {
+                    check_schema(schema, self, document, row)?;
+                    is_replaced = announced.readiness.is_ready();
+                }
+                Rule::Expire { field, place } => expire::check(field, *place, row)?,
+                Rule::Reference(_) => {}
+            }
+        }
+        match &self.schema {
+            Some(schema) if !is_replaced => check_schema(schema, self, document, row),
+            _ => Ok(()),
+        }
+    }
+
+    /// The references that a document must satisfy.
+    pub(crate) fn references_held(&self, held: Held) -> impl Iterator<Item = &ReferencePlace> {
+        let announced = move || {
+            let those = self.announced.iter().filter(move |announced| held.is(&announced.readiness));
+            those.filter_map(|announced| match &announced.rule {
+                Rule::Reference(reference) => Some((reference, announced.readiness.is_ready())),
+                _ => None,
+            })
+        };
+        let is_replaced =
+            move |field: usize| announced().any(|(reference, is_ready)| is_ready && reference.field == field);
+        let in_force = self.references.iter().filter(move |reference| !is_replaced(reference.field));
+        in_force.chain(announced().map(|(reference, _)| reference))
+    }
+
+    /// The status of its announced rules.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = RuleStatus> {
+        self.announced.iter().map(|announced| {
+            let (kind, field) = match &announced.rule {
+                Rule::Schema(_) => ("schema", None),
+                Rule::Reference(reference) => ("reference", Some(self.names.name(reference.field).to_string())),
+                Rule::Expire { field, .. } => ("expire", Some(field.clone()).filter(|f| f != expire::LAST_WRITE)),
+            };
+            RuleStatus { collection: self.info.name.clone(), kind, field, state: announced.readiness.state() }
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! Keys that a collection generates for documents without one.
+//!
+//! - `counter`: the numbers from 1 on, for number keys. Each number is given only once, even if the document is not stored. So
+//!   gaps arise from a rejected insert, from a crash (at most [`BLOCK`] numbers), and from a statement or steps that are
+//!   retried because of concurrent writes. Numbers that clients chose are skipped.
+//! - `uuid`: version 7 of RFC 9562, for text keys: they sort by the time of creation.
+//!
+//! The counter is in memory, so concurrent inserts do not conflict. The row on disk (row NAME of the tree `sequences`, 8 bytes,
+//! little-endian) is above all numbers given so far; the transaction that first reaches it moves it ahead. There is no gap
+//! after a clean end, which writes the next number itself, after a change of the configuration, which takes over the counter in
+//! memory, or if a write is prepared again, since it keeps its number.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use store::Store;
+
+use crate::catalog::{CollectionInfo, Generate};
+use crate::encoding::{Key, Scalar};
+use crate::engine::{Change, Direction, KeyRange, TreeId, View};
+use crate::error::{ReadError, WriteError};
+
+/// The tree of the counters' rows.
+const TREE: &str = "sequences";
+/// Numbers by which the row on disk is moved ahead.
+const BLOCK: i64 = 256;
+/// Attempts to find a free number for one document. A number in use moves the counter past all documents.
+const TRIES_MAX: usize = 3;
+
+/// A collection's key generator.
+#[derive(Debug)]
+pub(crate) enum Keys {
+    Counter(Arc<Counter>),
+    Uuid,
+}
+
+/// Numbers, each given once.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    next: AtomicI64,
+    /// The largest number chosen by a client since `make` last checked, possibly of a rejected document; 0: none.
+    brought: AtomicI64,
+    /// The value of `next` that the row on disk is known to equal or exceed.
+    settled: AtomicI64,
+    /// The tree of the collection's documents, and that of the counters' rows.
+    documents: TreeId,
+    sequences: TreeId,
+}
+
+/// A key as JSON text.
+type Made = String;
+
+impl Keys {
+    /// The generator of a collection. The counter of the previous configuration, if any, is taken over.
+    pub(crate) fn open(
+        store: &Store,
+        view: &impl View,
+        info: &CollectionInfo,
+        until_now: Option<&Keys>,
+    ) -> Result<Option<Keys>, ReadError> {
+        Ok(match (info.key.generate, until_now) {
+            (None, _) => None,
+            (Some(Generate::Uuid), _) => Some(Keys::Uuid),
+            (Some(Generate::Counter), Some(Keys::Counter(counter))) if counter.documents == info.tree => {
+                Some(Keys::Counter(Arc::clone(counter)))
+            }
+            (Some(Generate::Counter), _) => {
+                let sequences = store.tree(TREE)?;
+                let reserved = view.get(sequences, info.name.as_bytes())?.map_or(0, |row| number(&row));
+                let mut last = None;
+                view.scan(info.tree, ALL, Direction::Backward, &mut |key, _| {
+                    last = of_key(info, key);
+                    ControlFlow::Break(())
+                })?;
+                let next = behind(last).max(reserved);
+                let (settled, next) = (AtomicI64::new(next), AtomicI64::new(next));
+                let brought = AtomicI64::new(0);
+                Some(Keys::Counter(Arc::new(Counter { next, brought, settled, documents: info.tree, sequences })))
+            }
+        })
+    }
+
+    /// A key that no document has, as JSON. `given` is the number from an earlier preparation of the same write; it is set
+    /// here.
+    pub(crate) fn make<C: Change>(
+        &self,
+        info: &CollectionInfo,
+        given: &mut Option<i64>,
+        change: &mut C,
+    ) -> Result<Made, WriteError> {
+        match self {
+            Keys::Uuid => Ok(format!("\"{}\"", uuid::Uuid::now_v7())),
+            Keys::Counter(counter) => counter.make(info, given, change),
+        }
+    }
+
+    /// The tree and the next number, if the row on disk must be updated at the end. `None` if another configuration shares the
+    /// counter and may still give numbers.
+    pub(crate) fn unsettled(&self) -> Option<(TreeId, [u8; 8])> {
+        let Keys::Counter(counter) = self else { return None };
+        if Arc::strong_count(counter) > 1 {
+            return None;
+        }
+        let next = counter.next.load(Ordering::Relaxed);
+        let is_known = counter.settled.swap(next, Ordering::Relaxed) == next;
+        (!is_known).then(|| (counter.sequences, next.to_le_bytes()))
+    }
+
+    /// Records a key chosen by the client. The document may still be rejected, so the counter reads the stored documents when
+    /// it gives the next number.
+    pub(crate) fn met(&self, key: &Key<'_>) {
+        if let (Keys::Counter(counter), Scalar::Integer(number)) = (self, key.scalar())
+            && number >= counter.next.load(Ordering::Relaxed)
+        {
+            counter.brought.fetch_max(number, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Counter {
+    fn make<C: Change>(
+        &self,
+        info: &CollectionInfo,
+        given: &mut Option<i64>,
+        change: &mut C,
+    ) -> Result<Made, WriteError> {
+        if self.brought.swap(0, Ordering::Relaxed) >= self.next.load(Ordering::Relaxed) {
+            self.step_over_all(info, change)?;
+        }
+        for _ in 0..TRIES_MAX {
+            let number = given.take().unwrap_or_else(|| self.give());
+            let Some(key) = info.key.kind.of_scalar(Scalar::Integer(number)).filter(|_| number < i64::MAX) else {
+                break;
+            };
+            if change.get(info.tree, key.as_bytes())?.is_none() {
+                self.reserve(number, info, change)?;
+                *given = Some(number);
+                return Ok(number.to_string());
+            }
+            self.step_over_all(info, change)?;
+        }
+        Err(WriteError::Conflict { what: format!("{} has no number left for a key", info.name) })
+    }
+
+    /// Moves the counter past all stored documents.
+    fn step_over_all<C: Change>(&self, info: &CollectionInfo, change: &mut C) -> Result<(), WriteError> {
+        let mut last = None;
+        change.scan(info.tree, ALL, Direction::Backward, &mut |key, _| {
+            last = of_key(info, key);
+            ControlFlow::Break(())
+        })?;
+        self.next.fetch_max(behind(last), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The next number; it stops at the largest one.
+    fn give(&self) -> i64 {
+        let given = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1));
+        given.unwrap_or(i64::MAX)
+    }
+
+    /// Moves the row on disk ahead if this number has reached it. Of concurrent transactions that do this, each writes a row
+    /// above its own number, and one that read the row before it was moved is prepared again.
+    fn reserve<C: Change>(&self, given: i64, info: &CollectionInfo, change: &mut C) -> Result<(), WriteError> {
+        let name = info.name.as_bytes();
+        let reserved = change.get(self.sequences, name)?.map_or(0, |row| number(&row));
+        if given >= reserved {
+            change.put(self.sequences, name, &given.saturating_add(BLOCK).to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+const ALL: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+
+fn number(row: &[u8]) -> i64 {
+    row.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes))
+}
+
+fn of_key(info: &CollectionInfo, key: &[u8]) -> Option<i64> {
+    match info.key.kind.of_bytes(key)?.scalar() {
+        Scalar::Integer(number) => Some(number),
+        _ => None,
+    }
+}
+
+/// The number after the last one; numbers begin at 1.
+fn behind(last: Option<i64>) -> i64 {
+    last.map_or(1, |last| last.saturating_add(1)).max(1)
+}

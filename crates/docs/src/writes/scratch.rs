@@ -1,0 +1,65 @@
+//! Working memory of a thread that writes. It is reused, so that a steady stream of writes allocates little.
+//!
+//! A transaction may run on its caller's thread and again on the committing thread, so the memory belongs to the thread, not to
+//! the transaction.
+
+use std::cell::Cell;
+
+use binjson::Encoder;
+
+use super::long_check::LongCheck;
+use crate::encoding::Shape;
+use crate::views;
+
+/// Larger buffers are freed after each write: every event loop and every thread of the store has its own.
+const SCRATCH_KEPT_BYTES: usize = 64 << 10;
+
+/// Buffers and remembered shapes.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) encoder: Encoder,
+    pub(crate) buffers: Buffers,
+    pub(crate) shape: Shape,
+    pub(crate) old_shape: Shape,
+    pub(crate) views: views::write::Buffers,
+    /// The check of the current write.
+    pub(crate) long_check: LongCheck,
+}
+
+/// Buffers by their content.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    pub(crate) old: Vec<u8>,
+    pub(crate) new: Vec<u8>,
+    pub(crate) patch: Vec<u8>,
+    pub(crate) entries: Entries,
+}
+
+/// The entries of the old and the new document in one tree.
+#[derive(Default)]
+pub(crate) struct Entries {
+    pub(crate) old_key: Vec<u8>,
+    pub(crate) old_value: Vec<u8>,
+    pub(crate) new_key: Vec<u8>,
+    pub(crate) new_value: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+/// Runs `work` with this thread's memory.
+pub(crate) fn with<R>(work: impl FnOnce(&mut Scratch) -> R) -> R {
+    let mut scratch = SCRATCH.take().unwrap_or_default();
+    let result = work(&mut scratch);
+    let buffers = &mut scratch.buffers;
+    for buffer in [&mut buffers.old, &mut buffers.new, &mut buffers.patch] {
+        if buffer.capacity() > SCRATCH_KEPT_BYTES {
+            *buffer = Vec::new();
+        }
+    }
+    // The state of one write's check must not apply to another write.
+    scratch.long_check = LongCheck::default();
+    SCRATCH.set(Some(scratch));
+    result
+}
