@@ -9,21 +9,46 @@ use super::encoding::Accepts;
 use crate::method::Method;
 use crate::request::Request;
 
-/// Entity tags of a list that are compared; further ones do not match.
+/// Entity tags of a field's line that are compared; further ones do not match.
 const TAGS_MAX: usize = 64;
+/// Lines of one field whose tags are compared; tags of further lines do not match. A list may stand in several lines (RFC 9110,
+/// section 5.3).
+const TAG_LINES_MAX: usize = 4;
 
 /// The fields of a request that concern a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fields<'r> {
     accept_encoding: Option<&'r [u8]>,
-    if_match: Option<&'r [u8]>,
-    if_none_match: Option<&'r [u8]>,
+    if_match: Tags<'r>,
+    if_none_match: Tags<'r>,
     if_modified_since: Option<&'r [u8]>,
     if_unmodified_since: Option<&'r [u8]>,
     if_range: Option<&'r [u8]>,
     range: Option<&'r [u8]>,
     /// More than one Range field: all are ignored.
     has_ranges: bool,
+}
+
+/// The lines of a field with entity tags.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tags<'r>([Option<&'r [u8]>; TAG_LINES_MAX]);
+
+impl<'r> Tags<'r> {
+    fn push(&mut self, line: &'r [u8]) {
+        if let Some(free) = self.0.iter_mut().find(|place| place.is_none()) {
+            *free = Some(line);
+        }
+    }
+
+    /// Itself, if the request has the field.
+    fn some(self) -> Option<Tags<'r>> {
+        self.0[0].map(|_| self)
+    }
+
+    /// Whether a line lists this tag. `weak`: tags marked as weak match too.
+    fn list(&self, tag: &str, weak: bool) -> bool {
+        self.0.iter().flatten().any(|line| lists(line, tag, weak))
+    }
 }
 
 /// The values that conditions compare with: the current representation's.
@@ -62,9 +87,15 @@ impl<'r> Fields<'r> {
             // Most fields of a request differ by their length.
             let (known, place) = match name.len() {
                 5 => ("range", &mut fields.range),
-                8 if name.ends_with(['h', 'H']) => ("if-match", &mut fields.if_match),
+                8 if name.eq_ignore_ascii_case("if-match") => {
+                    fields.if_match.push(value);
+                    continue;
+                }
                 8 => ("if-range", &mut fields.if_range),
-                13 => ("if-none-match", &mut fields.if_none_match),
+                13 if name.eq_ignore_ascii_case("if-none-match") => {
+                    fields.if_none_match.push(value);
+                    continue;
+                }
                 15 => ("accept-encoding", &mut fields.accept_encoding),
                 17 => ("if-modified-since", &mut fields.if_modified_since),
                 19 => ("if-unmodified-since", &mut fields.if_unmodified_since),
@@ -84,22 +115,26 @@ impl<'r> Fields<'r> {
 
     #[inline]
     pub(super) fn judge(&self, method: Method, now: &Validators<'_>) -> Verdict {
-        let conditions =
-            [self.if_match, self.if_none_match, self.if_modified_since, self.if_unmodified_since, self.range];
-        if conditions.iter().all(Option::is_none) { Verdict::Whole } else { self.judge_conditions(method, now) }
+        let tags = [self.if_match.0[0], self.if_none_match.0[0]];
+        let others = [self.if_modified_since, self.if_unmodified_since, self.range];
+        if tags.iter().chain(&others).all(Option::is_none) {
+            Verdict::Whole
+        } else {
+            self.judge_conditions(method, now)
+        }
     }
 
     fn judge_conditions(&self, method: Method, now: &Validators<'_>) -> Verdict {
-        let is_failed = match (self.if_match, self.if_unmodified_since) {
-            (Some(list), _) => !lists(list, now.tag, false),
+        let is_failed = match (self.if_match.some(), self.if_unmodified_since) {
+            (Some(tags), _) => !tags.list(now.tag, false),
             (None, Some(date)) => now.modified.zip(seconds(date)).is_some_and(|(modified, date)| modified > date),
             (None, None) => false,
         };
         if is_failed {
             return Verdict::Failed;
         }
-        let is_known = match (self.if_none_match, self.if_modified_since) {
-            (Some(list), _) => lists(list, now.tag, true),
+        let is_known = match (self.if_none_match.some(), self.if_modified_since) {
+            (Some(tags), _) => tags.list(now.tag, true),
             (None, Some(date)) => now.modified.zip(seconds(date)).is_some_and(|(modified, date)| modified <= date),
             (None, None) => false,
         };
@@ -122,7 +157,7 @@ impl<'r> Fields<'r> {
     }
 }
 
-/// Whether a list of entity tags has this one. `weak`: tags marked as weak match too.
+/// Whether a line of entity tags has this one. `weak`: tags marked as weak match too.
 fn lists(list: &[u8], tag: &str, weak: bool) -> bool {
     let mut tags = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).take(TAGS_MAX);
     // Our tags contain no comma.
@@ -227,6 +262,18 @@ mod tests {
         check(&[("If-Unmodified-Since", BEFORE)], Verdict::Failed);
         check(&[("If-Unmodified-Since", THEN)], Verdict::Whole);
         check(&[("If-Match", "\"b\""), ("If-None-Match", "\"a\"")], Verdict::Failed);
+    }
+
+    #[test]
+    fn a_list_of_tags_may_stand_in_several_lines() {
+        let [other, ours] = ["\"b\"", "\"a\""];
+        check(&[("If-None-Match", other), ("If-None-Match", ours)], Verdict::NotModified);
+        check(&[("If-None-Match", ours), ("If-None-Match", other)], Verdict::NotModified);
+        check(&[("If-None-Match", other), ("If-None-Match", other)], Verdict::Whole);
+        check(&[("If-Match", other), ("If-Match", ours)], Verdict::Whole);
+        check(&[("If-Match", other), ("If-Match", other)], Verdict::Failed);
+        let far: Vec<_> = (0..TAG_LINES_MAX).map(|_| ("If-Match", other)).chain([("If-Match", ours)]).collect();
+        check(&far, Verdict::Failed);
     }
 
     #[test]
