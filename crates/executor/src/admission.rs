@@ -4,7 +4,7 @@
 //! submitters are woken when at most `low_water` tasks are inside: waking one for each task that leaves would cost a context
 //! switch for each.
 
-use crate::queue::Refused;
+use crate::queue::{Refused, low_water};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -158,11 +158,6 @@ impl Admission {
     fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
-}
-
-/// Three quarters of a limit.
-pub(crate) fn low_water(limit: usize) -> usize {
-    limit - limit.div_ceil(4)
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! is accepted, and a thread that finds it empty ends. A condition variable is signalled only while a thread waits for it,
 //! because each signal is a system call.
 
-use crate::admission::low_water;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -231,6 +230,11 @@ impl<J> Queue<J> {
         let state = self.lock();
         (state.waiting.iter().map(VecDeque::len).sum(), state.running)
     }
+}
+
+/// Three quarters of a limit.
+pub(crate) fn low_water(limit: usize) -> usize {
+    limit - limit.div_ceil(4)
 }
 
 #[cfg(test)]

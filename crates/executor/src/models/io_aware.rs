@@ -17,13 +17,12 @@
 //! A woken thread needs microseconds to run. A call that returns earlier finds its permit still free and takes it again, and the
 //! woken thread sleeps again: `summoned` prevents such calls from waking one thread after another.
 
-use crate::admission::low_water;
 use crate::blocking::{Announce, register};
 use crate::containment::{drop_contained, run_contained};
 use crate::coroutine::{BoxCoroutine, run_to_end};
 use crate::executor::{Drained, Executor, StartError, check_threads};
 use crate::metrics::{Counters, Metrics};
-use crate::queue::Refused;
+use crate::queue::{Refused, low_water};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
