@@ -8,11 +8,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::connection::{Connection, Phase};
 use crate::core::Core;
 use crate::fairness::Fairness;
-use crate::hoarders::NextToGo;
 use crate::hooks::Hooks;
 use crate::kernel::{Alarm, Token};
 use crate::listeners::Listeners;
 use crate::mailbox::{Mail, Task};
+use crate::next_to_go::NextToGo;
 use crate::protocol::{Closed, ConnectionId, Part};
 use crate::state::{LoopContext, LoopState};
 

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use crate::connections::Connections;
-use crate::hoarders::host;
+use crate::host::host;
 use crate::protocol::ConnectionId;
 
 /// Half of an address's use is forgotten after this time.

@@ -14,12 +14,14 @@
 //! connections have no advantage over one. An IPv6 host has a whole /64, which counts as one address.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use crate::connection::{Link, Phase};
 use crate::core::Core;
 use crate::event_loop::EventLoop;
 use crate::fleet::nanoseconds;
+use crate::host::host;
+use crate::next_to_go::NextToGo;
 use crate::protocol::{Closed, ConnectionId, Part};
 use crate::timers::Due;
 
@@ -45,14 +47,6 @@ struct Hoarder {
     bytes: usize,
     /// Bytes times nanoseconds.
     weight: u128,
-}
-
-/// The connections to close next when a part is short: the rest of the last search.
-#[derive(Default)]
-pub(crate) struct NextToGo {
-    /// The first to be closed stands last.
-    ids: Vec<ConnectionId>,
-    found_ns: u64,
 }
 
 impl Core {
@@ -179,27 +173,5 @@ impl EventLoop {
         let of_all = |hoarder: &Hoarder| by_address.get(&hoarder.address).copied().unwrap_or_default();
         hoarders.sort_by_key(|hoarder| std::cmp::Reverse((of_all(hoarder), hoarder.weight)));
         hoarders
-    }
-}
-
-/// The address by which shares are counted: for IPv6 the /64 network of the host.
-pub fn host(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-        address => address,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_ipv6_network_counts_as_one_address() {
-        let host_of = |text: &str| host(text.parse().expect("an address")).to_string();
-        assert_eq!(host_of("192.0.2.7"), "192.0.2.7");
-        assert_eq!(host_of("::ffff:192.0.2.7"), "192.0.2.7");
-        assert_eq!(host_of("2001:db8:1:2:3:4:5:6"), host_of("2001:db8:1:2::9"));
-        assert_ne!(host_of("2001:db8:1:2:3:4:5:6"), host_of("2001:db8:1:3:3:4:5:6"));
     }
 }

@@ -15,8 +15,8 @@
 //! Code map: `reactor` (start-up, threads), `state` (a loop's state beside connections), `tick` and `event_loop`, `turn` (what
 //! one connection does in a tick), `work_time` (time limits of turns and ticks), `fairness` (order of turns under load),
 //! `neighbour`, `accepting`, `draining`, `mailbox`, `wheel` and `timers`, `input`/`output`/`piece`/`pool`/`buffers`, `pace` and
-//! `hoarders` (slow receivers, and the largest holders when memory is short), `socket` (readiness), `transport` and `tls`,
-//! `kernel` (every system call that is not a plain socket operation).
+//! `hoarders` (slow receivers, and the largest holders when memory is short), `host` (the address by which shares are counted),
+//! `socket` (readiness), `transport` and `tls`, `kernel` (every system call that is not a plain socket operation).
 
 mod accepting;
 mod address;
@@ -33,6 +33,7 @@ mod fleet;
 mod handshake;
 mod hoarders;
 mod hooks;
+mod host;
 mod input;
 mod io;
 mod kernel;
@@ -42,6 +43,7 @@ mod lists;
 mod mailbox;
 mod metrics;
 mod neighbour;
+mod next_to_go;
 mod output;
 mod pace;
 mod piece;
@@ -62,7 +64,7 @@ mod work_time;
 
 pub use address::{Address, ConnectFailure, UNIX_PEER};
 pub use fleet::Loop;
-pub use hoarders::host;
+pub use host::host;
 pub use io::Io;
 pub use kernel::try_unix;
 pub use mailbox::{Open, Task};
