@@ -3,8 +3,8 @@
 //! Each loop has counters of its own, created at its first reply of a series: counting touches no memory that another loop
 //! writes. Readers sum them up.
 
+use crate::counter::Counter;
 use crate::method::Method;
-use crate::metrics::Counter;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};

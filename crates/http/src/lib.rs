@@ -10,7 +10,7 @@
 //! | replies to bytes | `composer`, `field_block`, `stream` |
 //! | one connection | `connection` (turns), `serve` (the call), `ring` (order of replies), `deadline` |
 //! | state shared by a loop's connections | `worker`, with the service `shared`; `crowd` (closing of connections when there are too many) |
-//! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics`, `latency`, `uncounted`, `slow` |
+//! | the listener and its counters | `server`, `addresses`, `limits`, `settings`, `metrics`, `counter`, `latency`, `uncounted`, `slow` |
 //! | for fuzzing alone | `fuzzing` |
 //! | for applications | `query`, `cookies`, `forms`, `forwarded` (client behind proxies), `router`, `files` (static files), `queued_writer`, `access_log` |
 //!
@@ -25,6 +25,7 @@ mod chunked;
 mod composer;
 mod connection;
 pub mod cookies;
+mod counter;
 mod crowd;
 mod deadline;
 mod field_block;

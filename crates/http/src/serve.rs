@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::access_log::Entry;
 use crate::body::BodySink;
-use crate::composer::{Length, Shape, reason};
+use crate::composer::{Length, Shape};
 use crate::late::Ticket;
 use crate::latency::Series;
 use crate::method::Order;
@@ -177,7 +177,7 @@ pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_on
 
 /// The server's own reply, as a problem document (RFC 9457). `detail` needs no escaping: its texts are constants.
 fn compose_problem(worker: &Worker, out: &mut Vec<u8>, shape: Shape, status: Status, detail: &str) {
-    let body = format!("{{\"title\":\"{}\",\"status\":{},\"detail\":\"{detail}\"}}", reason(status), status.0);
+    let body = format!("{{\"title\":\"{}\",\"status\":{},\"detail\":\"{detail}\"}}", status.reason(), status.0);
     let length = Length::Known(body.len() as u64);
     worker.composer.borrow().head(out, shape, status, "application/problem+json", b"", length);
     if !shape.head_only {

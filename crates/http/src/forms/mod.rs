@@ -5,12 +5,14 @@
 
 mod boundary;
 mod multipart;
+mod multipart_fault;
 mod parameters;
 mod part_head;
 mod urlencoded;
 
 pub use boundary::{Boundary, BoundaryError, FormType};
-pub use multipart::{MultipartError, MultipartFault, MultipartLimits, MultipartParser, PartEvent};
+pub use multipart::{MultipartError, MultipartLimits, MultipartParser, PartEvent};
+pub use multipart_fault::MultipartFault;
 pub use part_head::PartHead;
 pub use urlencoded::{Field, FieldError, FieldFault, FieldLimits, Fields, fields};
 

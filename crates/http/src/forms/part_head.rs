@@ -17,7 +17,7 @@ use std::borrow::Cow;
 
 use httparse::EMPTY_HEADER;
 
-use super::multipart::MultipartFault;
+use super::multipart_fault::MultipartFault;
 use super::parameters;
 
 /// Header fields of one part; RFC 7578 defines three.
