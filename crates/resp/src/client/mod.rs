@@ -5,7 +5,7 @@
 //! | what an application sees | `client`, `pipeline`, `command` (arguments), `from_reply`, `value`, `error`, `settings` |
 //! | many threads | `pool` |
 //! | messages | `subscriber` |
-//! | a connection | `stream` (system calls), `tls` (encryption), `input` (buffer), `connection` (exchanges), `session` (HELLO, AUTH, SELECT) |
+//! | a connection | `stream` (system calls), `readiness` (waiting for a socket), `tls` (encryption), `input` (buffer), `connection` (exchanges), `session` (HELLO, AUTH, SELECT) |
 //! | without replies | `silence`, `queue` |
 //! | when to connect again | `backoff` |
 
@@ -20,6 +20,7 @@ mod input;
 mod pipeline;
 mod pool;
 mod queue;
+mod readiness;
 mod session;
 mod settings;
 mod silence;

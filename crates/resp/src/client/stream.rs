@@ -5,9 +5,9 @@
 //!
 //! TLS is a variant of the stream, behind the same operations (`tls/channel.rs`).
 
+use super::readiness::{Readiness, wait};
 use super::settings::{Endpoint, Settings};
 use super::tls::{Channel, Tls};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -18,13 +18,6 @@ use std::time::{Duration, Instant};
 
 /// Shortest timeout of a socket: the kernel takes zero as no timeout.
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
-
-/// Readiness of a socket as `poll` reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Readiness {
-    pub(crate) is_readable: bool,
-    pub(crate) is_writable: bool,
-}
 
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -111,33 +104,6 @@ impl Stream {
             return Ok(Readiness { is_readable: true, is_writable: false });
         }
         wait(self.as_fd(), wants_write, deadline)
-    }
-}
-
-/// [`Stream::wait`] for a bare socket.
-pub(super) fn wait(socket: BorrowedFd<'_>, wants_write: bool, deadline: Instant) -> io::Result<Readiness> {
-    let interest = if wants_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        let mut sockets = [PollFd::new(&socket, interest)];
-        let timeout = Timespec::try_from(left).ok();
-        match poll(&mut sockets, timeout.as_ref()) {
-            Ok(0) => {}
-            Ok(_) => {
-                let events = sockets[0].revents();
-                // A broken socket is ready for both: the next operation then reports the error.
-                let is_broken = events.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
-                return Ok(Readiness {
-                    is_readable: is_broken || events.contains(PollFlags::IN),
-                    is_writable: is_broken || events.contains(PollFlags::OUT),
-                });
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
     }
 }
 

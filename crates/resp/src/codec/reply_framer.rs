@@ -266,3 +266,15 @@ impl ReplyFramer {
         top
     }
 }
+
+impl<'b> View<'b> {
+    /// Reads the first reply in `bytes` and returns it with its size in bytes. None while it is incomplete.
+    ///
+    /// # Errors
+    /// The bytes are not RESP.
+    pub fn parse(bytes: &'b [u8], limits: Limits) -> Result<Option<(View<'b>, usize)>, ProtocolError> {
+        let mut framer = ReplyFramer::new(limits);
+        let advance = framer.advance(bytes)?;
+        Ok(advance.is_complete.then(|| (framer.view(&bytes[..advance.consumed]), advance.consumed)))
+    }
+}

@@ -1,14 +1,12 @@
 //! A reply read in place: strings are slices of the buffer, aggregates are iterators over it.
 //!
-//! A view exists only over bytes that a [`ReplyFramer`] has checked, so reading it cannot fail. First lines of elements
+//! A view exists only over bytes that a [`super::ReplyFramer`] has checked, so reading it cannot fail. First lines of elements
 //! are decoded when the iterator reaches them; nothing is allocated. A nested aggregate is skipped, without recursion,
 //! when the outer iterator moves past it.
 
 use super::header::{Header, HeaderReader, VERBATIM_FORMAT_BYTES};
 use super::limits::Limits;
 use super::payload::LINE_END_BYTES;
-use super::protocol_error::ProtocolError;
-use super::reply_framer::ReplyFramer;
 
 /// No limits: the framer has applied them.
 const CHECKED: Limits = Limits {
@@ -56,16 +54,6 @@ pub enum View<'b> {
 }
 
 impl<'b> View<'b> {
-    /// Reads the first reply in `bytes` and returns it with its size in bytes. None while it is incomplete.
-    ///
-    /// # Errors
-    /// The bytes are not RESP.
-    pub fn parse(bytes: &'b [u8], limits: Limits) -> Result<Option<(View<'b>, usize)>, ProtocolError> {
-        let mut framer = ReplyFramer::new(limits);
-        let advance = framer.advance(bytes)?;
-        Ok(advance.is_complete.then(|| (framer.view(&bytes[..advance.consumed]), advance.consumed)))
-    }
-
     /// The value whose first line is the first `line_bytes` of `bytes`.
     #[inline]
     pub(crate) fn of(header: Header, bytes: &'b [u8], line_bytes: usize) -> View<'b> {

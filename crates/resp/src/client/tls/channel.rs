@@ -18,7 +18,7 @@
 //! who cuts the connection (RFC 8446, 6.1) cannot shorten one.
 
 use super::Tls;
-use crate::client::stream;
+use crate::client::readiness;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::{AlertDescription, CertificateError, ClientConnection};
 use std::io::{self, ErrorKind, Read, Write};
@@ -56,7 +56,7 @@ impl Channel {
             if !self.session.is_handshaking() && !has_pending {
                 return Ok(());
             }
-            stream::wait(self.socket.as_fd(), has_pending, deadline)?;
+            readiness::wait(self.socket.as_fd(), has_pending, deadline)?;
             match self.take_records(RecvFlags::DONTWAIT) {
                 Ok(Taken { bytes: 0, .. }) => return Err(ErrorKind::UnexpectedEof.into()),
                 Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
