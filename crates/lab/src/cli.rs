@@ -2,12 +2,12 @@
 
 use crate::experiment::{Experiment, numbered};
 use crate::mix::Mix;
-use crate::optimum::{Costs, Optimum};
+use crate::optimum::Optimum;
 use crate::overhead;
 use crate::report::{ExperimentReport, Report, page, table};
 use crate::run::{Plan, run};
 use crate::serve::{ServeSettings, Served, serve};
-use crate::workload::Workload;
+use crate::workload::{Costs, Workload};
 use clap::{Args, Subcommand};
 use executor::Model;
 use std::io::Write;

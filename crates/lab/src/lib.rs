@@ -2,7 +2,7 @@
 //!
 //! | subject | file |
 //! |---|---|
-//! | the requests of the classic experiment, and custom mixes | `request`, `mix`, `workload` |
+//! | the requests of the classic experiment, and custom mixes | `request`, `mix`, `unit`, `workload` |
 //! | one run: requests through an executor, and their expected results | `run`, `trace`, `control` |
 //! | cost of a run | `usage` (the kernel's counters), `statistics` |
 //! | lower bounds of the time | `optimum` |
@@ -27,13 +27,14 @@ mod run;
 mod serve;
 mod statistics;
 mod trace;
+mod unit;
 mod usage;
 mod workload;
 
 pub use control::{Control, Differs};
 pub use experiment::{Experiment, numbered};
 pub use mix::{Mix, MixError};
-pub use optimum::{Costs, Optimum};
+pub use optimum::Optimum;
 pub use overhead::{Overhead, measure as measure_overhead};
 pub use report::{ExperimentReport, Report, page, table};
 pub use request::{TEXT, TEXT_BYTES, Wait, fill, result, wait_of};
@@ -41,4 +42,4 @@ pub use run::{Plan, Run, RunError, run};
 pub use serve::{ServeSettings, Served, serve};
 pub use statistics::Latency;
 pub use trace::{Timeline, Trace};
-pub use workload::{Reply, Workload};
+pub use workload::{Costs, Reply, Workload};

@@ -11,64 +11,11 @@
 //! all overhead of a model (threads, queues, context switches) is above it. `docs/lab.md` derives the bounds.
 
 use crate::run::Plan;
-use crate::usage::thread_cpu;
-use crate::workload::{Reply, Shape, Workload, compute, first_part};
+use crate::workload::{Costs, Shape};
 use executor::THREADS_MAX;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::time::Duration;
-
-/// Number of requests that are computed to measure their cost.
-const SAMPLE: u32 = 4000;
-/// Number of measurements, of which the cheapest counts: the others were disturbed.
-const ROUNDS: usize = 5;
-/// Units of work in one measurement of a unit.
-const UNITS: u64 = 8000;
-
-/// Cost of the two parts of a classic request on one thread, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Costs {
-    /// Arithmetic, allocating the buffer and writing the number into it.
-    pub first: f64,
-    /// Copying and changing the text, and freeing the buffer.
-    pub rest: f64,
-}
-
-impl Costs {
-    /// Measures them, in the order in which a model would run them: many requests, each without a break.
-    pub fn measure(workload: &Workload) -> Self {
-        let parts = (0..ROUNDS).map(|_| {
-            let first = timed(|| (0..SAMPLE).for_each(|id| first_part(id, &mut Reply::default())));
-            let both = timed(|| {
-                for id in 0..SAMPLE {
-                    let mut reply = Reply::default();
-                    first_part(id, &mut reply);
-                    workload.second_part(&mut reply);
-                }
-            });
-            (first / f64::from(SAMPLE), both / f64::from(SAMPLE))
-        });
-        let (first, both) =
-            parts.fold((f64::INFINITY, f64::INFINITY), |(first, both), one| (one.0.min(first), one.1.min(both)));
-        Self { first, rest: (both - first).max(0.0) }
-    }
-}
-
-/// Processor time of this thread, in seconds.
-fn timed(work: impl FnOnce()) -> f64 {
-    let before = thread_cpu();
-    work();
-    (thread_cpu() - before).as_secs_f64()
-}
-
-/// Number of work units that fill a microsecond on this machine.
-pub(crate) fn units_per_us() -> f64 {
-    let mut buffer = Vec::new();
-    let seconds = (0..ROUNDS).map(|_| timed(|| compute(UNITS, &mut buffer))).fold(f64::INFINITY, f64::min);
-    // A clock that stands still would give infinity.
-    UNITS as f64 / (seconds * 1e6).max(Duration::from_nanos(1).as_secs_f64())
-}
 
 /// The bounds of a workload, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -152,6 +99,7 @@ impl Before {
 mod tests {
     use super::*;
     use crate::mix::Mix;
+    use crate::workload::Workload;
     use std::sync::Arc;
 
     const COSTS: Costs = Costs { first: 1e-6, rest: 3e-6 };
@@ -198,13 +146,5 @@ mod tests {
         near(optimum.work, 0.005);
         // Nine before the last one, three of which may still compute.
         near(optimum.arrival, 6.0 * 0.002 / 4.0 + 0.003);
-    }
-
-    #[test]
-    fn costs_are_measured_and_a_repeated_part_costs_more() {
-        let [once, often] = [1, 8].map(|repeats| Costs::measure(&Workload::source(1.0, repeats)));
-        assert!(once.first > 0.0 && once.rest > 0.0, "{once:?}");
-        assert!(often.rest > 2.0 * once.rest, "{once:?} {often:?}");
-        assert!(units_per_us() > 0.0);
     }
 }

@@ -3,8 +3,8 @@
 //! The overhead is the difference in processor time of the whole process per task: queues, wake-ups, context switches. Tasks of a
 //! few microseconds keep the threads busy, as requests would; empty tasks would measure how fast threads fall asleep.
 
+use crate::unit::{compute, units_per_us};
 use crate::usage::Usage;
-use crate::workload::compute;
 use executor::{Executor, Model, StartError, once};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ pub struct Overhead {
 
 /// Measures a model with `tasks` tasks of about `task_us` microseconds.
 pub fn measure(model: Model, tasks: u32, task_us: f64, queue_max: usize) -> Result<Overhead, StartError> {
-    let units = (task_us * crate::optimum::units_per_us()).round().max(1.0) as u64;
+    let units = (task_us * units_per_us()).round().max(1.0) as u64;
     let (mut inline, mut through, mut walls) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         inline.push(round(Model::Inline, tasks, units, queue_max)?.0);

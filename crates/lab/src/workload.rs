@@ -4,11 +4,15 @@
 //! wait to the next.
 
 use crate::mix::{Mix, Step};
-use crate::optimum::Costs;
 use crate::request::{TEXT_BYTES, Wait, fill, result, wait_of, write_result};
+use crate::unit::{ROUNDS, compute, timed, units_per_us};
 use executor::Progress;
+use serde::Serialize;
 use std::hint::black_box;
 use std::time::Duration;
+
+/// Number of requests that are computed to measure their cost.
+const SAMPLE: u32 = 4000;
 
 /// A reply in progress.
 #[derive(Debug, Default)]
@@ -48,6 +52,35 @@ pub(crate) struct Shape {
     pub(crate) waits: f64,
 }
 
+/// Cost of the two parts of a classic request on one thread, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Costs {
+    /// Arithmetic, allocating the buffer and writing the number into it.
+    pub first: f64,
+    /// Copying and changing the text, and freeing the buffer.
+    pub rest: f64,
+}
+
+impl Costs {
+    /// Measures them, in the order in which a model would run them: many requests, each without a break.
+    pub fn measure(workload: &Workload) -> Self {
+        let parts = (0..ROUNDS).map(|_| {
+            let first = timed(|| (0..SAMPLE).for_each(|id| first_part(id, &mut Reply::default())));
+            let both = timed(|| {
+                for id in 0..SAMPLE {
+                    let mut reply = Reply::default();
+                    first_part(id, &mut reply);
+                    workload.second_part(&mut reply);
+                }
+            });
+            (first / f64::from(SAMPLE), both / f64::from(SAMPLE))
+        });
+        let (first, both) =
+            parts.fold((f64::INFINITY, f64::INFINITY), |(first, both), one| (one.0.min(first), one.1.min(both)));
+        Self { first, rest: (both - first).max(0.0) }
+    }
+}
+
 impl Workload {
     /// The requests of the classic experiment, with waits multiplied by `scale` and the second part repeated `repeats` times.
     pub fn source(scale: f64, repeats: u32) -> Self {
@@ -57,7 +90,7 @@ impl Workload {
     /// The requests of a mix, with waits multiplied by `scale` and computing by `repeats`. Measures the unit of work, which takes
     /// about 20 ms.
     pub fn of_mix(mix: Mix, scale: f64, repeats: u32) -> Self {
-        Self { work: Work::Mix { mix, units_per_us: crate::optimum::units_per_us() }, scale, repeats }
+        Self { work: Work::Mix { mix, units_per_us: units_per_us() }, scale, repeats }
     }
 
     /// Whether these are the classic experiment's requests.
@@ -177,21 +210,6 @@ pub(crate) fn first_part(id: u32, reply: &mut Reply) {
     black_box(&mut reply.buffer);
 }
 
-/// Bytes of a unit of work, which takes a fraction of a microsecond.
-const UNIT_BYTES: usize = 1024;
-
-/// Computes: copies and changes a piece of the text `units` times.
-pub(crate) fn compute(units: u64, buffer: &mut Vec<u8>) {
-    for _ in 0..units {
-        buffer.clear();
-        buffer.extend_from_slice(&crate::request::TEXT.as_bytes()[..UNIT_BYTES]);
-        for byte in buffer.iter_mut() {
-            *byte = byte.wrapping_mul(31).wrapping_add(7);
-        }
-        black_box(&mut *buffer);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,5 +248,12 @@ mod tests {
         assert_eq!(workload.shape(1, &costs), Shape { first: 3.0, cpu: 3.0, waits: 0.0 });
         assert_eq!(workload.shape(2, &costs), Shape { first: 1.0, cpu: 3.0, waits: 0.0 });
         assert_eq!(workload.shape(10_000, &costs), Shape { first: 1.0, cpu: 3.0, waits: 0.5 });
+    }
+
+    #[test]
+    fn costs_are_measured_and_a_repeated_part_costs_more() {
+        let [once, often] = [1, 8].map(|repeats| Costs::measure(&Workload::source(1.0, repeats)));
+        assert!(once.first > 0.0 && once.rest > 0.0, "{once:?}");
+        assert!(often.rest > 2.0 * once.rest, "{once:?} {often:?}");
     }
 }

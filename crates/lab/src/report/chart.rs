@@ -2,7 +2,7 @@
 //!
 //! Colours are CSS classes of the page, so that the charts follow its theme. The caller escapes text that is not constant.
 
-use super::Report;
+use super::{Report, name};
 use crate::trace::Timeline;
 use std::fmt::Write;
 
@@ -115,7 +115,7 @@ pub(super) fn comparison(report: &Report) -> String {
     );
     for (index, one) in report.experiments.iter().enumerate() {
         let (y, dot) = (ROW * (index as f64 + 1.5), at(one.run.wall));
-        let name = super::page::name(one);
+        let name = name(one);
         let _ = write!(
             svg,
             "<text class=\"row\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text><line class=\"above\" x1=\"{x:.1}\" x2=\"{dot:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\

@@ -9,9 +9,10 @@ pub use page::page;
 pub use table::table;
 
 use crate::experiment::Experiment;
-use crate::optimum::{Costs, Optimum};
+use crate::optimum::Optimum;
 use crate::run::Run;
 use crate::statistics::median_index;
+use crate::workload::Costs;
 use serde::Serialize;
 
 /// The results of a series.
@@ -75,4 +76,14 @@ fn mebibytes(bytes: Option<u64>) -> String {
 /// Milliseconds with a suitable number of digits.
 fn milliseconds(value: f64) -> String {
     if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") }
+}
+
+/// Number and title of an experiment, escaped.
+fn name(one: &ExperimentReport) -> String {
+    let title = escape(&one.experiment.title);
+    one.experiment.number.map_or_else(|| title.clone(), |number| format!("{number}. {title}"))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -2,7 +2,7 @@
 
 use super::chart::{comparison, timeline};
 use super::explanation::explain;
-use super::{ExperimentReport, Report, mebibytes, milliseconds};
+use super::{ExperimentReport, Report, escape, mebibytes, milliseconds, name};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -40,12 +40,6 @@ pub fn page(report: &Report) -> String {
     report.experiments.iter().for_each(|one| section(&mut html, one, report.cores));
     html.push_str("</main></body></html>\n");
     html
-}
-
-/// Number and title of an experiment, escaped.
-pub(super) fn name(one: &ExperimentReport) -> String {
-    let title = escape(&one.experiment.title);
-    one.experiment.number.map_or_else(|| title.clone(), |number| format!("{number}. {title}"))
 }
 
 fn introduction(html: &mut String, report: &Report) {
@@ -122,8 +116,4 @@ fn section(html: &mut String, one: &ExperimentReport, cores: usize) {
     let chart = timeline(&one.run.timeline, cores, &name);
     let (model, text) = (one.experiment.model, explain(one.experiment.model));
     let _ = write!(html, "<section><h3>{name} <code>{model}</code></h3><p>{text}</p>{chart}</section>");
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
