@@ -13,7 +13,7 @@
 //! and its body as long as `Content-Length` says. A chunked body is not checked.
 
 use super::error::{AmmoError, Place};
-use super::request::{Request, method_and_target, says_close};
+use super::request::{Request, append_shape_of, method_and_target, says_close};
 use super::template::Values;
 use super::{Records, tag};
 use crate::source::REQUEST_BYTES_MAX;
@@ -89,7 +89,7 @@ impl<R: BufRead + Send> Records for Phantom<R> {
         request.closes = head.closes;
         request.tag.clear();
         match named.is_empty() {
-            true => tag::append_shape_of(&request.bytes, &mut request.tag),
+            true => append_shape_of(&request.bytes, &mut request.tag),
             false => request.tag.push_str(tag::cut(&named)),
         }
         Ok(true)

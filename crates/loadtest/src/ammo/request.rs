@@ -37,6 +37,13 @@ pub(crate) fn method_and_target(bytes: &[u8]) -> Option<(&str, &str)> {
     whole.then_some((method, target))
 }
 
+/// Appends the shape of the request at the beginning of `bytes`.
+pub(crate) fn append_shape_of(bytes: &[u8], out: &mut String) {
+    if let Some((method, target)) = method_and_target(bytes) {
+        super::tag::append_shape(method, target, out);
+    }
+}
+
 /// Fields that all requests of a run receive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {

@@ -3,7 +3,6 @@
 //! The shape of a path is the path with value segments replaced: numbers by `{int}`, UUIDs by `{uuid}`, long hexadecimal
 //! text by `{hex}`. So `/users/1/visits?x=2` and `/users/2/visits` have one tag, `GET /users/{int}/visits`.
 
-use super::request::method_and_target;
 use std::collections::HashMap;
 
 /// Longest tag in bytes; a longer one is truncated.
@@ -49,13 +48,6 @@ pub(crate) fn append_shape(method: &str, target: &str, out: &mut String) {
         }
     }
     out.truncate(cut(out).len());
-}
-
-/// Appends the shape of the request at the beginning of `bytes`.
-pub(crate) fn append_shape_of(bytes: &[u8], out: &mut String) {
-    if let Some((method, target)) = method_and_target(bytes) {
-        append_shape(method, target, out);
-    }
 }
 
 /// The part of `tag` that is kept.
