@@ -6,14 +6,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use reactor::{Accept, Closed, ConnectionId, Io, Loop, Protocol};
-use resp::codec::{ReplyWriter, RequestFramer, Version};
+use resp::codec::{RequestFramer, Version};
 
 use super::Shard;
 use super::gather::Gather;
 use super::reply_queue::ReplyQueue;
 use super::slab::Key;
-use super::subscription::Subscriptions;
-use super::transaction::TransactionState;
+use super::subscriptions::Subscriptions;
+use super::transaction_state::TransactionState;
 use super::window::Window;
 use super::wires::Wires;
 use crate::config::Limits;
@@ -282,11 +282,4 @@ impl Accept for Clients {
         shard.counters.clients.add(1);
         Some(Box::new(ClientProtocol { key, shard: Rc::clone(&self.shard), idle_max: config.idle_timeout }))
     }
-}
-
-/// Encodes a reply of the proxy.
-pub(crate) fn written(version: Version, write: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
-    let mut reply = Vec::new();
-    write(&mut ReplyWriter::new(&mut reply, version));
-    reply
 }

@@ -12,7 +12,7 @@ pub(crate) enum Joining {
     /// Values in the order of keys: for each key the index of the part that has its value.
     Values(Vec<u16>),
     /// The confirmation of a subscription.
-    Confirmed(super::subscription::Confirmation),
+    Confirmed(super::subscriptions::Confirmation),
     /// A single part, which is the reply: of a request that was redirected to another node.
     Only,
     /// SCAN's single part, from the node at this position among `places`: see [`scan_cursor`].

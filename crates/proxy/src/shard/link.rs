@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use reactor::ConnectionId;
 use resp::codec::{ReplyFramer, Version, write_command};
 
-use super::cluster::Copies;
+use super::copies::Copies;
 use super::expected::{Expected, Role, Step};
 use super::slab::Key;
 use crate::commands::CommandId;

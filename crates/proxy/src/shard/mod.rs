@@ -17,9 +17,9 @@
 //! | replies that a client waits for | `reply_queue`, `gather` |
 //! | dispatch of requests to nodes | `dispatch`, `scatter`, `stream` (large ones) |
 //! | commands that the proxy answers | `local` |
-//! | transactions, blocking commands, subscribers | `own`, `transaction`, `subscription` |
+//! | transactions, blocking commands, subscribers | `own`, `transaction`, `transaction_state`, `subscription`, `subscriptions` |
 //! | a node, its connections and their replies | `node`, `link`, `expected`, `receive` |
-//! | Redis Cluster | `cluster` |
+//! | Redis Cluster | `cluster`, `copies` |
 //! | work at the end of a tick | `upkeep` |
 //!
 //! Loops share nothing but counters. A loop's connections reach one another through [`wires`]; a client or a node connection is
@@ -28,6 +28,7 @@
 mod admission;
 mod client;
 mod cluster;
+mod copies;
 mod dispatch;
 mod expected;
 mod gather;
@@ -41,7 +42,9 @@ mod scatter;
 mod slab;
 mod stream;
 mod subscription;
+mod subscriptions;
 mod transaction;
+mod transaction_state;
 mod upkeep;
 mod window;
 mod wires;

@@ -14,6 +14,8 @@
 
 use std::collections::VecDeque;
 
+use resp::codec::{ReplyWriter, Version};
+
 /// Source of a reply that becomes available as a whole: the proxy itself, or several nodes.
 pub(crate) const WHOLE: u16 = u16::MAX;
 /// Largest number of spare buffers of a loop.
@@ -196,6 +198,13 @@ impl Run {
             self.passed = 0;
         }
     }
+}
+
+/// Encodes a reply of the proxy.
+pub(crate) fn written(version: Version, write: impl FnOnce(&mut ReplyWriter<'_>)) -> Vec<u8> {
+    let mut reply = Vec::new();
+    write(&mut ReplyWriter::new(&mut reply, version));
+    reply
 }
 
 #[cfg(test)]

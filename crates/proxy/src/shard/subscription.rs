@@ -8,13 +8,12 @@
 //! messages are passed on unchanged. If one of the connections breaks, the client is disconnected: no reply could tell it that
 //! some of its channels are silent.
 
-use hashbrown::HashSet;
 use reactor::Io;
-use resp::codec::{Version, View, write_command};
+use resp::codec::{View, write_command};
 
 use super::Shard;
 use super::admission::Served;
-use super::client::{Client, written};
+use super::client::Client;
 use super::cluster::REDIRECTS_MAX;
 use super::dispatch::Order;
 use super::expected::{Expected, Role};
@@ -22,78 +21,12 @@ use super::gather::{Gather, Joining};
 use super::link::Link;
 use super::reply_queue::WHOLE;
 use super::slab::Key;
+use super::subscriptions::Confirmation;
 use super::wires::Wires;
 use crate::commands::{CommandId, Handling, Subscription};
 
 /// Placeholder for the error by which a node redirects a subscription.
 const SENT_ON: &[u8] = b"+MOVED\r\n";
-
-/// A client's subscriptions.
-#[derive(Default)]
-pub(crate) struct Subscriptions {
-    channels: HashSet<Box<[u8]>>,
-    patterns: HashSet<Box<[u8]>>,
-    sharded: HashSet<Box<[u8]>>,
-    /// Reserved connections, by node.
-    own: Vec<(u16, Key)>,
-}
-
-impl Subscriptions {
-    fn count(&self) -> usize {
-        self.channels.len() + self.patterns.len() + self.sharded.len()
-    }
-
-    /// The count in the confirmation of a command: Redis counts sharded channels separately.
-    fn count_for(&self, command: Subscription) -> usize {
-        match command {
-            Subscription::Ssubscribe | Subscription::Sunsubscribe => self.sharded.len(),
-            _ => self.channels.len() + self.patterns.len(),
-        }
-    }
-
-    /// Whether there is no subscription.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count() == 0
-    }
-
-    /// Its node connections.
-    pub(crate) fn links(&self) -> impl Iterator<Item = Key> {
-        self.own.iter().map(|(_, link)| *link)
-    }
-
-    fn names(&mut self, command: Subscription) -> &mut HashSet<Box<[u8]>> {
-        match command {
-            Subscription::Subscribe | Subscription::Unsubscribe => &mut self.channels,
-            Subscription::Psubscribe | Subscription::Punsubscribe => &mut self.patterns,
-            Subscription::Ssubscribe | Subscription::Sunsubscribe => &mut self.sharded,
-        }
-    }
-}
-
-/// Content of a confirmation.
-#[derive(Clone, Debug)]
-pub(crate) struct Confirmation {
-    command: Subscription,
-    /// The channel or pattern; none if there was none to leave.
-    name: Option<Box<[u8]>>,
-    /// Number of the client's channels and patterns after it, or of its sharded channels.
-    count: usize,
-}
-
-impl Confirmation {
-    /// The encoded confirmation.
-    fn written(&self, version: Version) -> Vec<u8> {
-        written(version, |writer| {
-            writer.push(3);
-            writer.bulk(self.command.word().as_bytes());
-            match &self.name {
-                Some(name) => writer.bulk(name),
-                None => writer.null(),
-            }
-            writer.integer(self.count as i64);
-        })
-    }
-}
 
 impl Shard {
     pub(super) fn subscription(

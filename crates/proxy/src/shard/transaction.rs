@@ -13,34 +13,10 @@ use super::client::{Client, Mode};
 use super::dispatch::{KeyNodes, Order};
 use super::expected::{Expected, Role};
 use super::slab::Key;
+use super::transaction_state::TransactionState;
 use crate::commands::{Handling, Local, Transaction};
 
 const ABORTED: &[u8] = b"EXECABORT Transaction discarded because of previous errors.";
-
-/// A transaction, or a watch that may become one.
-#[derive(Default)]
-pub(crate) struct TransactionState {
-    /// The node and the connection to it, once known.
-    own: Option<(u16, Key)>,
-    /// Whether MULTI was given.
-    is_open: bool,
-    /// Whether a command was rejected, or the connection broke: EXEC will fail.
-    is_dirty: bool,
-}
-
-impl TransactionState {
-    /// Its node connection.
-    pub(crate) fn link(&self) -> Option<Key> {
-        self.own.map(|(_, link)| link)
-    }
-
-    /// The connection to this node broke.
-    pub(crate) fn lose_link(&mut self, node: u16) {
-        if self.own.is_some_and(|(own, _)| own == node) {
-            (self.own, self.is_dirty) = (None, true);
-        }
-    }
-}
 
 impl Shard {
     fn state<'c>(&self, client: &'c mut Client) -> &'c mut TransactionState {

@@ -1,0 +1,75 @@
+//! The subscriptions of a client, and the confirmations that it receives.
+
+use hashbrown::HashSet;
+use resp::codec::Version;
+
+use super::reply_queue::written;
+use super::slab::Key;
+use crate::commands::Subscription;
+
+/// A client's subscriptions.
+#[derive(Default)]
+pub(crate) struct Subscriptions {
+    channels: HashSet<Box<[u8]>>,
+    patterns: HashSet<Box<[u8]>>,
+    pub(super) sharded: HashSet<Box<[u8]>>,
+    /// Reserved connections, by node.
+    pub(super) own: Vec<(u16, Key)>,
+}
+
+impl Subscriptions {
+    pub(super) fn count(&self) -> usize {
+        self.channels.len() + self.patterns.len() + self.sharded.len()
+    }
+
+    /// The count in the confirmation of a command: Redis counts sharded channels separately.
+    pub(super) fn count_for(&self, command: Subscription) -> usize {
+        match command {
+            Subscription::Ssubscribe | Subscription::Sunsubscribe => self.sharded.len(),
+            _ => self.channels.len() + self.patterns.len(),
+        }
+    }
+
+    /// Whether there is no subscription.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// Its node connections.
+    pub(crate) fn links(&self) -> impl Iterator<Item = Key> {
+        self.own.iter().map(|(_, link)| *link)
+    }
+
+    pub(super) fn names(&mut self, command: Subscription) -> &mut HashSet<Box<[u8]>> {
+        match command {
+            Subscription::Subscribe | Subscription::Unsubscribe => &mut self.channels,
+            Subscription::Psubscribe | Subscription::Punsubscribe => &mut self.patterns,
+            Subscription::Ssubscribe | Subscription::Sunsubscribe => &mut self.sharded,
+        }
+    }
+}
+
+/// Content of a confirmation.
+#[derive(Clone, Debug)]
+pub(crate) struct Confirmation {
+    pub(super) command: Subscription,
+    /// The channel or pattern; none if there was none to leave.
+    pub(super) name: Option<Box<[u8]>>,
+    /// Number of the client's channels and patterns after it, or of its sharded channels.
+    pub(super) count: usize,
+}
+
+impl Confirmation {
+    /// The encoded confirmation.
+    pub(super) fn written(&self, version: Version) -> Vec<u8> {
+        written(version, |writer| {
+            writer.push(3);
+            writer.bulk(self.command.word().as_bytes());
+            match &self.name {
+                Some(name) => writer.bulk(name),
+                None => writer.null(),
+            }
+            writer.integer(self.count as i64);
+        })
+    }
+}
