@@ -17,6 +17,7 @@ mod promtool;
 mod quick;
 mod redis;
 mod redis_clients;
+mod tally;
 mod tests;
 mod tools;
 

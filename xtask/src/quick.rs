@@ -4,7 +4,7 @@
 //! those of their test programs that take seconds. It omits the other programs, the documentation with its examples, and the
 //! lints of unchanged packages; the closing line names the omissions. `cargo xtask test` checks everything.
 
-use crate::tests::{Tally, run_programs, step};
+use crate::tally::{Tally, run_programs, step};
 use crate::tools;
 use serde_json::Value;
 use std::collections::BTreeSet;
