@@ -1,11 +1,11 @@
 //! `[collections.NAME]`: key, schema, unique fields, indexes, references.
 
+use super::row_name::{index_row, unique_row};
 use super::schema_text;
 use super::table::{Item, Table};
 use crate::catalog::{GENERATORS, KeyInfo};
 use crate::encoding::{KEY_TYPES, KeyType, NAMES_MAX, Names};
 use crate::expire::{AFTER_SECONDS_MAX, LAST_WRITE};
-use crate::opening::stored_catalog::{index_row, unique_row};
 use schema::Schema;
 use store::TREE_NAME_BYTES_MAX;
 
@@ -90,11 +90,11 @@ fn read(item: &Item<'_>, names: &[&str]) -> Option<CollectionConfig> {
 /// Checks that tree names, which are made of field names, are not too long.
 fn check_trees(read: &CollectionConfig, table: &Table<'_>) {
     let is_long = |row: &str| row.len() > TREE_NAME_BYTES_MAX;
-    let is_index_long = |fields: &[String]| is_long(&index_row(read, fields));
+    let is_index_long = |fields: &[String]| is_long(&index_row(&read.name, fields));
     let is_field_long = |field: &String| is_index_long(std::slice::from_ref(field));
     for (key, is_long) in [
         ("indexes", read.indexes.iter().any(|fields| is_index_long(fields))),
-        ("unique", read.unique.iter().any(|fields| is_long(&unique_row(read, fields)))),
+        ("unique", read.unique.iter().any(|fields| is_long(&unique_row(&read.name, fields)))),
         ("references", read.references.iter().any(|(field, _)| is_field_long(field))),
         ("expire", read.expire.iter().any(|expire| is_field_long(&expire.field))),
     ] {

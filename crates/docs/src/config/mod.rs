@@ -19,6 +19,7 @@ mod collection;
 mod file;
 mod mistake;
 mod parameter;
+pub(crate) mod row_name;
 mod schema_text;
 mod source;
 mod table;

@@ -29,7 +29,7 @@ use crate::error::{ReadError, WriteError};
 use crate::expire::Clock;
 use crate::opening::{
     CATALOG_TREE, Counter, Differences, IndexBuilder, OpenError, Resolved, Rows, counter, losses, rebuild,
-    stored_catalog,
+    stored_catalog, stored_rows,
 };
 use crate::sql::{Query, SqlError};
 use crate::views::{self, Builder, Heart, ViewReport, ViewState, ViewStatus, Views};
@@ -145,10 +145,10 @@ impl Database {
     /// The same over a store that is already open.
     pub fn with_store(config: &Config, dir: &Path, store: Store) -> Result<Database, OpenError> {
         let catalog_tree = store.tree(CATALOG_TREE)?;
-        let stored = stored_catalog::read(&store.reader()?.snapshot(), catalog_tree)?;
+        let stored = stored_rows::read(&store.reader()?.snapshot(), catalog_tree)?;
         losses::check(config, &store, &store.reader()?.snapshot(), &stored)?;
         rebuild::drop_trees(&store, catalog_tree, &stored)?;
-        let stored = rebuild::after_drops(stored);
+        let stored = stored_rows::after_drops(stored);
         let (database, rows) = Database::assemble(config, dir, store, &stored, Arc::default(), None)?;
         rebuild::drop_trees(database.store(), catalog_tree, &rows)?;
         database.begin_builds();

@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::database::{Database, Required, Write};
 use crate::engine::{Direction, KeyRange};
 use crate::error::WriteError;
-use crate::opening::{CATALOG_TREE, IndexBuilder, OpenError, Rows, Work, losses, rebuild, stored_catalog};
+use crate::opening::{CATALOG_TREE, IndexBuilder, OpenError, Rows, Work, losses, rebuild, stored_catalog, stored_rows};
 use crate::views::{self, Builder};
 
 /// The failure reported for a view whose build was stopped by a failed reopening.
@@ -127,7 +127,7 @@ impl Database {
         let catalog_tree = store.tree(CATALOG_TREE)?;
         let reader = store.reader()?;
         let snapshot = reader.snapshot();
-        let stored = stored_catalog::read(&snapshot, catalog_tree)?;
+        let stored = stored_rows::read(&snapshot, catalog_tree)?;
         losses::check(config, store, &snapshot, &stored)?;
         let resolved = stored_catalog::resolve(store, &snapshot, config, &stored)?;
         views::resolve((store, catalog_tree), &snapshot, config, &resolved.catalog, &stored)?;
@@ -161,7 +161,7 @@ impl Database {
     /// The new database, closed to writes, and the rows that name trees to be removed.
     fn make(&self, config: &Config) -> Result<(Database, Rows), OpenError> {
         let store = self.store().clone();
-        let stored = stored_catalog::read(&store.reader()?.snapshot(), self.inner.heart.catalog_tree)?;
+        let stored = stored_rows::read(&store.reader()?.snapshot(), self.inner.heart.catalog_tree)?;
         let generations = Arc::clone(&self.inner.generations);
         let (database, rows) =
             Database::assemble(config, &self.inner.dir, store, &stored, generations, Some(&self.inner.heart))?;

@@ -30,9 +30,12 @@ pub(crate) use written::{WithoutTime, mark_at};
 
 use std::sync::OnceLock;
 
+use binjson::Document;
+
 use crate::catalog::ExpireInfo;
 use crate::encoding::row::plain;
 use crate::encoding::{Plain, Row, Scalar};
+use crate::engine::STAMP_BYTES;
 use crate::error::WriteError;
 use crate::sql::Value;
 use crate::sql::dates::{self, DateFunction};
@@ -104,6 +107,17 @@ impl Due {
             Scalar::Text(text) => text <= self.text(),
         }
     }
+}
+
+/// Whether a document has expired under this rule.
+pub(crate) fn has_come(expire: &ExpireInfo, due: &Due, document: Document<'_>) -> bool {
+    due.has_come(plain(document.field(&expire.field)).scalar())
+}
+
+/// Whether a stored value has not expired at a moment. A damaged one counts as existing: reading it reports the damage.
+pub(crate) fn is_there(expire: &ExpireInfo, stored: &[u8], now_ms: i64) -> bool {
+    let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
+    document.is_none_or(|document| !has_come(expire, &Due::of(expire, now_ms), document))
 }
 
 /// The time-dependent inputs of a write.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-use super::stored_catalog::Rows;
+use super::stored_rows::Rows;
 use crate::catalog::{ALL, Catalog, CollectionInfo, Counts, ENTRIES_LEAST, TreeCount};
 use crate::engine::{KeyRange, TreeId, View};
 use crate::views::Heart;

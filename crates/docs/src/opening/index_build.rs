@@ -503,8 +503,8 @@ anyOf = [
         let mut config = Config::parse("c.toml".as_ref(), config).unwrap();
         config.builds_indexes_later = true;
         let store = store::Store::open(folder, store::Options::default()).unwrap().0;
-        let catalog = store.tree(crate::opening::stored_catalog::CATALOG_TREE).unwrap();
-        let stored = crate::opening::stored_catalog::read(&store.reader().unwrap().snapshot(), catalog).unwrap();
+        let catalog = store.tree(crate::opening::stored_rows::CATALOG_TREE).unwrap();
+        let stored = crate::opening::stored_rows::read(&store.reader().unwrap().snapshot(), catalog).unwrap();
         // The builder is not started.
         Database::assemble(&config, folder, store, &stored, Arc::default(), None).unwrap().0
     }

@@ -11,10 +11,10 @@
 
 use store::Store;
 
-use super::differences::{self, Differences};
+use super::declared_rows::{part_of, wanted_rows};
+use super::differences::Differences;
 use super::open_error::{CollectionNames, OpenError};
-use super::rebuild;
-use super::stored_catalog::{self, Rows, UNDECLARED};
+use super::stored_rows::{self, Rows, UNDECLARED};
 use crate::config::Config;
 use crate::engine::View;
 use crate::views;
@@ -22,7 +22,7 @@ use crate::views;
 /// Returns what the configuration would drop, if that is permitted.
 pub(crate) fn check(config: &Config, store: &Store, view: &impl View, stored: &Rows) -> Result<Differences, OpenError> {
     // Parts that an earlier opening has marked as dropped are lost already.
-    let stored = rebuild::after_drops(stored.clone());
+    let stored = stored_rows::after_drops(stored.clone());
     refuse_other_service(config, &stored)?;
     let lost = lost(config, store, view, &stored)?;
     if lost.is_empty() || config.may_drop { Ok(lost) } else { Err(OpenError::WouldDrop(lost)) }
@@ -42,11 +42,11 @@ fn lost(config: &Config, store: &Store, view: &impl View, stored: &Rows) -> Resu
     for name in undeclared(config, store, view, stored)? {
         lost.add(format!("the collection {name} (its documents stay in the folder)"));
     }
-    let wanted = differences::wanted_rows(config);
-    let gone = stored.iter().filter(|(key, row)| !wanted.contains_key(*key) && !stored_catalog::is_part(row));
+    let wanted = wanted_rows(config);
+    let gone = stored.iter().filter(|(key, row)| !wanted.contains_key(*key) && !stored_rows::is_part(row));
     let is_contained = |key: &str| wanted.keys().any(|wanted| begins_index(key, wanted));
     let gone = gone.filter(|(key, _)| !is_contained(key));
-    for (kind, collection, name) in gone.filter_map(|(key, _)| differences::part_of(key)) {
+    for (kind, collection, name) in gone.filter_map(|(key, _)| part_of(key)) {
         if config.collections.iter().any(|declared| declared.name == collection) {
             lost.add(format!("the {kind} {name}"));
         }
@@ -73,7 +73,7 @@ pub(crate) fn undeclared(
     for (key, row) in stored {
         let Some(name) = key.strip_prefix("collection/") else { continue };
         let is_declared = config.collections.iter().any(|declared| declared.name == name);
-        if !is_declared && !stored_catalog::is_marked(row, UNDECLARED) && has_documents(store, view, name)? {
+        if !is_declared && !stored_rows::is_marked(row, UNDECLARED) && has_documents(store, view, name)? {
             names.push(name.to_string());
         }
     }
@@ -81,8 +81,8 @@ pub(crate) fn undeclared(
 }
 
 fn has_documents(store: &Store, view: &impl View, name: &str) -> Result<bool, OpenError> {
-    match store.existing_tree(&stored_catalog::documents_tree(name))? {
-        Some(tree) => Ok(!stored_catalog::is_empty(view, tree)?),
+    match store.existing_tree(&stored_rows::documents_tree(name))? {
+        Some(tree) => Ok(!stored_rows::is_empty(view, tree)?),
         None => Ok(false),
     }
 }

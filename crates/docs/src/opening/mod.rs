@@ -3,7 +3,9 @@
 //!
 //! It imports `writes`, `views`, `config` and the folders below them. It does not know sessions, statements or callers.
 
+mod comparison;
 pub(crate) mod counter;
+mod declared_rows;
 mod differences;
 mod index_build;
 pub(crate) mod loader;
@@ -11,6 +13,7 @@ pub(crate) mod losses;
 mod open_error;
 pub(crate) mod rebuild;
 pub(crate) mod stored_catalog;
+pub(crate) mod stored_rows;
 
 pub(crate) use counter::Counter;
 pub use differences::{DIFFERENCES_MAX, Differences};
@@ -18,4 +21,5 @@ pub(crate) use index_build::IndexBuilder;
 pub(crate) use loader::{LoadError, Loader, ORIGIN_BYTES, Origin, STORED, Targets, Task, Wanted};
 pub use open_error::{CollectionNames, OpenError};
 pub use stored_catalog::outline;
-pub(crate) use stored_catalog::{CATALOG_TREE, DROP, Resolved, Rows, Work};
+pub(crate) use stored_catalog::{Resolved, Work};
+pub(crate) use stored_rows::{CATALOG_TREE, DROP, Rows};

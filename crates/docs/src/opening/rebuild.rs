@@ -4,7 +4,6 @@
 //! indexes, of new unique fields, and of new references. All of it becomes visible in one step with the catalog's rows. The old
 //! entries of an index are removed after that, by the next opening if the process stops in between.
 
-use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 
 use binjson::Document;
@@ -12,7 +11,8 @@ use store::{BulkTree, Reader, Store, TreeId};
 
 use super::loader::{self, LoadError, Loader, Origin, STORED, Targets, Task};
 use super::open_error::OpenError;
-use super::stored_catalog::{DROP, Rows, Work, tree_of};
+use super::stored_catalog::Work;
+use super::stored_rows::{DROP, Rows, tree_of};
 use crate::encoding::Shape;
 use crate::encoding::key::shown_key;
 use crate::engine::{Direction, KeyRange, STAMP_BYTES};
@@ -184,12 +184,4 @@ pub(crate) fn drop_trees(store: &Store, catalog: TreeId, rows: &Rows) -> Result<
         })?;
     }
     Ok(())
-}
-
-/// The rows that [`drop_trees`] leaves.
-pub(crate) fn after_drops(rows: Rows) -> Rows {
-    let dropped: BTreeSet<String> = rows.keys().filter_map(|key| key.strip_prefix(DROP)).map(str::to_string).collect();
-    let stays =
-        |key: &str, value: &str| !key.starts_with(DROP) && tree_of(value).is_none_or(|tree| !dropped.contains(&tree));
-    rows.into_iter().filter(|(key, value)| stays(key, value)).collect()
 }

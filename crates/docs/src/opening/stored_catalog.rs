@@ -20,28 +20,24 @@
 //! If the work is done while the database serves (`builds_indexes_later`), a row keeps the rules in force until a new rule
 //! replaces them ([`crate::writes::announced`]).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, ControlFlow};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use schema::Schema;
 use serde_json::{Value as Json, json};
 use store::{Store, TreeId};
 
+use super::declared_rows::{declared_row, included, index_fields};
 use super::loader::Wanted;
 use super::losses;
 use super::open_error::OpenError;
+use super::stored_rows::{DROP, Rows, UNDECLARED, documents_tree, is_empty, is_part, tree_of};
 use crate::catalog::{Catalog, CollectionInfo, ExpireInfo, FieldInfo, IndexInfo, Readiness, ReferenceInfo, UniqueInfo};
+use crate::config::row_name::{collection_row, index_row, reference_row, unique_row};
 use crate::config::{CollectionConfig, Config, ExpireConfig};
-use crate::engine::{Direction, KeyRange, View};
-use crate::error::ReadError;
+use crate::engine::View;
 use crate::expire::{LAST_WRITE, mark_at};
 use crate::writes::{Wish, announced};
-
-/// The tree of the catalog's rows.
-pub(crate) const CATALOG_TREE: &str = "catalog";
-/// Rows by key.
-pub(crate) type Rows = BTreeMap<String, String>;
 
 /// The wanted catalog, and the work to get there.
 pub(crate) struct Resolved {
@@ -70,18 +66,6 @@ impl Work {
         let Wanted { indexes, unique, references } = &self.wanted;
         !self.recheck && indexes.is_empty() && unique.is_empty() && references.is_empty()
     }
-}
-
-/// Reads all rows.
-pub(crate) fn read(view: &impl View, tree: TreeId) -> Result<Rows, ReadError> {
-    let mut rows = Rows::new();
-    let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
-    view.scan(tree, all, Direction::Forward, &mut |key, value| {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        rows.insert(text(key), text(value));
-        ControlFlow::Continue(())
-    })?;
-    Ok(rows)
 }
 
 /// Compares the configuration with the stored rows.
@@ -135,38 +119,6 @@ fn obsolete(stored: &Rows, kept: &BTreeSet<String>, names: &[&str], rows: &mut R
     obsolete
 }
 
-/// Prefix of the row of a tree that is to be emptied; the tree's name follows.
-pub(crate) const DROP: &str = "drop/";
-
-/// Name of the mark in the row of a collection that the last configuration did not declare.
-pub(crate) const UNDECLARED: &str = "undeclared";
-
-/// Whether a row has a mark.
-pub(crate) fn is_marked(row: &str, mark: &str) -> bool {
-    serde_json::from_str::<Json>(row).is_ok_and(|row| row[mark] == json!(true))
-}
-
-/// Whether a row belongs to an index or unique field whose build was not finished, or refused.
-pub(crate) fn is_part(row: &str) -> bool {
-    state_of(row).is_some()
-}
-
-/// The name of the tree that holds a collection's documents.
-pub(crate) fn documents_tree(collection: &str) -> String {
-    format!("docs/{collection}")
-}
-
-/// The tree that a row names.
-pub(crate) fn tree_of(row: &str) -> Option<String> {
-    let row: Json = serde_json::from_str(row).ok()?;
-    row.get("tree")?.as_str().map(str::to_string)
-}
-
-fn state_of(row: &str) -> Option<Json> {
-    let row: Json = serde_json::from_str(row).ok()?;
-    row.get("state").cloned()
-}
-
 /// The catalog for a configuration, without a database. For preparing queries before a database is open. Its tree numbers are
 /// not real.
 pub fn outline(config: &Config) -> Result<Catalog, OpenError> {
@@ -216,13 +168,6 @@ fn described(wanted: &CollectionConfig, schema: Option<&Schema>, tree: TreeId) -
         expire: None,
         identity: Some(vec![wanted.key.field.clone()]),
     }
-}
-
-/// The fields that an index must include.
-pub(crate) fn included(config: &Config, collection: &CollectionConfig, index: &[String]) -> Vec<String> {
-    let mut declared = config.included.iter();
-    let found = declared.find(|included| included.collection == collection.name && included.index == index);
-    found.map(|included| included.fields.clone()).unwrap_or_default()
 }
 
 impl CollectionInfo {
@@ -283,7 +228,7 @@ impl Identity {
             ready["expire_since"] = json!(since);
         }
         let ready = ready.to_string();
-        self.wishes.push((Wish::Expire(new.field.clone()), Readiness::building((collection_row(wanted), ready))));
+        self.wishes.push((Wish::Expire(new.field.clone()), Readiness::building((collection_row(&wanted.name), ready))));
         (row["expire"], row["expire_after"]) = (stored["expire"].clone(), stored["expire_after"].clone());
         let field = stored["expire"].as_str().map(str::to_string);
         // A row without a duration has an older format. Then nothing expires until the new rule is in force.
@@ -292,37 +237,6 @@ impl Identity {
         self.since = stored["expire_since"].as_i64();
         row["expire_since"] = stored["expire_since"].clone();
     }
-}
-
-pub(crate) fn collection_row(wanted: &CollectionConfig) -> String {
-    format!("collection/{}", wanted.name)
-}
-
-/// The collection's own row, as the declaration determines it.
-pub(crate) fn declared_row(wanted: &CollectionConfig) -> Json {
-    let mut row = json!({ "key": wanted.key.field, "type": wanted.key.kind.name(), "schema": wanted.schema });
-    if let Some(expire) = &wanted.expire {
-        row["expire"] = json!(expire.field);
-        row["expire_after"] = json!(expire.after_seconds);
-    }
-    row
-}
-
-pub(crate) fn index_row(wanted: &CollectionConfig, fields: &[String]) -> String {
-    format!("index/{}/{}", wanted.name, joined(fields))
-}
-
-pub(crate) fn unique_row(wanted: &CollectionConfig, fields: &[String]) -> String {
-    format!("unique/{}/{}", wanted.name, joined(fields))
-}
-
-/// The names of fields inside a row's key.
-fn joined(fields: &[String]) -> String {
-    fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join(",")
-}
-
-pub(crate) fn reference_row(wanted: &CollectionConfig, field: &str) -> String {
-    format!("reference/{}/{}", wanted.name, escaped(field))
 }
 
 struct Resolver<'r, V> {
@@ -355,7 +269,7 @@ impl<V: View> Resolver<'_, V> {
                 info.schema = text;
                 info.fields = schema.as_ref().map(|new| announced::weakened(new, before.as_ref())).unwrap_or_default();
                 let row = json!({ "schema": wanted.schema }).to_string();
-                let readiness = Readiness::building((collection_row(wanted), row));
+                let readiness = Readiness::building((collection_row(&wanted.name), row));
                 // Compiled for the general checker, because its fields do not have the row positions that the plain checker
                 // needs.
                 let new =
@@ -376,7 +290,7 @@ impl<V: View> Resolver<'_, V> {
             info.indexes.push(index);
         }
         for fields in &wanted.unique {
-            let name = unique_row(wanted, fields);
+            let name = unique_row(&wanted.name, fields);
             let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree }), empty)?;
             let readiness = if new { self.later(&name, true) } else { Readiness::default() };
             if new && readiness.is_ready() {
@@ -389,7 +303,7 @@ impl<V: View> Resolver<'_, V> {
         }
         info.expire(expire.as_ref(), since);
         for (field, target, row) in new_references {
-            let (index, name) = (info.index_of(&field), reference_row(wanted, &field));
+            let (index, name) = (info.index_of(&field), reference_row(&wanted.name, &field));
             wishes.push((Wish::Reference { field, target, index }, Readiness::building((name, row))));
         }
         Ok((info, schema, work, wishes))
@@ -402,7 +316,7 @@ impl<V: View> Resolver<'_, V> {
         empty: bool,
         schema: Option<&Schema>,
     ) -> Result<Identity, OpenError> {
-        let key = collection_row(wanted);
+        let key = collection_row(&wanted.name);
         let mut row = declared_row(wanted);
         let stored: Option<Json> = self.stored.get(&key).and_then(|row| serde_json::from_str(row).ok());
         let expire = wanted.expire.clone();
@@ -455,7 +369,7 @@ impl<V: View> Resolver<'_, V> {
         let (mut references, mut new) = (Vec::new(), Vec::new());
         for (field, target) in &wanted.references {
             let Ok(place) = self.names.binary_search(&target.as_str()) else { continue };
-            let key = reference_row(wanted, field);
+            let key = reference_row(&wanted.name, field);
             let row = json!({ "target": target }).to_string();
             let stored = self.stored.get(&key);
             let is_new = !empty && stored != Some(&row);
@@ -486,7 +400,7 @@ impl<V: View> Resolver<'_, V> {
         number: usize,
     ) -> Result<IndexInfo, OpenError> {
         let included = included(self.config, wanted, &fields);
-        let name = index_row(wanted, &fields);
+        let name = index_row(&wanted.name, &fields);
         let (tree, new) = self.tree(&name, |tree| json!({ "tree": tree, "included": included }), empty)?;
         // An index through which rules in force find references and expired documents must be complete before the first write.
         let readiness = if new { self.later(&name, !is_needed) } else { Readiness::default() };
@@ -546,33 +460,4 @@ impl<V: View> Resolver<'_, V> {
         }
         Ok(name.to_string())
     }
-}
-
-/// The declared indexes, and one for each referring field and for the expiry field unless a declared index starts with it. They
-/// find the referring documents at a deletion, and the expired documents, without reading the whole collection.
-pub(crate) fn index_fields(wanted: &CollectionConfig, expire: Option<&ExpireConfig>) -> Vec<Vec<String>> {
-    let mut indexes = wanted.indexes.clone();
-    let times = wanted.expire.iter().chain(expire).map(|expire| &expire.field);
-    for field in wanted.references.iter().map(|(field, _)| field).chain(times) {
-        if !indexes.iter().any(|fields| fields[0] == *field) {
-            indexes.push(vec![field.clone()]);
-        }
-    }
-    indexes
-}
-
-pub(crate) fn is_empty(view: &impl View, tree: TreeId) -> Result<bool, ReadError> {
-    let mut empty = true;
-    let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
-    view.scan(tree, all, Direction::Forward, &mut |_, _| {
-        empty = false;
-        ControlFlow::Break(())
-    })?;
-    Ok(empty)
-}
-
-/// A field's name inside a row's key.
-fn escaped(field: &str) -> String {
-    let field = field.replace('%', "%25").replace('/', "%2F").replace(',', "%2C").replace('#', "%23");
-    field.replace('\0', "%00")
 }

@@ -445,7 +445,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::database::{Database, Write};
-    use crate::opening::stored_catalog::{self, Rows};
+    use crate::opening::stored_rows::{self, Rows};
     use crate::writes::write::{Op, Precondition};
     use std::fmt::Write as _;
 
@@ -472,7 +472,7 @@ mod tests {
         (config.build_bytes, config.build_threads) = (64 << 10, 1);
         let (store, _) = store::Store::open(dir, options()).unwrap();
         let stored: Rows =
-            stored_catalog::read(&store.reader().unwrap().snapshot(), store.tree("catalog").unwrap()).unwrap();
+            stored_rows::read(&store.reader().unwrap().snapshot(), store.tree("catalog").unwrap()).unwrap();
         // The builders of this database do not begin.
         let (database, _) = Database::assemble(&config, dir, store, &stored, Arc::default(), None).unwrap();
         let heart = Arc::clone(&database.inner.heart);

@@ -40,7 +40,7 @@ pub(crate) use order::compile;
 pub(crate) use stored::{built_in, declared_in, resolve, tables};
 pub(crate) use verify::{Source, verify};
 pub use verify::{ViewFault, ViewReport};
-pub(crate) use view::View;
+pub(crate) use view::{View, Watch};
 pub use view::{ViewState, ViewStatus};
 
 /// Most views of a database.

@@ -1,7 +1,7 @@
 //! A view of an open database: its definition, its trees, and its state.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::definition::Definition;
@@ -161,4 +161,11 @@ impl View {
             failure: self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
+}
+
+/// A view that reads a collection, with the places of its fields in the collection's rows.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) view: Arc<View>,
+    pub(crate) columns: Vec<usize>,
 }

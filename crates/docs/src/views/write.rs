@@ -3,8 +3,6 @@
 //!
 //! If both contribute the same, nothing is folded: a write that changes no field of a view costs one comparison.
 
-use std::sync::Arc;
-
 use binjson::Document;
 
 use super::definition::Contribution;
@@ -16,13 +14,6 @@ use crate::engine::{Change, TreeId};
 use crate::error::WriteError;
 use crate::sql::grouping::Memory;
 use crate::writes::Collection;
-
-/// A view that reads a collection, with the places of its fields in the collection's rows.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    pub(crate) view: Arc<View>,
-    pub(crate) columns: Vec<usize>,
-}
 
 /// Working memory of a thread.
 #[derive(Default)]

@@ -12,7 +12,9 @@
 use binjson::Document;
 use schema::{PromisedKind, Schema};
 
-use super::collection::{Collection, ReferencePlace, Referrer};
+use super::collection::Collection;
+use super::reference::{ReferencePlace, Referrer};
+use super::rule::{Announced, Held, Rule};
 use crate::catalog::{Catalog, FieldInfo, Readiness, ReadinessState};
 use crate::encoding::{NAMES_MAX, Row};
 use crate::engine::Change;
@@ -30,39 +32,6 @@ pub(crate) enum Wish {
         index: usize,
     },
     Expire(String),
-}
-
-/// An announced rule, resolved to places in the row.
-#[derive(Debug)]
-pub(crate) struct Announced {
-    pub(crate) rule: Rule,
-    pub(crate) readiness: Readiness,
-}
-
-#[derive(Debug)]
-pub(crate) enum Rule {
-    /// Checked by the general checker, because the plain one relies on the row positions of the schema in force.
-    Schema(Schema),
-    Reference(ReferencePlace),
-    Expire {
-        field: String,
-        place: usize,
-    },
-}
-
-/// Which rules are checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
-    /// Those in force and those announced; writes must obey both.
-    All,
-    /// Those in force; stored documents satisfy them.
-    InForce,
-}
-
-impl Held {
-    fn is(self, readiness: &Readiness) -> bool {
-        if self == Held::All { !readiness.is_refused() } else { readiness.is_ready() }
-    }
 }
 
 /// The status of an announced rule.
@@ -147,7 +116,7 @@ impl Announced {
                         None => false,
                         Some(target) => change.get(reference.target, target.as_bytes())?.is_some(),
                     };
-                    if is_there { Ok(()) } else { Err(reference.dangling(collection, &value)) }
+                    if is_there { Ok(()) } else { Err(reference.dangling(&collection.names, &value)) }
                 }
             },
             Rule::Schema(schema) => check_schema(schema, collection, document, row),

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use binjson::{Document, Value};
 use schema::Schema;
 
-use super::announced::{Announced, Held};
 use super::made_keys::Keys;
-use crate::catalog::{Catalog, CollectionInfo, ExpireInfo, Readiness};
+use super::reference::{ReferencePlace, Referrer};
+use super::rule::{Announced, Held};
+use crate::catalog::{Catalog, CollectionInfo, Readiness};
 use crate::encoding::row::plain;
 use crate::encoding::{KEY_BYTES_MAX, Key, KeyType, NAMES_MAX, Names, Plain, Row, Shape, index, order};
-use crate::engine::{STAMP_BYTES, TreeId};
+use crate::engine::TreeId;
 use crate::error::WriteError;
-use crate::expire::{self, AtWrite, Clock, Due};
-use crate::views::View;
-use crate::views::write::Watch;
+use crate::expire::{self, AtWrite, Clock, Due, has_come, is_there};
+use crate::views::{View, Watch};
 
 /// An open collection.
 #[derive(Debug)]
@@ -62,72 +62,6 @@ pub(crate) struct UniquePlace {
     pub(crate) tree: TreeId,
     pub(crate) fields: Vec<usize>,
     pub(crate) readiness: Readiness,
-}
-
-#[derive(Debug)]
-pub(crate) struct ReferencePlace {
-    pub(crate) field: usize,
-    pub(crate) target: TreeId,
-    pub(crate) target_kind: KeyType,
-    pub(crate) target_name: String,
-    /// Set if documents of the target expire.
-    pub(crate) target_expires: Option<ExpireInfo>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Referrer {
-    pub(crate) collection: String,
-    pub(crate) documents: TreeId,
-    pub(crate) field: String,
-    pub(crate) index: TreeId,
-    pub(crate) index_fields: usize,
-    /// Readiness of the reference.
-    pub(crate) readiness: Readiness,
-}
-
-impl ReferencePlace {
-    /// The value of a row's reference field, unless missing or null.
-    #[inline]
-    pub(crate) fn named<'d>(&self, row: &Row<'_, 'd>) -> Option<Plain<'d>> {
-        let value = row.get(self.field).filter(|value| !value.is_null())?;
-        Some(plain(Some(value)))
-    }
-
-    /// Whether a stored document of the target exists at a moment: it has not expired.
-    #[inline]
-    pub(crate) fn is_there(&self, stored: &[u8], now_ms: i64) -> bool {
-        self.target_expires.as_ref().is_none_or(|expire| is_there(expire, stored, now_ms))
-    }
-
-    /// The error for a reference to a missing document.
-    #[cold]
-    pub(crate) fn dangling(&self, collection: &Collection, found: &Plain<'_>) -> WriteError {
-        let field = collection.names.name(self.field);
-        let why = format!("\"{field}\": there is no {} in {}", found.shown(), self.target_name);
-        WriteError::invalid(why, format!("/{field}"))
-    }
-}
-
-impl Referrer {
-    /// The reference by this field, through the index at a place.
-    pub(crate) fn new(info: &CollectionInfo, field: String, index: usize, readiness: Readiness) -> Referrer {
-        let index = &info.indexes[index];
-        let (collection, index_fields) = (info.name.clone(), index.fields.len());
-        Referrer { collection, documents: info.tree, field, index: index.tree, index_fields, readiness }
-    }
-
-    /// Whether an entry of the referring index belongs to the document with this key.
-    pub(crate) fn is_entry_of(&self, entry: &[u8], key: &Key<'_>) -> bool {
-        let mut rest = entry;
-        for _ in 0..self.index_fields {
-            if order::skip(&mut rest).is_none() {
-                return false;
-            }
-        }
-        let mut own = Vec::new();
-        order::encode(key.scalar(), &mut own);
-        rest == own
-    }
 }
 
 impl Collection {
@@ -353,17 +287,6 @@ pub(crate) fn key_value(kind: KeyType, value: Value<'_>) -> Option<Plain<'_>> {
     // `-0` is an integer in JSON, but a key has only one spelling. Booleans are 0 or 1 in queries, but no keys.
     let is_other = value.raw().starts_with(b"-0") || matches!(value.raw().first(), Some(b't' | b'f'));
     (kind == KeyType::String || !is_other).then_some(found)
-}
-
-/// Whether a document has expired under this rule.
-fn has_come(expire: &ExpireInfo, due: &Due, document: Document<'_>) -> bool {
-    due.has_come(plain(document.field(&expire.field)).scalar())
-}
-
-/// Whether a stored value has not expired at a moment. A damaged one counts as existing: reading it reports the damage.
-fn is_there(expire: &ExpireInfo, stored: &[u8], now_ms: i64) -> bool {
-    let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
-    document.is_none_or(|document| !has_come(expire, &Due::of(expire, now_ms), document))
 }
 
 fn bounded(key: &[u8], what: &str) -> Result<(), WriteError> {

@@ -16,10 +16,11 @@ use std::ops::{Bound, ControlFlow};
 
 use binjson::{Document, Encoder};
 
-use super::announced::Held;
-use super::collection::{Collection, Referrer, key_value};
+use super::collection::{Collection, key_value};
 use super::long_check::LongCheck;
 use super::made_keys::Keys;
+use super::reference::Referrer;
+use super::rule::Held;
 use super::scratch::{Entries, Scratch};
 use crate::encoding::{Key, Row, order};
 use crate::engine::{Change, Direction, KeyRange, STAMP_BYTES};
@@ -638,7 +639,7 @@ impl<C: Change> Work<'_, C> {
                 }
             };
             if !there {
-                return Err(reference.dangling(self.collection, &found));
+                return Err(reference.dangling(&self.collection.names, &found));
             }
         }
         Ok(())

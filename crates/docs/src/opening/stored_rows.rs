@@ -1,0 +1,76 @@
+//! Rows of the stored catalog (`stored_catalog.rs` has their format): reading them, and what one of them says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, ControlFlow};
+
+use serde_json::{Value as Json, json};
+use store::TreeId;
+
+use crate::engine::{Direction, KeyRange, View};
+use crate::error::ReadError;
+
+/// The tree of the catalog's rows.
+pub(crate) const CATALOG_TREE: &str = "catalog";
+/// Rows by key.
+pub(crate) type Rows = BTreeMap<String, String>;
+
+/// Prefix of the row of a tree that is to be emptied; the tree's name follows.
+pub(crate) const DROP: &str = "drop/";
+/// Name of the mark in the row of a collection that the last configuration did not declare.
+pub(crate) const UNDECLARED: &str = "undeclared";
+
+/// Reads all rows.
+pub(crate) fn read(view: &impl View, tree: TreeId) -> Result<Rows, ReadError> {
+    let mut rows = Rows::new();
+    let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+    view.scan(tree, all, Direction::Forward, &mut |key, value| {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        rows.insert(text(key), text(value));
+        ControlFlow::Continue(())
+    })?;
+    Ok(rows)
+}
+
+/// Whether a row has a mark.
+pub(crate) fn is_marked(row: &str, mark: &str) -> bool {
+    serde_json::from_str::<Json>(row).is_ok_and(|row| row[mark] == json!(true))
+}
+
+/// Whether a row belongs to an index or unique field whose build was not finished, or refused.
+pub(crate) fn is_part(row: &str) -> bool {
+    state_of(row).is_some()
+}
+
+/// The name of the tree that holds a collection's documents.
+pub(crate) fn documents_tree(collection: &str) -> String {
+    format!("docs/{collection}")
+}
+
+/// The tree that a row names.
+pub(crate) fn tree_of(row: &str) -> Option<String> {
+    let row: Json = serde_json::from_str(row).ok()?;
+    row.get("tree")?.as_str().map(str::to_string)
+}
+
+fn state_of(row: &str) -> Option<Json> {
+    let row: Json = serde_json::from_str(row).ok()?;
+    row.get("state").cloned()
+}
+
+/// The rows that [`super::rebuild::drop_trees`] leaves.
+pub(crate) fn after_drops(rows: Rows) -> Rows {
+    let dropped: BTreeSet<String> = rows.keys().filter_map(|key| key.strip_prefix(DROP)).map(str::to_string).collect();
+    let stays =
+        |key: &str, value: &str| !key.starts_with(DROP) && tree_of(value).is_none_or(|tree| !dropped.contains(&tree));
+    rows.into_iter().filter(|(key, value)| stays(key, value)).collect()
+}
+
+pub(crate) fn is_empty(view: &impl View, tree: TreeId) -> Result<bool, ReadError> {
+    let mut empty = true;
+    let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+    view.scan(tree, all, Direction::Forward, &mut |_, _| {
+        empty = false;
+        ControlFlow::Break(())
+    })?;
+    Ok(empty)
+}
