@@ -4,7 +4,7 @@ use crate::model::Model;
 use crate::redis_server::RedisServer;
 use bank::attempt::{Attempt, Report, Rules, Verdict};
 use bank::bank::open_database;
-use bank::ledger::{Counter, Embedded, Ledger, Redis, embedded};
+use bank::ledger::{Counter, Embedded, Ledger, Redis};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
