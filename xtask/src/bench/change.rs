@@ -53,7 +53,8 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
             rows.extend(served_rows(&stage, &sides, &writes::loads().collect::<Vec<_>>(), Judged::Rate)?);
         }
     }
-    record("cargo xtask bench change", &rows)
+    let only = only.map_or_else(String::new, |only| format!(" {only}"));
+    record(&format!("cargo xtask bench change --before {revision}{only}"), &rows)
 }
 
 /// Programs of the earlier revision, which has a checkout and a build of its own in `target`, and of the working tree.
