@@ -113,8 +113,10 @@ pub fn attempt(tx: &mut Transaction<'_>, attempt: &Attempt, rules: Rules) -> Res
     };
     let verdict = rules.verdict(Failed { of_address: of_address.failed(), of_user: of_user.failed() }, *is_right);
     let succeeded = verdict == Verdict::Success;
-    let this = || Success { number: of_user.attempts + 1, login: Login { at: *at, address: address.clone() } };
-    let number_of_user = succeeded.then(|| this().to_string());
+    let number_of_user = succeeded.then(|| {
+        let login = Login { at: *at, address: address.clone() };
+        Success { number: of_user.attempts + 1, login }.to_string()
+    });
     let number_of_address = succeeded.then_some(of_address.attempts + 1);
     let previous = of_user.last_success.filter(|_| succeeded).map(|success| success.login);
     let record = Record {

@@ -257,7 +257,7 @@ struct Column {
 }
 
 impl Columns {
-    /// The columns of these names. Returns an error if the collection would refuse every row.
+    /// Matches the names of a header line with the collection's fields. A header whose every row the collection would refuse is an error.
     pub(super) fn new(info: &CollectionInfo, names: Vec<String>, delimiter: u8) -> Result<Columns, String> {
         if !names.contains(&info.key.field) {
             let hint = match &names[..] {
@@ -362,7 +362,8 @@ impl Column {
     }
 }
 
-/// Appends a value of one of these types other than text. `false`: the cell is no such value.
+/// Appends the cell's text as a JSON value if it is a number, boolean, array or object of one of the `types`. Returns false, and
+/// appends nothing, if it is none of these.
 fn append_other(types: u8, text: &str, out: &mut Vec<u8>) -> bool {
     let is_other = match text.as_bytes() {
         [b'-' | b'0'..=b'9', ..] => (types & REAL != 0 && is_json(text)) || (types & INTEGER != 0 && is_integer(text)),

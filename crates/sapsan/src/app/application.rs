@@ -216,7 +216,7 @@ impl App {
         self
     }
 
-    /// Sets the security headers of replies. Default: those of [`SecurityHeaders`].
+    /// Sets the security headers of replies. Without this call they are [`SecurityHeaders::default`].
     pub fn security_headers(mut self, headers: SecurityHeaders) -> App {
         self.protection.security_headers = headers;
         self

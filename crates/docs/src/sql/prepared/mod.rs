@@ -1,5 +1,6 @@
-//! Prepared queries: text in, rows out. [`Query`] parses, resolves, plans and executes; beside it are what it tells about
-//! itself (EXPLAIN, the types of its columns), its pages, the cache of statements, and the grouped queries of views.
+//! Prepared queries. [`Query`] parses, resolves, plans and executes the text of a query. The other files explain a query
+//! (EXPLAIN), derive the types of its columns, read its result in pages, cache statements, and prepare the grouped queries of
+//! views.
 //!
 //! It imports all rooms except `changes`. It does not write.
 

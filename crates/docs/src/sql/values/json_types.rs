@@ -32,7 +32,7 @@ impl JsonTypes {
         JsonTypes(self.0 | other.0)
     }
 
-    /// These types without those of `other`.
+    /// The types in this set that are not in `other`.
     #[must_use]
     pub const fn without(self, other: JsonTypes) -> JsonTypes {
         JsonTypes(self.0 & !other.0)
@@ -43,7 +43,7 @@ impl JsonTypes {
         self.0 & other.0 == other.0
     }
 
-    /// Whether all these types are among those of `other`.
+    /// Whether `other` contains each type of this set.
     pub const fn within(self, other: JsonTypes) -> bool {
         other.has(self)
     }

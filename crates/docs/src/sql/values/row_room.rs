@@ -1,4 +1,4 @@
-//! The work and the memory of values, measured by an execution's [`Meter`]: comparing one, and copying those of a row.
+//! Charges an execution's [`Meter`] for values: the work of comparing two, and the work and memory of copying a row's.
 
 use super::value::{Field, Value};
 use crate::sql::limits::{Budget, COMPUTED_BYTES_LEAST, Fault, Meter};
