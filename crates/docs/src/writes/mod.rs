@@ -6,6 +6,8 @@
 
 pub(crate) mod announced;
 pub mod collection;
+mod entries;
+mod integrity;
 mod long_check;
 mod made_keys;
 mod reference;

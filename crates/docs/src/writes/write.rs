@@ -12,18 +12,15 @@
 //! - A write that leaves the document byte for byte the same changes nothing, not even the change number. Exception: if
 //!   documents expire by their last write, a write in a later second updates the mark.
 
-use std::ops::{Bound, ControlFlow};
-
 use binjson::{Document, Encoder};
 
 use super::collection::{Collection, key_value};
 use super::long_check::LongCheck;
 use super::made_keys::Keys;
-use super::reference::Referrer;
-use super::rule::Held;
-use super::scratch::{Entries, Scratch};
-use crate::encoding::{Key, Row, order};
-use crate::engine::{Change, Direction, KeyRange, STAMP_BYTES};
+use super::scratch::Scratch;
+use super::{entries, integrity};
+use crate::encoding::Key;
+use crate::engine::{Change, STAMP_BYTES};
 use crate::error::WriteError;
 use crate::expire::{AtWrite, Due};
 use crate::views;
@@ -375,13 +372,13 @@ impl<C: Change> Work<'_, C> {
         self.collection.with_row(document, shape, |row| {
             let plain = self.collection.check_write(document, row, long_check)?;
             let key = self.collection.info.key.kind.of_scalar(plain.scalar()).ok_or_else(damaged)?;
-            self.check_references(row, None, &key)?;
+            integrity::check_references((self.collection, &key), row, None, self.now_ms, self.change)?;
             if self.change.get(self.collection.info.tree, key.as_bytes())?.is_some() {
                 let Collection { info, .. } = self.collection;
                 let what = format!("the key {} is in use in {}", plain.shown(), info.name);
                 return Err(WriteError::Conflict { what });
             }
-            self.move_entries(None, Some(row), &key, &mut buffers.entries)?;
+            entries::replace((self.collection, &key), None, Some(row), self.change, &mut buffers.entries)?;
             views::write::apply((self.collection, &key), None, Some((document, row)), self.change, views)?;
             self.change.put_stamped(self.collection.info.tree, key.as_bytes(), &buffers.new);
             if let Some(keys) = &self.collection.keys {
@@ -502,15 +499,15 @@ impl<C: Change> Work<'_, C> {
             }
             match number {
                 None => {
-                    self.check_references(row, None, key)?;
-                    self.move_entries(None, Some(row), key, &mut buffers.entries)?;
+                    integrity::check_references((collection, key), row, None, self.now_ms, self.change)?;
+                    entries::replace((collection, key), None, Some(row), self.change, &mut buffers.entries)?;
                     views::write::apply((collection, key), None, Some((new, row)), self.change, views)?;
                 }
                 Some(_) => {
                     let before = document(&buffers.old)?;
                     collection.with_row(before, old_shape, |old| {
-                        self.check_references(row, Some(old), key)?;
-                        self.move_entries(Some(old), Some(row), key, &mut buffers.entries)?;
+                        integrity::check_references((collection, key), row, Some(old), self.now_ms, self.change)?;
+                        entries::replace((collection, key), Some(old), Some(row), self.change, &mut buffers.entries)?;
                         let (before, now) = (Some((before, old)), Some((new, row)));
                         views::write::apply((collection, key), before, now, self.change, views)
                     })?;
@@ -522,150 +519,15 @@ impl<C: Change> Work<'_, C> {
     }
 
     fn delete(&mut self, key: &Key<'_>, scratch: &mut Scratch) -> Result<Prepared, WriteError> {
-        self.check_referrers(key)?;
+        integrity::check_referrers((self.collection, key), self.change)?;
         let Scratch { buffers, old_shape, views, .. } = scratch;
         let old = document(&buffers.old)?;
         self.collection.with_row(old, old_shape, |row| {
-            self.move_entries(Some(row), None, key, &mut buffers.entries)?;
+            entries::replace((self.collection, key), Some(row), None, self.change, &mut buffers.entries)?;
             views::write::apply((self.collection, key), Some((old, row)), None, self.change, views)
         })?;
         self.change.delete(self.collection.info.tree, key.as_bytes());
         Ok(Prepared { unchanged: None, created: false, key: key.as_bytes().to_vec() })
-    }
-
-    /// Replaces the old row's entries by the new row's in all trees; equal entries are not touched.
-    fn move_entries(
-        &mut self,
-        old: Option<&Row<'_, '_>>,
-        new: Option<&Row<'_, '_>>,
-        key: &Key<'_>,
-        entries: &mut Entries,
-    ) -> Result<(), WriteError> {
-        let Collection { unique, indexes, .. } = self.collection;
-        for number in (0..unique.len()).filter(|number| !unique[*number].readiness.is_refused()) {
-            self.move_unique(number, old, new, key, entries)?;
-        }
-        for number in (0..indexes.len()).filter(|number| !indexes[*number].readiness.is_refused()) {
-            self.move_index(number, old, new, key, entries)?;
-        }
-        Ok(())
-    }
-
-    fn move_unique(
-        &mut self,
-        number: usize,
-        old: Option<&Row<'_, '_>>,
-        new: Option<&Row<'_, '_>>,
-        key: &Key<'_>,
-        entries: &mut Entries,
-    ) -> Result<(), WriteError> {
-        let collection = self.collection;
-        let tree = collection.unique[number].tree;
-        let had = match old.map(|row| collection.unique_key(number, row, &mut entries.old_key)) {
-            // The document is older than the unique field, and its value is too long. The build rejects the field; this write
-            // succeeds.
-            Some(Err(_)) if !collection.unique[number].readiness.is_ready() => false,
-            had => had.unwrap_or(Ok(false))?,
-        };
-        let has = new.map_or(Ok(false), |row| collection.unique_key(number, row, &mut entries.new_key))?;
-        if had && has && entries.old_key == entries.new_key {
-            return Ok(());
-        }
-        if has && self.change.get(tree, &entries.new_key)?.is_some() {
-            let fields = collection.info.unique[number].shown();
-            let what = format!("another document of {} has this {fields}", collection.info.name);
-            return Err(WriteError::Conflict { what });
-        }
-        // While the field is being built, another document may already own the value in the tree.
-        let is_its_own = had
-            && (collection.unique[number].readiness.is_ready()
-                || self.change.get(tree, &entries.old_key)?.is_some_and(|named| *named == *key.as_bytes()));
-        if is_its_own {
-            self.change.delete(tree, &entries.old_key);
-        }
-        if has {
-            self.change.put(tree, &entries.new_key, key.as_bytes());
-        }
-        Ok(())
-    }
-
-    fn move_index(
-        &mut self,
-        number: usize,
-        old: Option<&Row<'_, '_>>,
-        new: Option<&Row<'_, '_>>,
-        key: &Key<'_>,
-        entries: &mut Entries,
-    ) -> Result<(), WriteError> {
-        let Entries { old_key, old_value, new_key, new_value } = entries;
-        let tree = self.collection.indexes[number].tree;
-        let old = match old.map(|row| self.collection.index_entry(number, row, key, old_key, old_value)) {
-            // The entry is too long for an index that is being built. The build rejects the index; this write succeeds.
-            Some(Err(_)) if !self.collection.indexes[number].readiness.is_ready() => None,
-            had => had.transpose()?,
-        };
-        if let Some(new) = new {
-            self.collection.index_entry(number, new, key, new_key, new_value)?;
-        }
-        if old.is_some() && (new.is_none() || old_key != new_key) {
-            self.change.delete(tree, old_key);
-        }
-        if new.is_some() && (old.is_none() || old_key != new_key || old_value != new_value) {
-            self.change.put(tree, new_key, new_value);
-        }
-        Ok(())
-    }
-
-    /// Checks that each reference of the new row names a document. References that the old row has too were checked before.
-    fn check_references(
-        &mut self,
-        new: &Row<'_, '_>,
-        old: Option<&Row<'_, '_>>,
-        key: &Key<'_>,
-    ) -> Result<(), WriteError> {
-        for reference in self.collection.references_held(Held::All) {
-            let Some(found) = reference.named(new) else { continue };
-            if old.is_some_and(|old| old.raw(reference.field) == new.raw(reference.field)) {
-                continue;
-            }
-            let there = match reference.target_kind.of_scalar(found.scalar()) {
-                None => false,
-                Some(target) => {
-                    let itself = reference.target == self.collection.info.tree && target.as_bytes() == key.as_bytes();
-                    itself || {
-                        let found = self.change.get(reference.target, target.as_bytes())?;
-                        found.is_some_and(|stored| reference.is_there(&stored, self.now_ms))
-                    }
-                }
-            };
-            if !there {
-                return Err(reference.dangling(&self.collection.names, &found));
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that no other document refers to this one, with one lookup in the index of each referring field.
-    fn check_referrers(&mut self, key: &Key<'_>) -> Result<(), WriteError> {
-        for referrer in self.collection.referrers.iter().filter(|referrer| !referrer.readiness.is_refused()) {
-            let (mut from, mut to) = (Vec::new(), Vec::new());
-            order::lower(key.scalar(), &mut from);
-            order::upper(key.scalar(), &mut to);
-            let own = referrer.documents == self.collection.info.tree;
-            let mut refers = false;
-            let range = KeyRange { from: Bound::Included(&from), to: Bound::Excluded(&to) };
-            self.change.scan(referrer.index, range, Direction::Forward, &mut |entry, _| {
-                // A document that refers only to itself may be deleted.
-                refers = !(own && referrer.is_entry_of(entry, key));
-                if refers { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })?;
-            if refers {
-                let Referrer { collection, field, .. } = referrer;
-                let what = format!("a document of {collection} refers to it by \"{field}\"");
-                return Err(WriteError::Conflict { what });
-            }
-        }
-        Ok(())
     }
 }
 
