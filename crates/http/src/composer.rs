@@ -241,6 +241,8 @@ pub(crate) fn append_lines(fields: &mut Vec<u8>, lines: &[u8]) -> bool {
 #[inline]
 pub(crate) fn append_numbered_tag(fields: &mut Vec<u8>, number: u64) {
     if fields.len() + NUMBERED_TAG_BYTES_MAX <= FIELDS_BYTES_MAX {
+        // The fields of a late reply begin without capacity: grown once, not twice.
+        fields.reserve(NUMBERED_TAG_BYTES_MAX);
         append_all(fields, &[b"ETag: \"", itoa::Buffer::new().format(number).as_bytes(), b"\"\r\n"]);
     }
 }

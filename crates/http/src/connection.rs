@@ -137,12 +137,7 @@ impl<S: Service> Connection<S> {
             }
             match self.step(io) {
                 Progress::Served => {
-                    let clock_ns = io.clock_ns();
-                    let may_go_on = io.spend(1);
-                    if io.clock_ns() != clock_ns {
-                        self.worker().count_turn_at(io.clock_ns());
-                    }
-                    if !may_go_on {
+                    if !io.spend(1) {
                         return Stop::Spent;
                     }
                 }
@@ -171,7 +166,7 @@ impl<S: Service> Connection<S> {
         let mut seen = worker.seen.borrow_mut();
         let in_pieces = |head: &Head<'_>| {
             let trusted = &worker.settings.trusted_proxies;
-            let request = Request { head: *head, body: &[], in_pieces: true, peer: self.peer, trusted };
+            let request = Request::new(head, (&[], true), self.peer, trusted);
             shared.service.takes_pieces(&mut shared.local.borrow_mut(), &request)
         };
         let step = reader.next(input, &worker.settings.limits, &mut seen, in_pieces, || worker.take_gathering());
@@ -198,7 +193,7 @@ impl<S: Service> Connection<S> {
                     head_only: head.method == Method::Head,
                 };
                 let trusted = &worker.settings.trusted_proxies;
-                let request = Request { head, body, in_pieces: false, peer: self.peer, trusted };
+                let request = Request::new(&head, (body, false), self.peer, trusted);
                 let ticket = Ticket { connection: self.id, sequence: ring.next_sequence(), client: request.client() };
                 let before = out.len();
                 let served = serve::serve(shared, ring, ticket, &request, shape, out);

@@ -81,12 +81,20 @@ pub(crate) struct Head<'i> {
     pub(crate) framing: Framing,
     /// The client waits for `100 Continue` before it sends the body.
     pub(crate) expects_continue: bool,
+    pub(crate) facts: Facts,
+}
+
+/// Answers about the fields that a service needs at every request, found while the fields are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Facts {
     /// An Accept field names a media type other than JSON or a wildcard.
     pub(crate) names_media: bool,
     /// The head has If-Match or If-None-Match.
     pub(crate) is_conditional: bool,
     /// The head has Origin.
     pub(crate) has_origin: bool,
+    /// The head has Content-Encoding.
+    pub(crate) has_coding: bool,
 }
 
 /// Parses a head that [`crate::scan::HeadScan`] found complete. Not inlined, so that the fast path does not pay for its stack.
@@ -122,9 +130,7 @@ pub(crate) fn parse<'i>(bytes: &'i [u8], limits: &Limits) -> Result<Head<'i>, Re
         persistent: if http10 { meaning.keep_alive && !meaning.close } else { !meaning.close },
         framing: meaning.framing(http10)?,
         expects_continue: meaning.expects_continue(http10)?,
-        names_media: meaning.names_media,
-        is_conditional: meaning.is_conditional,
-        has_origin: meaning.has_origin,
+        facts: meaning.facts,
     })
 }
 
@@ -213,9 +219,7 @@ pub(crate) struct Meaning<'i> {
     close: bool,
     keep_alive: bool,
     host_is_checked: bool,
-    pub(crate) names_media: bool,
-    pub(crate) is_conditional: bool,
-    pub(crate) has_origin: bool,
+    pub(crate) facts: Facts,
 }
 
 impl<'i> Meaning<'i> {
@@ -242,11 +246,12 @@ impl<'i> Meaning<'i> {
                 set_once(&mut self.coding, value, Refusal::CodingRepeated)?;
             }
             (6, b'a') if name.eq_ignore_ascii_case(b"accept") => {
-                self.names_media |= !matches!(value, b"*/*" | b"application/json");
+                self.facts.names_media |= !matches!(value, b"*/*" | b"application/json");
             }
-            (8, b'i') if name.eq_ignore_ascii_case(b"if-match") => self.is_conditional = true,
-            (13, b'i') if name.eq_ignore_ascii_case(b"if-none-match") => self.is_conditional = true,
-            (6, b'o') if name.eq_ignore_ascii_case(b"origin") => self.has_origin = true,
+            (8, b'i') if name.eq_ignore_ascii_case(b"if-match") => self.facts.is_conditional = true,
+            (13, b'i') if name.eq_ignore_ascii_case(b"if-none-match") => self.facts.is_conditional = true,
+            (6, b'o') if name.eq_ignore_ascii_case(b"origin") => self.facts.has_origin = true,
+            (16, b'c') if name.eq_ignore_ascii_case(b"content-encoding") => self.facts.has_coding = true,
             (6, b'e') if name.eq_ignore_ascii_case(b"expect") => self.expect = Some(value),
             _ => {}
         }

@@ -17,7 +17,7 @@
 //! The fast path is tried once for a head, at its first read, so a head that arrives in pieces is not scanned again at each.
 
 use crate::chunked::is_token;
-use crate::head::{FieldLines, Framing, Head, Meaning, is_host_byte};
+use crate::head::{Facts, FieldLines, Framing, Head, Meaning, is_host_byte};
 use crate::limits::Limits;
 use crate::method::Method;
 use crate::visible::{Bytes, Target};
@@ -34,9 +34,7 @@ pub(crate) struct Seen {
     /// With the blank line; empty: none yet.
     lines: Vec<u8>,
     persistent: bool,
-    names_media: bool,
-    is_conditional: bool,
-    has_origin: bool,
+    facts: Facts,
     misses: u32,
 }
 
@@ -49,9 +47,7 @@ impl Seen {
             self.lines.clear();
             self.lines.extend_from_slice(lines);
             self.persistent = head.persistent;
-            self.names_media = head.names_media;
-            self.is_conditional = head.is_conditional;
-            self.has_origin = head.has_origin;
+            self.facts = head.facts;
         }
     }
 }
@@ -82,14 +78,12 @@ pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits, seen: &mut Seen) -> Opt
     let fields_at = end + VERSION.len();
     let rest = input.get(fields_at..)?;
     let known = !seen.lines.is_empty() && rest.starts_with(&seen.lines);
-    let (fields_end, persistent, framing, expects_continue, names_media, is_conditional, has_origin) = if known {
-        let fields_end = fields_at + seen.lines.len() - 2;
-        (fields_end, seen.persistent, Framing::Length(0), false, seen.names_media, seen.is_conditional, seen.has_origin)
+    let (fields_end, persistent, framing, expects_continue, facts) = if known {
+        (fields_at + seen.lines.len() - 2, seen.persistent, Framing::Length(0), false, seen.facts)
     } else {
         let (meaning, fields_end) = read_fields(bytes, fields_at, limits)?;
         let (framing, expects_continue) = (meaning.framing(false).ok()?, meaning.expects_continue(false).ok()?);
-        let (is_conditional, has_origin) = (meaning.is_conditional, meaning.has_origin);
-        (fields_end, !meaning.closes(), framing, expects_continue, meaning.names_media, is_conditional, has_origin)
+        (fields_end, !meaning.closes(), framing, expects_continue, meaning.facts)
     };
     let head_bytes = fields_end + 2;
     if end - target_at > limits.target_bytes_max || head_bytes > limits.head_bytes_max {
@@ -105,9 +99,7 @@ pub(crate) fn read<'i>(input: &'i [u8], limits: &Limits, seen: &mut Seen) -> Opt
         persistent,
         framing,
         expects_continue,
-        names_media,
-        is_conditional,
-        has_origin,
+        facts,
     };
     if !known {
         seen.note(&input[fields_at..head_bytes], &head);
@@ -221,7 +213,7 @@ mod tests {
             let whole = format!("GET / HTTP/1.1\r\nHost: h\r\n{field}\r\n\r\n");
             for _ in 0..2 {
                 let (head, _) = read(whole.as_bytes(), &limits, &mut seen).expect("a plain head");
-                assert_eq!(head.names_media, told, "{field}");
+                assert_eq!(head.facts.names_media, told, "{field}");
             }
         }
     }

@@ -184,6 +184,10 @@ impl RequestReader {
     pub(crate) fn done(&mut self) -> Option<Box<Gathering>> {
         self.scan = HeadScan::default();
         self.blank_lines = 0;
+        // The usual case: nothing is dropped.
+        if !self.in_body() {
+            return None;
+        }
         match std::mem::take(&mut self.arriving) {
             Arriving::Gathered(gathering) => Some(gathering),
             Arriving::Nothing | Arriving::InPieces(_) => None,

@@ -10,7 +10,8 @@ use crate::trusted_proxies::TrustedProxies;
 /// A request, borrowed from the connection's read buffer for the time of the call.
 #[derive(Debug)]
 pub struct Request<'r> {
-    pub(crate) head: Head<'r>,
+    pub(crate) head: &'r Head<'r>,
+    query: &'r str,
     pub(crate) body: &'r [u8],
     /// The body follows in pieces.
     pub(crate) in_pieces: bool,
@@ -20,6 +21,17 @@ pub struct Request<'r> {
 }
 
 impl<'r> Request<'r> {
+    /// A request with its body, and whether the body follows in pieces.
+    #[inline]
+    pub(crate) fn new(
+        head: &'r Head<'r>,
+        (body, in_pieces): (&'r [u8], bool),
+        peer: SocketAddr,
+        trusted: &'r TrustedProxies,
+    ) -> Self {
+        Request { head, query: head.query, body, in_pieces, peer, trusted }
+    }
+
     /// The method.
     #[inline]
     pub fn method(&self) -> Method {
@@ -35,7 +47,7 @@ impl<'r> Request<'r> {
     /// The query as sent, without `?`; empty if there is none.
     #[inline]
     pub fn query(&self) -> &'r str {
-        self.head.query
+        self.query
     }
 
     /// The authority of a target in absolute form, which takes precedence over Host (RFC 9112, section 3.2.2); empty for a target
@@ -64,24 +76,30 @@ impl<'r> Request<'r> {
     /// Whether an Accept field names a media type other than JSON or a wildcard: known without reading the fields.
     #[inline]
     pub fn names_media(&self) -> bool {
-        self.head.names_media
+        self.head.facts.names_media
     }
 
     /// Whether If-Match or If-None-Match is there: known without reading the fields.
     #[inline]
     pub fn is_conditional(&self) -> bool {
-        self.head.is_conditional
+        self.head.facts.is_conditional
     }
 
     /// Whether Origin is there: known without reading the fields.
     #[inline]
     pub fn has_origin(&self) -> bool {
-        self.head.has_origin
+        self.head.facts.has_origin
+    }
+
+    /// Whether Content-Encoding is there: known without reading the fields.
+    #[inline]
+    pub fn has_coding(&self) -> bool {
+        self.head.facts.has_coding
     }
 
     /// The same request with another query.
     pub fn with_query<'s>(&'s self, query: &'s str) -> Request<'s> {
-        Request { head: Head { query, ..self.head }, ..*self }
+        Request { query, ..*self }
     }
 
     /// All header fields in the order of arrival.

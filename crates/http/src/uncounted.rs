@@ -1,13 +1,12 @@
 //! Replies whose latency is not counted yet: the clock is read once for several of them.
 //!
-//! Reading it for each reply would cost a pipelined GET 3 % of its processor time. Replies of one turn leave together at the
-//! turn's end, so a later reading is right for all of them: the loop's own, made at every fourth request and after each expensive
-//! one ([`reactor::Io::clock_ns`]), or one at the end of the turn.
+//! Replies of one turn leave together at the turn's end, so one reading then is right for all of them. A reading for each reply
+//! would cost a pipelined GET 3 % of its processor time.
 
 use crate::latency::Measure;
 use crate::status::Status;
 
-/// Number of runs between two readings of the clock; before a further run the clock is read.
+/// Number of runs in a turn; before a further run the clock is read, and they are counted.
 const RUNS_MAX: usize = 4;
 
 /// Consecutive replies of one status, method and series.
@@ -18,7 +17,7 @@ pub(crate) struct Run {
     pub(crate) replies: u64,
 }
 
-/// The replies since the last reading, as runs.
+/// The replies of a turn, as runs.
 #[derive(Debug, Default)]
 pub(crate) struct Uncounted {
     runs: [Option<Run>; RUNS_MAX],

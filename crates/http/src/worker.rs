@@ -113,7 +113,7 @@ impl Worker {
         self.count_run(Run { status, measure, replies: 1 }, self.lp.precise_now_ns(), watched);
     }
 
-    /// Counts a reply that leaves with this turn, at the next reading of the clock.
+    /// Counts a reply that leaves with this turn, at the turn's end.
     #[inline]
     pub(crate) fn count_with_turn(&self, status: Status, measure: Measure) {
         let has_room = self.uncounted.borrow_mut().add(status, measure);
@@ -127,14 +127,10 @@ impl Worker {
     #[inline]
     pub(crate) fn count_turn(&self) {
         if !self.uncounted.borrow().is_empty() {
-            self.count_turn_at(self.lp.precise_now_ns());
+            let clock_ns = self.lp.precise_now_ns();
+            let runs = self.uncounted.borrow_mut().take();
+            runs.for_each(|run| self.count_run(run, clock_ns, None));
         }
-    }
-
-    /// The clock was just read: counts the turn's replies so far.
-    pub(crate) fn count_turn_at(&self, clock_ns: u64) {
-        let runs = self.uncounted.borrow_mut().take();
-        runs.for_each(|run| self.count_run(run, clock_ns, None));
     }
 
     fn count_run(&self, run: Run, clock_ns: u64, watched: Option<&Watched>) {

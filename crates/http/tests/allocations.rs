@@ -96,7 +96,10 @@ fn a_get_allocates_nothing_in_steady_state() {
         [("/users/123", 1), ("/users/123", 16), ("/field", 1), ("/files/site.css", 4), ("/parts", 1)]
     {
         allocations_of(path, 10, pipelined);
-        assert_eq!(allocations_of(path, 300, pipelined), 0, "{path}, {pipelined} at once");
+        // A turn that took too long, because the machine was busy, is continued in the next tick: its first time grows some queues.
+        // What a request allocates would be in all three counts.
+        let counts = [(); 3].map(|()| allocations_of(path, 300, pipelined));
+        assert!(counts.contains(&0), "{path}, {pipelined} at once: {counts:?}");
     }
     assert!(allocations_of("/allocate", 10, 1) >= 10, "the counter counts");
     drop(socket);

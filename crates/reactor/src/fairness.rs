@@ -10,8 +10,9 @@
 //! two goes first alternates from tick to tick: even if all clients have one address, no connection waits for ever. No address
 //! waits for ever either: past use decays, and among addresses with equal use the connection that has waited longest goes first.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
+
+use hashbrown::HashMap;
 
 use crate::connections::Connections;
 use crate::host::host;
@@ -87,8 +88,8 @@ impl Fairness {
         connections: &mut Connections,
         now_ns: u64,
     ) {
-        let peers = |id: ConnectionId| Some(connections.get(id.slot, id.generation)?.link.peer.ip());
-        self.order_by(list, waited, peers, now_ns);
+        let peer = |id: ConnectionId| Some(connections.get(id.slot, id.generation)?.link.peer.ip());
+        self.order_by(list, waited, peer, now_ns);
     }
 
     /// The same with a function that returns a connection's peer. A connection that is gone has none, and is removed from the
@@ -102,6 +103,10 @@ impl Fairness {
     ) {
         self.forget(now_ns);
         self.new_go_first = !self.new_go_first;
+        if waited == 0 && are_of_one_address(list, &mut peer) {
+            // Each counts as one turn more than the one before it: the order of arrival.
+            return;
+        }
         for (place, id) in list.drain(..).enumerate() {
             let Some(peer) = peer(id) else { continue };
             let (address, has_waited) = (host(peer), place < waited);
@@ -132,6 +137,13 @@ impl Fairness {
             used.all_ns >= FORGOTTEN_NS
         });
     }
+}
+
+/// Whether all connections are there and have one address.
+fn are_of_one_address(list: &[ConnectionId], peer: &mut impl FnMut(ConnectionId) -> Option<IpAddr>) -> bool {
+    let Some((first, others)) = list.split_first() else { return true };
+    let Some(address) = peer(*first).map(host) else { return false };
+    others.iter().all(|id| peer(*id).map(host) == Some(address))
 }
 
 #[cfg(test)]
@@ -166,6 +178,17 @@ mod tests {
                 order(&mut fairness, HALVED_EVERY_NS, &[(1, true), (1, true), (2, false), (2, false), (3, false)]);
             assert_eq!(order[..3], [4, 2, 3], "{order:?}");
         }
+    }
+
+    #[test]
+    fn of_one_address_those_that_came_keep_their_order_and_those_that_are_gone_leave() {
+        let mut fairness = Fairness::new();
+        (0..100).for_each(|_| fairness.count(host_number(1), 500_000));
+        assert_eq!(order(&mut fairness, 0, &[(1, false); 70]), (0..70).collect::<Vec<_>>());
+        let ids = || (0..3).map(|slot| ConnectionId { loop_index: 0, slot, generation: 1 });
+        let mut list = ids().collect();
+        fairness.order_by(&mut list, 0, |id| (id.slot != 1).then(|| host_number(1)), 0);
+        assert_eq!(list, ids().filter(|id| id.slot != 1).collect::<Vec<_>>());
     }
 
     #[test]

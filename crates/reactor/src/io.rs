@@ -115,6 +115,7 @@ impl Io<'_> {
 
     /// Charges requests against this connection's budget for the tick, and reads the clock at every few requests. `false`: the
     /// charged requests may still be served, the rest waits for the next tick. Also `false` while [`Io::congested`].
+    #[inline]
     pub fn spend(&mut self, requests: u32) -> bool {
         self.link.requests_left = self.link.requests_left.saturating_sub(requests);
         let is_heavy = self.core.time.turn_is_over();
@@ -122,13 +123,6 @@ impl Io<'_> {
         let may_go_on = self.link.requests_left > 0 && !is_heavy && !self.congested();
         self.link.wants_input |= !may_go_on;
         may_go_on
-    }
-
-    /// The clock as the loop read it last, on [`Loop::now_ns`]'s scale: at the beginning of the tick, or later, since
-    /// [`Io::spend`] reads it at every fourth request and after each request that took long.
-    #[inline]
-    pub fn clock_ns(&self) -> u64 {
-        self.core.time.clock_ns()
     }
 
     /// For a call other than [`Protocol::input`] that would continue with the input. `true`: the tick is over and the input must

@@ -60,7 +60,7 @@ impl UnreadBody {
         let (http10, head_only) = (head.http10, head.method == Method::Head);
         let shape = Shape { http10, persistent: self.persistent_without, head_only };
         let trusted = &shared.worker.settings.trusted_proxies;
-        let request = Request { head, body: &[], in_pieces: true, peer, trusted };
+        let request = Request::new(&head, (&[], true), peer, trusted);
         let ticket = Ticket { connection, sequence: ring.next_sequence(), client: request.client() };
         serve::serve(shared, ring, ticket, &request, shape, out)
     }

@@ -417,9 +417,8 @@ impl Named {
             Err(ended) => return service.fail(&ended.failure(), reply),
         }
         // A read past the page cache would see a later state than the guard.
-        let mut no_direct = None;
-        let direct = if guard.is_some() { &mut no_direct } else { direct };
-        let stored = match direct::get(direct, &now, self.collection, &key) {
+        let mut direct = direct.as_mut().filter(|_| guard.is_none());
+        let stored = match direct::get(direct.as_deref_mut(), &now, self.collection, &key) {
             Ok(Got::Now(Some(stored))) => stored,
             Ok(Got::Now(None)) => return service.fail(&missing(), reply),
             Ok(not_yet) => {

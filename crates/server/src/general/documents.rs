@@ -83,7 +83,7 @@ fn get_stored<'r>(
         None
     };
     let now = session.now();
-    let stored = match direct::get(direct, &now, id, key) {
+    let stored = match direct::get(direct.as_mut(), &now, id, key) {
         Ok(Got::Now(Some(stored))) => stored,
         Ok(Got::Now(None)) => return refuse(&missing(), reply),
         Ok(Got::Later(place)) => return Some((Got::Later(place), reply)),

@@ -92,7 +92,7 @@ impl Direct {
 /// A document for a loop: now, or later if direct reads exist and have room.
 #[inline]
 pub(crate) fn get<'s>(
-    direct: &mut Option<Direct>,
+    direct: Option<&mut Direct>,
     now: &'s Moment<'_>,
     collection: CollectionId,
     key: &Key<'_>,

@@ -260,11 +260,10 @@ fn answer_waiting(service: &Service, waiting: Waiting, outcome: Result<Outcome<'
 /// The coding of a compressed body (RFC 9110, section 8.4).
 #[inline]
 fn body_coding<'r>(request: &Request<'r>) -> Option<&'r [u8]> {
-    if request.body().is_empty() && !request.is_in_pieces() {
+    if !request.has_coding() || request.body().is_empty() && !request.is_in_pieces() {
         return None;
     }
-    let mut fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
-    fields.find(|(_, coding)| !coding.eq_ignore_ascii_case(b"identity")).map(|(_, coding)| coding)
+    request.fields_named("content-encoding").find(|coding| !coding.eq_ignore_ascii_case(b"identity"))
 }
 
 #[cold]
