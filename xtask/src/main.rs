@@ -12,6 +12,7 @@ mod charts;
 mod dist;
 mod nginx;
 mod openapi;
+mod outside;
 mod programs;
 mod promtool;
 mod quick;
@@ -40,7 +41,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        usage: "http|latency|writes|feed|import|memory|json|client|proxy|tls|store|large|query|adhoc|change",
+        usage: "http|latency|writes|feed|import|memory|json|client|proxy|tls|loadtest|web|lab|store|large|query|adhoc|change",
         about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick; `change --before REVISION` compares with an earlier revision",
         run: bench::run,
     },
@@ -97,6 +98,12 @@ const TASKS: &[Task] = &[
         usage: "",
         about: "install the validator and the linters of OpenAPI documents for the tests (Python, Node.js)",
         run: openapi::install,
+    },
+    Task {
+        name: "outside",
+        usage: "",
+        about: "type-check the workspaces that the tests do not build: bench/peers and fuzz",
+        run: outside::run,
     },
     Task {
         name: "promtool",

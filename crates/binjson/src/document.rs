@@ -30,6 +30,15 @@ impl<'a> Document<'a> {
         Self::read_header(bytes).ok_or(Damaged)
     }
 
+    /// The text of the stored document in `bytes`, without the rest of its header.
+    #[inline]
+    pub fn text_of(bytes: &'a [u8]) -> Result<&'a [u8], Damaged> {
+        match Self::read_header(bytes) {
+            Some(Self { text_at, .. }) => Ok(&bytes[text_at as usize..]),
+            None => Err(Damaged),
+        }
+    }
+
     // Inlined, so that the header stays in registers; a call would return it through memory.
     #[inline(always)]
     fn read_header(bytes: &'a [u8]) -> Option<Self> {

@@ -3,7 +3,7 @@
 //! Both revisions are built, get the same data in separate folders, and are measured in turns: before, after, before. A row gives
 //! the median of the ratios of each run to the mean of its two neighbours, and as noise half the width of the middle half of the
 //! ratios (the interquartile range). A change may cost 3 %. Ratios of CPU per request (HTTP, durable writes) and of rates (the
-//! store, durable writes) are judged.
+//! store, durable writes) are judged. The instructions of a request are counted too ([`instructions`]).
 //!
 //! A server's speed depends on the placement of its memory: two processes of one binary differed by 5 % for as long as they ran.
 //! Therefore each turn over HTTP uses a new process.
@@ -12,7 +12,7 @@ use super::process::Server;
 use super::results::{Row, record};
 use super::stage::{Imported, Stage};
 use super::wrk::{self, Load};
-use super::{Effort, http, median, writes};
+use super::{Effort, http, instructions, median, writes};
 use crate::{dist, tools};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
         [flag, revision, only] if flag == "--before" => (revision, Some(only.as_str())),
         _ => {
             return Err(
-                "wants `--before REVISION`, and behind it `http`, `writes` or `store` for these rows alone".into()
+                "wants `--before REVISION`, and behind it `http`, `writes`, `store` or `instructions` for these rows alone".into()
             );
         }
     };
@@ -40,8 +40,11 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
     if wants("store") {
         rows.extend(store_rows(&programs)?);
     }
-    if wants("http") || wants("writes") {
+    if wants("http") || wants("writes") || wants("instructions") {
         let stage = Stage::set(Effort { rounds: ROUNDS, seconds: 1, record: true })?;
+        if wants("instructions") {
+            rows.extend(instructions::rows(&stage, &programs.before.join("sapsan"), &stage.sapsan)?);
+        }
         let sides = [
             stage.imported_with("before", programs.before.join("sapsan"))?,
             stage.imported_with("after", stage.sapsan.clone())?,

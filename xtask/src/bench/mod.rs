@@ -8,6 +8,7 @@ mod feed;
 mod http;
 mod import;
 mod indexed;
+mod instructions;
 mod json;
 mod lab;
 mod large;

@@ -42,6 +42,13 @@ pub(super) struct Imported {
     store: PathBuf,
 }
 
+impl Imported {
+    /// The data folder.
+    pub(super) fn into_folder(self) -> PathBuf {
+        self.store
+    }
+}
+
 impl Stage {
     /// Builds the server and the floor.
     pub(super) fn set(effort: Effort) -> Result<Stage, String> {

@@ -270,7 +270,8 @@ impl<'v> Stored<'v> {
     /// Its JSON text, minified.
     #[inline]
     pub fn text(&self) -> Result<&[u8], ReadError> {
-        self.document().map(|document| document.text())
+        let bytes = self.value.get(STAMP_BYTES..).ok_or_else(damaged)?;
+        Document::text_of(bytes).map_err(|_| damaged())
     }
 }
 

@@ -239,8 +239,9 @@ impl Shared {
     }
 
     fn put(&self, task: BoxCoroutine) {
+        let now = Instant::now();
         let mut incoming = self.lock();
-        incoming.new.push_back((task, Instant::now()));
+        incoming.new.push_back((task, now));
         let is_awaited = incoming.sleeping > 0;
         drop(incoming);
         if is_awaited {

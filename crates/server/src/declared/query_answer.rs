@@ -32,7 +32,7 @@ impl DeclaredQuery {
         local: &mut Local,
         request: &Request<'_>,
         params: &Params<'_, '_>,
-        unread: Option<Unread>,
+        unread: &mut Option<Unread>,
         reply: Reply<'_>,
     ) {
         let Local { session, text, out, scratch, path_texts, cold, lp, .. } = local;
@@ -40,26 +40,31 @@ impl DeclaredQuery {
         match self.read_values(request.query(), params, text, path_texts, values.slots()) {
             Ok(()) => {}
             // A missing required document takes precedence over a bad parameter.
-            Err(failure) if unread.is_some() => return self.fail_late(service, failure, unread, reply),
+            Err(failure) if unread.is_some() => return self.fail_late(service, failure, unread.take(), reply),
             Err(failure) => return service.fail(&failure, reply),
         }
-        let page = match self.pages.as_deref().map(|pages| self.page(pages, request.query(), values.as_slice())) {
-            None => None,
-            Some(Ok(page)) => Some(page),
-            Some(Err(failure)) if unread.is_some() => return self.fail_late(service, failure, unread, reply),
-            Some(Err(failure)) => return service.fail(&failure, reply),
-        };
-        let guard = match self.guard.as_ref().map(|guard| guard.of(request)).transpose() {
-            Ok(guard) => guard,
-            Err(failure) => return service.fail(&failure, reply),
-        };
+        let mut page = None;
+        if let Some(pages) = self.pages.as_deref() {
+            match self.page(pages, request.query(), values.as_slice()) {
+                Ok(found) => page = Some(found),
+                Err(failure) if unread.is_some() => return self.fail_late(service, failure, unread.take(), reply),
+                Err(failure) => return service.fail(&failure, reply),
+            }
+        }
+        let mut guard = None;
+        if let Some(declared) = &self.guard {
+            match declared.of(request) {
+                Ok(found) => guard = Some(found),
+                Err(failure) => return service.fail(&failure, reply),
+            }
+        }
         let asks = |page, now_ms, unread| {
             self.asked((service, request), (values.as_slice(), page), now_ms, (guard.clone(), unread))
         };
         if request.names_media() && !self.one_row {
             let shape = Shape::of_accept(request);
             if shape != Shape::Json && page.is_none() {
-                let asked = asks(None, self.now_ms(), unread);
+                let asked = asks(None, self.now_ms(), unread.take());
                 return self.hand_over(service, asked, reply);
             } else if shape != Shape::Json {
                 return service.fail(&paging::not_json(), reply);
@@ -86,7 +91,7 @@ impl DeclaredQuery {
         };
         match ran {
             Err(Ended::Query(QueryError::Store(store::Error::NotInMemory))) => {
-                self.answer_cold(service, asks(page, budget.now_ms, unread), reply);
+                self.answer_cold(service, asks(page, budget.now_ms, unread.take()), reply);
                 cold_read::count_cold(service, cold);
             }
             Ok(outcome) => {
