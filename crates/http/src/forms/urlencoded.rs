@@ -269,7 +269,9 @@ mod tests {
                 _ => format!("%{byte:02X}"),
             }).collect::<String>();
             let body: Vec<_> = written.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value))).collect();
-            prop_assert_eq!(read(body.join("&").as_bytes(), &FieldLimits::default()), Ok(written));
+            // Random names reach the usual limit: a few dozen characters of four bytes, three each when escaped.
+            let limits = FieldLimits { name_bytes_max: 1 << 16, ..FieldLimits::default() };
+            prop_assert_eq!(read(body.join("&").as_bytes(), &limits), Ok(written));
         }
 
         #[test]
