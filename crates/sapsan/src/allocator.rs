@@ -37,9 +37,9 @@ struct BySize;
 #[global_allocator]
 static ALLOCATOR: BySize = BySize;
 
-/// Whether mimalloc aligns a small block as asked without being told. Its aligned allocation, which its bindings always call, takes
-/// several times as long for sizes such as 112 bytes whenever the free list of that size is empty: it never looks for blocks that
-/// other threads have freed, but takes a larger one.
+/// Whether mimalloc's plain allocation gives a small block the alignment that is asked for. Its aligned allocation, which its bindings
+/// call for every block, is several times slower for sizes that are no power of two, such as 112 bytes: if the free list of that size
+/// is empty, it takes a larger block instead of those that other threads have freed.
 fn is_aligned_anyway(layout: Layout) -> bool {
     layout.align() <= 8 || layout.align() <= ALIGNED_ANYWAY && layout.size() >= ALIGNED_ANYWAY
 }

@@ -220,7 +220,7 @@ impl Endpoint {
             }
         }
         // Here and in `get`, what most requests do not have is set in place and passed by reference. A result of many bytes that is
-        // moved at once waits until its tag, which was just written, has left the store buffer: five moves took 30 ns.
+        // moved right after it was made waits until its tag has left the store buffer: five such moves took 40 ns of a GET.
         let mut guard = None;
         if let Some(declared) = self.guard_before() {
             match declared.of(request) {
