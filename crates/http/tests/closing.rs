@@ -108,8 +108,8 @@ fn bodies_on_their_way_have_a_limit_together() {
         client.send(&b"x".repeat(n));
         client
     };
-    // Holders are ranked by bytes times the time without progress: a large first body would be the one that goes if the second,
-    // on a busy machine, took a few milliseconds to arrive.
+    // The server refuses the connection with the largest product of bytes and time without progress. The first body is small, so that
+    // the second is refused even if a busy machine delays it.
     let mut first = unfinished(100);
     let mut second = unfinished(400_000);
     assert_eq!(second.answer().status, 503);

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Largest permitted cost of a change.
-const COST_MOST: f64 = 1.03;
+pub(super) const COST_MOST: f64 = 1.03;
 /// Turns of each row; each is divided by the mean of its two neighbours.
 const ROUNDS: usize = 11;
 const STORE_EXAMPLE: &str = "crates/store/examples/read_rate.rs";
@@ -45,15 +45,17 @@ pub(super) fn run(arguments: &[String]) -> Result<(), String> {
         if wants("instructions") {
             rows.extend(instructions::rows(&stage, &programs.before.join("sapsan"), &stage.sapsan)?);
         }
-        let sides = [
-            stage.imported_with("before", programs.before.join("sapsan"))?,
-            stage.imported_with("after", stage.sapsan.clone())?,
-        ];
-        if wants("http") {
-            rows.extend(served_rows(&stage, &sides, &http::loads().collect::<Vec<_>>(), Judged::Cpu)?);
-        }
-        if wants("writes") {
-            rows.extend(served_rows(&stage, &sides, &writes::loads().collect::<Vec<_>>(), Judged::Rate)?);
+        if wants("http") || wants("writes") {
+            let sides = [
+                stage.imported_with("before", programs.before.join("sapsan"))?,
+                stage.imported_with("after", stage.sapsan.clone())?,
+            ];
+            if wants("http") {
+                rows.extend(served_rows(&stage, &sides, &http::loads().collect::<Vec<_>>(), Judged::Cpu)?);
+            }
+            if wants("writes") {
+                rows.extend(served_rows(&stage, &sides, &writes::loads().collect::<Vec<_>>(), Judged::Rate)?);
+            }
         }
     }
     let only = only.map_or_else(String::new, |only| format!(" {only}"));

@@ -1,6 +1,7 @@
 //! Instructions of one request, before and after a change: counted by callgrind, so the figures hardly depend on the machine and its
 //! other load. They do not include the kernel's work and the waits for memory: times decide, instructions show where to look.
 
+use super::change::COST_MOST;
 use super::process::free_address;
 use super::results::Row;
 use super::stage::Stage;
@@ -11,8 +12,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Largest permitted ratio.
-const MOST: f64 = 1.03;
 const CONNECTIONS: usize = 16;
 const PIPELINED: usize = 16;
 /// Batches on each connection, before the count and in it.
@@ -82,8 +81,8 @@ pub(super) fn rows(stage: &Stage, before: &Path, after: &Path) -> Result<Vec<Row
             other: format!("before: {before:.0}"),
             ours: format!("{after:.0}"),
             figure: format!("{ratio:.3} ×"),
-            bound: format!("≤ {MOST:.2} ×"),
-            reached: ratio <= MOST,
+            bound: format!("≤ {COST_MOST:.2} ×"),
+            reached: ratio <= COST_MOST,
             noise: "—".to_owned(),
         };
         row.print();
