@@ -2,22 +2,22 @@
 //! other load. They do not include the kernel's work and the waits for memory: times decide, instructions show where to look.
 
 use super::change::COST_MOST;
-use super::process::free_address;
+use super::process::{Server, free_address};
 use super::results::Row;
 use super::stage::Stage;
 use crate::tools;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const CONNECTIONS: usize = 16;
 const PIPELINED: usize = 16;
 /// Batches on each connection, before the count and in it.
 const ROUNDS: usize = 40;
-/// Time limit for a server to listen: under valgrind it is fifty times slower.
-const START_LIMIT: Duration = Duration::from_secs(60);
+/// Time limit for a reply: under valgrind the server is fifty times slower.
+const REPLY_LIMIT: Duration = Duration::from_secs(60);
 
 /// A kind of request; `request` writes the one of a number.
 struct Load {
@@ -72,7 +72,7 @@ pub(super) fn rows(stage: &Stage, before: &Path, after: &Path) -> Result<Vec<Row
         let count = |side: &str, program: &Path| {
             // A fresh import each time: documents that were changed since are found in another way.
             let data = stage.imported_with(&format!("{side}-{number}"), program.to_owned())?.into_folder();
-            count(load, program, &data, &shim)
+            count(stage, load, program, &data, &shim)
         };
         let (before, after) = (count("before", before)?, count("after", after)?);
         let ratio = after / before;
@@ -92,17 +92,18 @@ pub(super) fn rows(stage: &Stage, before: &Path, after: &Path) -> Result<Vec<Row
 }
 
 /// Instructions of one request of a load.
-fn count(load: &Load, program: &Path, data: &Path, shim: &Path) -> Result<f64, String> {
+fn count(stage: &Stage, load: &Load, program: &Path, data: &Path, shim: &Path) -> Result<f64, String> {
     let report = data.with_extension("callgrind");
-    let server = Watched::start(program, data, shim, &report)?;
-    let mut connections: Vec<TcpStream> = (0..CONNECTIONS).map(|_| server.connect()).collect::<Result<_, String>>()?;
+    let server = start(stage, program, data, shim, &report)?;
+    let mut connections: Vec<TcpStream> =
+        (0..CONNECTIONS).map(|_| connect(server.address)).collect::<Result<_, String>>()?;
     let mut numbers = Numbers(1);
     send(load, &mut connections, &mut numbers)?;
-    server.instrument("on")?;
+    instrument(&server, "on")?;
     send(load, &mut connections, &mut numbers)?;
-    server.instrument("off")?;
-    let counted = server.end(&report)?;
-    Ok(counted / (ROUNDS * CONNECTIONS * load.pipelined) as f64)
+    instrument(&server, "off")?;
+    server.terminate()?;
+    Ok(counted(&report)? / (ROUNDS * CONNECTIONS * load.pipelined) as f64)
 }
 
 /// Numbers in a fixed order that does not repeat soon (Knuth's constant for multiplicative hashing).
@@ -152,73 +153,44 @@ fn read_replies(connection: &mut TcpStream, mut missing: usize) -> Result<(), St
     Ok(())
 }
 
-/// A server under callgrind; ended when dropped.
-struct Watched {
-    child: Child,
-    address: SocketAddr,
+/// Starts a server under callgrind, which does not count yet.
+fn start(stage: &Stage, program: &Path, data: &Path, shim: &Path, report: &Path) -> Result<Server, String> {
+    let address = free_address()?;
+    let mut words = vec![
+        format!("LD_PRELOAD={}", shim.display()),
+        "valgrind".to_owned(),
+        "--quiet".to_owned(),
+        "--tool=callgrind".to_owned(),
+        "--instr-atstart=no".to_owned(),
+        format!("--callgrind-out-file={}", report.display()),
+        program.display().to_string(),
+        "serve".to_owned(),
+        Stage::config().display().to_string(),
+    ];
+    words.extend(["--data", &data.display().to_string(), "--http", &address.to_string()].map(str::to_owned));
+    words.extend(["--threads", "1"].map(str::to_owned));
+    Server::start(&stage.cores.server, Path::new("env"), &words, address)
 }
 
-impl Watched {
-    fn start(program: &Path, data: &Path, shim: &Path, report: &Path) -> Result<Watched, String> {
-        let address = free_address()?;
-        let child = Command::new("valgrind")
-            .args(["--tool=callgrind", "--instr-atstart=no"])
-            .arg(format!("--callgrind-out-file={}", report.display()))
-            .arg(program)
-            .arg("serve")
-            .arg(Stage::config())
-            .arg("--data")
-            .arg(data)
-            .args(["--threads", "1", "--http", &address.to_string()])
-            .env("LD_PRELOAD", shim)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("cannot start valgrind: {error}"))?;
-        let mut watched = Watched { child, address };
-        let started = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            if let Ok(Some(status)) = watched.child.try_wait() {
-                return Err(format!("{} under valgrind ended with {status} before it listened", program.display()));
-            }
-            if started.elapsed() > START_LIMIT {
-                return Err(format!("{} under valgrind does not listen at {address}", program.display()));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(watched)
-    }
-
-    fn connect(&self) -> Result<TcpStream, String> {
-        let connect = || {
-            let stream = TcpStream::connect(self.address)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(START_LIMIT))?;
-            Ok::<_, std::io::Error>(stream)
-        };
-        connect().map_err(|error| format!("{}: {error}", self.address))
-    }
-
-    /// Switches the counting on or off.
-    fn instrument(&self, state: &str) -> Result<(), String> {
-        let mut command = Command::new("callgrind_control");
-        tools::run_with(command.args(["-i", state, &self.child.id().to_string()]).stdout(Stdio::null()))
-    }
-
-    /// Ends the server, and returns the number of counted instructions: the `totals` of callgrind's report.
-    fn end(mut self, report: &Path) -> Result<f64, String> {
-        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        asked.and_then(|_| self.child.wait()).map_err(|error| format!("ending a server: {error}"))?;
-        let text = std::fs::read_to_string(report).map_err(|error| format!("{}: {error}", report.display()))?;
-        let totals = text.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse().ok());
-        totals.ok_or_else(|| format!("{}: callgrind wrote no totals", report.display()))
-    }
+fn connect(address: SocketAddr) -> Result<TcpStream, String> {
+    let connect = || {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(REPLY_LIMIT))?;
+        Ok::<_, std::io::Error>(stream)
+    };
+    connect().map_err(|error| format!("{address}: {error}"))
 }
 
-impl Drop for Watched {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Switches the counting on or off.
+fn instrument(server: &Server, state: &str) -> Result<(), String> {
+    let mut command = Command::new("callgrind_control");
+    tools::run_with(command.args(["-i", state, &server.id().to_string()]).stdout(Stdio::null()))
+}
+
+/// The number of counted instructions: the `totals` of callgrind's report.
+fn counted(report: &Path) -> Result<f64, String> {
+    let text = std::fs::read_to_string(report).map_err(|error| format!("{}: {error}", report.display()))?;
+    let totals = text.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse().ok());
+    totals.ok_or_else(|| format!("{}: callgrind wrote no totals", report.display()))
 }

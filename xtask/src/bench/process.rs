@@ -47,6 +47,11 @@ impl Server {
         Ok(server)
     }
 
+    /// Its process id.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// User and system time of all its threads so far, in seconds.
     pub(super) fn cpu_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
