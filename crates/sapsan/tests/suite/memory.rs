@@ -16,6 +16,9 @@ const LOAD: Duration = Duration::from_secs(9);
 const LOAD_MAX: Duration = Duration::from_secs(90);
 /// Nothing is waited for longer.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long clients that hold connections rest between two of them while the load lasts, and later at most.
+const REST_MS: u64 = 5;
+const REST_MS_MAX: u64 = 1_000;
 const LARGE_DOCUMENTS: u32 = 24;
 const SMALL_DOCUMENTS: u32 = 20_000;
 
@@ -172,6 +175,8 @@ type Told = BTreeMap<(&'static str, u16), (u64, String)>;
 struct Load<'s> {
     server: &'s Server,
     over: AtomicBool,
+    /// How long a client that holds connections rests before it opens the next one.
+    rest: AtomicU64,
     seed: AtomicU64,
     told: Mutex<Told>,
     /// Half of what one transaction takes: the index carries the note too, for the declared query.
@@ -235,7 +240,7 @@ impl Load<'_> {
             if held.len() > at_once {
                 held.pop_front();
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(self.rest.load(Ordering::Relaxed)));
         }
     }
 
@@ -383,8 +388,12 @@ fn run(load: &Load<'_>) {
         });
         let began = Instant::now();
         std::thread::sleep(LOAD);
+        // A server that has a small part of a core is held up by fewer clients than are planned here: they come half as often
+        // every three seconds, until each kind was served.
         while began.elapsed() < LOAD_MAX && SERVED.iter().any(|kind| load.count(kind, &DONE) == 0) {
             std::thread::sleep(Duration::from_millis(20));
+            let halvings = (began.elapsed() - LOAD).as_secs() / 3;
+            load.rest.store((REST_MS << halvings.min(10)).min(REST_MS_MAX), Ordering::Relaxed);
         }
         load.over.store(true, Ordering::Relaxed);
     });
@@ -399,6 +408,7 @@ fn check(settings: &str, ceiling: u64, large_bytes: usize) {
     let load = Load {
         server: &server,
         over: AtomicBool::new(false),
+        rest: AtomicU64::new(REST_MS),
         seed: AtomicU64::new(1),
         told: Mutex::default(),
         large_bytes,
