@@ -172,9 +172,9 @@ impl<S: Service> Connection<S> {
         let step = reader.next(input, &worker.settings.limits, &mut seen, in_pieces, || worker.take_gathering());
         drop(seen);
         match step {
-            Step::InPieces { head, head_bytes } => {
+            Step::InPieces { ref head, head_bytes } => {
                 let (id, peer, draining) = (self.id, self.peer, self.draining);
-                let body = UnreadBody::of(&head, input.len() > head_bytes, draining, &worker.settings.limits);
+                let body = UnreadBody::of(head, input.len() > head_bytes, draining, &worker.settings.limits);
                 let before = out.len();
                 let served = body.serve(shared, ring, (id, peer), head, out);
                 let appended = out.len() - before;
@@ -186,14 +186,15 @@ impl<S: Service> Connection<S> {
                 self.refuse(io, refusal);
                 Progress::Moved
             }
-            Step::Request { head, body, consumed } => {
+            // By reference: a move of so many bytes right after they were written waits for the stores.
+            Step::Request { ref head, body, consumed } => {
                 let shape = Shape {
                     http10: head.http10,
                     persistent: head.persistent && !self.draining,
                     head_only: head.method == Method::Head,
                 };
                 let trusted = &worker.settings.trusted_proxies;
-                let request = Request::new(&head, (body, false), self.peer, trusted);
+                let request = Request::new(head, (body, false), self.peer, trusted);
                 let ticket = Ticket { connection: self.id, sequence: ring.next_sequence(), client: request.client() };
                 let before = out.len();
                 let served = serve::serve(shared, ring, ticket, &request, shape, out);

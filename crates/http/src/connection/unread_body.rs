@@ -54,13 +54,13 @@ impl UnreadBody {
         shared: &Shared<S>,
         ring: &mut Ring,
         (connection, peer): (ConnectionId, SocketAddr),
-        head: Head<'_>,
+        head: &Head<'_>,
         out: &mut Vec<u8>,
     ) -> Served {
         let (http10, head_only) = (head.http10, head.method == Method::Head);
         let shape = Shape { http10, persistent: self.persistent_without, head_only };
         let trusted = &shared.worker.settings.trusted_proxies;
-        let request = Request::new(&head, (&[], true), peer, trusted);
+        let request = Request::new(head, (&[], true), peer, trusted);
         let ticket = Ticket { connection, sequence: ring.next_sequence(), client: request.client() };
         serve::serve(shared, ring, ticket, &request, shape, out)
     }

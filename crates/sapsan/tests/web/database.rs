@@ -117,7 +117,7 @@ fn scan(db: Db<'_>) -> Result<Json<Vec<serde_json::Value>>, DatabaseError> {
 /// Few rows, and much work in each: 76 megabytes of text in all.
 fn heavy() -> String {
     let term = "length(replace(printf('%.*c', 400000 + id, 'a'), 'a', 'b'))";
-    format!("SELECT {} AS n FROM accounts", vec![term; 10].join(" + "))
+    format!("SELECT {} AS n FROM accounts", [term; 10].join(" + "))
 }
 
 pub(super) fn app(database: Database) -> App {

@@ -26,9 +26,8 @@ use crate::statements::guard::DeclaredGuard;
 use crate::statements::guard::Ended;
 use docs::catalog::Catalog;
 use docs::config::Parameter;
-use docs::direct::Got;
 use docs::sql::{Guard, QueryError};
-use docs::{CollectionId, Op, Precondition, Required, Session, Write};
+use docs::{CollectionId, Op, Precondition, ReadError, Required, Session, Write};
 use http::{Files, LateReply, Method, Params, Reply, Request, Series, Status};
 use std::sync::Arc;
 
@@ -428,20 +427,23 @@ impl Named {
         }
         // A read past the page cache would see a later state than the guard.
         let mut direct = direct.as_mut().filter(|_| guard.is_none());
-        let stored = match direct::get(direct.as_deref_mut(), &now, self.collection, key) {
-            Ok(Got::Now(Some(stored))) => stored,
-            Ok(Got::Now(None)) => return service.fail(&missing(), reply),
-            Ok(not_yet) => {
+        let mut slot = None;
+        let found = direct::get(direct.as_deref_mut(), &now, (self.collection, key), &mut slot);
+        // By reference: a move of the result right after it was written waits for the stores.
+        let stored = match &found {
+            Ok(Some(stored)) => stored,
+            Ok(None) => return service.fail(&missing(), reply),
+            Err(ReadError::Store(store::Error::NotInMemory)) => {
                 cold_read::count_cold(service, cold);
                 let (document, late) = (self.unread(key), reply.later());
-                return match (not_yet, direct) {
-                    (Got::Later(place), Some(direct)) => {
-                        direct.wait(place, Waiting { late, document, kind: direct::Kind::Declared(precondition) });
+                return match (slot, direct) {
+                    (Some(slot), Some(direct)) => {
+                        direct.wait(slot, Waiting { late, document, kind: direct::Kind::Declared(precondition) });
                     }
                     _ => read_elsewhere(service, (None, guard.take()), (document, precondition), late),
                 };
             }
-            Err(error) => return service.fail(&refusal::of_read(&error), reply),
+            Err(error) => return service.fail(&refusal::of_read(error), reply),
         };
         let number = match stored.change_number() {
             Ok(number) => number,

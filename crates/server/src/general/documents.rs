@@ -16,9 +16,8 @@ use crate::service::cold_read;
 use crate::service::write;
 use crate::service::{Local, Service};
 use docs::catalog::CollectionInfo;
-use docs::direct::Got;
 use docs::key::Key;
-use docs::{CollectionId, Op, Precondition, Session, Submission, Write, WriteError, Written};
+use docs::{CollectionId, Op, Precondition, ReadError, Session, Submission, Write, WriteError, Written};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,18 +57,18 @@ pub(super) fn get(
         let _on_loop = OnLoop::new(session, cold.is_asking());
         get_stored(session, direct, (id, info), &key, &precondition, reply)
     };
-    let Some((not_yet, reply)) = unanswered else { return };
+    let Some((slot, reply)) = unanswered else { return };
     cold_read::count_cold(service, cold);
     let document = Unread { collection: id, kind: info.key.kind, key: key.as_bytes().to_vec() };
-    match (not_yet, direct) {
-        (Got::Later(place), Some(direct)) => {
-            direct.wait(place, Waiting { late: reply.later(), document, kind: direct::Kind::General(precondition) });
+    match (slot, direct) {
+        (Some(slot), Some(direct)) => {
+            direct.wait(slot, Waiting { late: reply.later(), document, kind: direct::Kind::General(precondition) });
         }
         _ => read_elsewhere(service, document, precondition, reply.later_watched()),
     }
 }
 
-/// Answers, unless the read would have to wait: then it returns the reply, and how the read continues.
+/// Answers, unless the read would have to wait: then it returns the reply, and the queue entry that reads the document, if there is one.
 fn get_stored<'r>(
     session: &Rc<Session>,
     direct: &mut Option<Direct>,
@@ -77,17 +76,17 @@ fn get_stored<'r>(
     key: &Key<'_>,
     precondition: &Precondition,
     reply: Reply<'r>,
-) -> Option<(Got<'static>, Reply<'r>)> {
+) -> Option<(Option<usize>, Reply<'r>)> {
     let refuse = |failure: &Failure, reply: Reply<'_>| {
         fail(failure, reply);
         None
     };
     let now = session.now();
-    let stored = match direct::get(direct.as_mut(), &now, id, key) {
-        Ok(Got::Now(Some(stored))) => stored,
-        Ok(Got::Now(None)) => return refuse(&missing(), reply),
-        Ok(Got::Later(place)) => return Some((Got::Later(place), reply)),
-        Ok(Got::Elsewhere) => return Some((Got::Elsewhere, reply)),
+    let mut slot = None;
+    let stored = match direct::get(direct.as_mut(), &now, (id, key), &mut slot) {
+        Ok(Some(stored)) => stored,
+        Ok(None) => return refuse(&missing(), reply),
+        Err(ReadError::Store(store::Error::NotInMemory)) => return Some((slot, reply)),
         Err(error) => return refuse(&refusal::of_read(&error), reply),
     };
     let (number, text) = match stored.change_number().and_then(|number| Ok((number, stored.text()?))) {

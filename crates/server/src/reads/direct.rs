@@ -14,7 +14,7 @@ use crate::failure::ErrorRules;
 use crate::failure::refusal;
 use docs::direct::{DirectReads, Got, Outcome};
 use docs::key::Key;
-use docs::{CollectionId, Database, Moment, Precondition, ReadError};
+use docs::{CollectionId, Database, Moment, Precondition, ReadError, Stored};
 use http::LateReply;
 use std::os::fd::RawFd;
 
@@ -89,19 +89,21 @@ impl Direct {
     }
 }
 
-/// A document for a loop: now, or later if direct reads exist and have room.
+/// A document for a loop. If it is not in memory, the error is [`store::Error::NotInMemory`], and `slot` is the number of the queue entry
+/// that reads it, if direct reads exist and have room.
 #[inline]
 pub(crate) fn get<'s>(
     direct: Option<&mut Direct>,
     now: &'s Moment<'_>,
-    collection: CollectionId,
-    key: &Key<'_>,
-) -> Result<Got<'s>, ReadError> {
-    match direct {
-        Some(direct) => now.get_or_begin(&mut direct.reads, collection, key),
-        None => match now.get(collection, key) {
-            Err(ReadError::Store(store::Error::NotInMemory)) => Ok(Got::Elsewhere),
-            found => found.map(Got::Now),
-        },
-    }
+    (collection, key): (CollectionId, &Key<'_>),
+    slot: &mut Option<usize>,
+) -> Result<Option<Stored<'s>>, ReadError> {
+    let Some(direct) = direct else { return now.get(collection, key) };
+    let not_yet = match now.get_or_begin(&mut direct.reads, collection, key)? {
+        Got::Now(found) => return Ok(found),
+        Got::Later(number) => Some(number),
+        Got::Elsewhere => None,
+    };
+    *slot = not_yet;
+    Err(ReadError::Store(store::Error::NotInMemory))
 }
