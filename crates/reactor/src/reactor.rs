@@ -210,6 +210,7 @@ impl Starting {
 
     fn run_loop(mut self, ready: SyncSender<()>) -> io::Result<()> {
         self.pin();
+        self.ask_for_slices();
         let (setups, start_tasks) = (std::mem::take(&mut self.setups), std::mem::take(&mut self.start_tasks));
         let lp = self.lp.clone();
         let mut setup = Setup::new(&lp, self.listeners.len());
@@ -232,6 +233,14 @@ impl Starting {
             if let Err(error) = kernel::pin_to(cpu) {
                 tracing::warn!(cpu, %error, "loop is not pinned");
             }
+        }
+    }
+
+    fn ask_for_slices(&self) {
+        if let Some(length) = self.settings.time_slice
+            && let Err(error) = kernel::ask_for_slices(length)
+        {
+            tracing::warn!(?length, %error, "loop has no time slices of its own length");
         }
     }
 

@@ -14,6 +14,10 @@ pub struct Settings {
     pub loops: usize,
     /// Pins loop `i` to CPU `pin[i % pin.len()]`; empty: the kernel decides. Default: empty.
     pub pin: Vec<usize>,
+    /// Time slice that each loop asks the scheduler for, 0.1 to 100 ms (since Linux 6.12). With a short one, a loop that wakes up
+    /// interrupts threads that have longer ones, and is interrupted more often itself while it has work. Default: `None`, the
+    /// system's.
+    pub time_slice: Option<Duration>,
     /// Accepted connections open at once, over all loops. At the limit others wait in the kernel's backlog.
     pub connections_max: usize,
     /// Outgoing connections open at once, over all loops. At the limit more are refused
@@ -47,6 +51,7 @@ impl Default for Settings {
         Self {
             loops: std::thread::available_parallelism().map_or(1, usize::from),
             pin: Vec::new(),
+            time_slice: None,
             connections_max: 60_000,
             outgoing_max: 60_000,
             accepts_per_tick: 64,

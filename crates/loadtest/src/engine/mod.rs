@@ -61,6 +61,9 @@ use validity::Figures;
 
 /// Time from the readiness of all loops to the first planned moment: each loop must learn the moment.
 const START_LEAD_NS: u64 = 5_000_000;
+/// Time slice of a loop of the open model. A loop whose requests are due interrupts a server on the same core at once; with the
+/// system's slice it waits for up to 3 ms.
+const OPEN_TIME_SLICE: Duration = Duration::from_micros(100);
 /// The start waits for connections at most for the timeout plus this.
 const OPENING_EXTRA: Duration = Duration::from_secs(1);
 /// Interval at which the calling thread checks [`Stop`].
@@ -209,6 +212,7 @@ fn start_loops(settings: &Settings, parts: Vec<Mutex<Option<Parts>>>, signals: &
         loops: parts.len(),
         outgoing_max: settings.connections as usize,
         connect_max: settings.timeout,
+        time_slice: matches!(settings.load, Load::Open { .. }).then_some(OPEN_TIME_SLICE),
         ..reactor::Settings::default()
     })?;
     let (load, signals, loops) = (settings.load.clone(), Arc::clone(signals), parts.len() as u64);

@@ -1,4 +1,4 @@
-//! The loop's interface to the kernel: readiness, listening sockets, traffic, the alarm, the clock, CPU affinity.
+//! The loop's interface to the kernel: readiness, listening sockets, traffic, the alarm, the clock, CPU affinity, time slices.
 //!
 //! The rest of the crate uses only these few types, so another kernel interface would change only this folder.
 
@@ -8,6 +8,7 @@ mod backlog;
 mod clock;
 mod listening;
 mod poller;
+mod slice;
 mod traffic;
 mod unix;
 
@@ -17,6 +18,7 @@ pub(crate) use backlog::has_waiting;
 pub(crate) use clock::now_ns;
 pub(crate) use listening::{AcceptFailure, Listening, accept_failure, connect};
 pub(crate) use poller::{Events, Poller, Readiness, Token};
+pub(crate) use slice::ask_for_slices;
 pub(crate) use traffic::{receive, send, unacknowledged};
 pub use unix::try_unix;
 pub(crate) use unix::{SocketFile, bind_unix, connect_unix};
