@@ -42,7 +42,7 @@ impl std::hash::Hasher for Multiply {
 }
 
 impl View for Hashed {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, docs::engine::Error> {
         let Some(key) = key.first_chunk::<4>() else { return Ok(None) };
         Ok(self.documents[tree.0 as usize].get(key).map(|value| Cow::Borrowed(&value[..])))
     }
@@ -52,7 +52,7 @@ impl View for Hashed {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), docs::engine::Error> {
         self.memory.scan(tree, range, direction, visit)
     }
 }

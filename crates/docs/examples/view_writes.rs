@@ -65,7 +65,7 @@ fn main() {
         let dir = dir.join(number.to_string());
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
-        (*name, Database::open(&config, &dir, store::Options::default()).unwrap().0)
+        (*name, Database::open(&config, &dir, docs::engine::Options::default()).unwrap().0)
     };
     let sides: Vec<(&str, Database)> = sides.iter().enumerate().map(open).collect();
     let (mut rates, mut anonymous) = (vec![Vec::new(); sides.len()], 0);

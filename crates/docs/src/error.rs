@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::engine::{self, Classified, ErrorKind};
+
 /// Why a read failed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -9,7 +11,7 @@ pub enum ReadError {
     /// Stored bytes are damaged: which document, and what is wrong.
     Damaged(String),
     /// The engine reported an error.
-    Store(store::Error),
+    Store(engine::Error),
     /// The read was cancelled.
     Stopped,
 }
@@ -57,6 +59,16 @@ pub enum WriteError {
     },
 }
 
+impl ReadError {
+    /// What the engine's error means, if the engine reported one.
+    pub fn engine(&self) -> Option<ErrorKind> {
+        match self {
+            ReadError::Store(error) => Some(error.kind()),
+            _ => None,
+        }
+    }
+}
+
 impl WriteError {
     pub(crate) fn invalid(why: impl Into<String>, pointer: impl Into<String>) -> WriteError {
         WriteError::Invalid { why: why.into(), pointer: pointer.into() }
@@ -68,13 +80,13 @@ impl WriteError {
 pub(crate) const VIEW_CANNOT_TAKE: &str =
     "a view over a view cannot store the resulting row: its key is too long, or a value exceeds 64 bits";
 
-impl From<store::Error> for WriteError {
-    fn from(error: store::Error) -> Self {
+impl From<engine::Error> for WriteError {
+    fn from(error: engine::Error) -> Self {
         match error {
-            store::Error::Busy | store::Error::Pinned { .. } => WriteError::Busy,
-            store::Error::Unknown(source) => WriteError::Unknown { why: source.to_string() },
-            store::Error::Limit { what, limit } => WriteError::TooLarge { what: what.to_string(), limit },
-            store::Error::Refused { why } if why == VIEW_CANNOT_TAKE => WriteError::invalid(why, ""),
+            engine::Error::Busy | engine::Error::Pinned { .. } => WriteError::Busy,
+            engine::Error::Unknown(source) => WriteError::Unknown { why: source.to_string() },
+            engine::Error::Limit { what, limit } => WriteError::TooLarge { what: what.to_string(), limit },
+            engine::Error::Refused { why } if why == VIEW_CANNOT_TAKE => WriteError::invalid(why, ""),
             other => WriteError::Unavailable { why: words(&other) },
         }
     }
@@ -101,13 +113,13 @@ impl From<binjson::JsonError> for WriteError {
     }
 }
 
-impl From<store::Error> for ReadError {
-    fn from(error: store::Error) -> Self {
+impl From<engine::Error> for ReadError {
+    fn from(error: engine::Error) -> Self {
         ReadError::Store(error)
     }
 }
 
-fn words(error: &store::Error) -> String {
+fn words(error: &engine::Error) -> String {
     error.to_string()
 }
 

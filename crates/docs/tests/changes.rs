@@ -11,7 +11,7 @@ const CONFIG: &str = "[collections.a]\nkey = { field = \"id\", type = \"u32\" }\
 
 fn open(folder: &std::path::Path) -> Database {
     let config = Config::parse("c.toml".as_ref(), CONFIG).expect("a config");
-    Database::open(&config, folder, store::Options::default()).expect("it opens").0
+    Database::open(&config, folder, docs::engine::Options::default()).expect("it opens").0
 }
 
 fn write(database: &Database, collection: &str, op: Op) -> Write {

@@ -101,7 +101,7 @@ fn counts_are_there_after_a_restart_and_taken_again_where_a_tree_has_grown() {
     drop(service.database);
     // Replaces the stored rows by wrong values, to distinguish reading them from counting again.
     {
-        let (store, _) = store::Store::open(dir.path(), store::Options::default()).unwrap();
+        let (store, _) = docs::engine::Store::open(dir.path(), docs::engine::Options::default()).unwrap();
         let catalog = store.tree("catalog").unwrap();
         let row = |tree: docs::engine::TreeId| format!("counts/{}", tree.0).into_bytes();
         for tree in [orders.tree, customer, day] {
@@ -110,7 +110,7 @@ fn counts_are_there_after_a_restart_and_taken_again_where_a_tree_has_grown() {
         }
         let same = format!(r#"{{"entries": {ORDERS}, "alike": [777]}}"#);
         let smaller = format!(r#"{{"entries": {}, "alike": [777]}}"#, ORDERS / 2);
-        let put = |tx: &mut store::Tx<'_>| {
+        let put = |tx: &mut docs::engine::Tx<'_>| {
             tx.put(catalog, &row(customer), same.as_bytes());
             tx.put(catalog, &row(day), smaller.as_bytes());
             tx.put(catalog, &row(orders.tree), b"no row");
@@ -128,7 +128,7 @@ fn counts_are_there_after_a_restart_and_taken_again_where_a_tree_has_grown() {
     database.count();
     check_about(of(customer).alike[0], f64::from(ORDERS) / 1_501.0);
     drop(database);
-    let (store, _) = store::Store::open(dir.path(), store::Options::default()).unwrap();
+    let (store, _) = docs::engine::Store::open(dir.path(), docs::engine::Options::default()).unwrap();
     let catalog = store.tree("catalog").unwrap();
     assert!(store.reader().unwrap().snapshot().get(catalog, b"counts/123456").unwrap().is_none());
 }

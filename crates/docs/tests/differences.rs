@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use docs::config::Config;
+use docs::engine::{Options, Store};
 use docs::{DIFFERENCES_MAX, Database, Differences};
-use store::{Options, Store};
 use tempfile::TempDir;
 
 use crate::service::config;

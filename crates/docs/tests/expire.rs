@@ -25,7 +25,7 @@ fn open(folder: &std::path::Path, config: &str, now: &Arc<AtomicI64>) -> Databas
     let mut config = Config::parse("c.toml".as_ref(), config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     config.clock = Clock::given(Arc::clone(now));
     config.may_drop = true;
-    Database::open(&config, folder, store::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
+    Database::open(&config, folder, docs::engine::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
 }
 
 impl Service {
@@ -301,7 +301,7 @@ fn expiry_that_is_declared_later_indexes_and_checks_what_is_stored() {
     drop(database);
     let mut config = Config::parse("c.toml".as_ref(), CONFIG).expect("a config");
     config.clock = Clock::given(Arc::clone(&now));
-    let refused = Database::open(&config, folder.path(), store::Options::default()).map(drop);
+    let refused = Database::open(&config, folder.path(), docs::engine::Options::default()).map(drop);
     assert!(refused.is_err_and(|error| error.to_string().contains("sessions/2")), "it names the document");
     let service = Service { database: open(folder.path(), &plain, &now), now, folder };
     service.write("sessions", Op::Delete { key: key(2) }).expect("deleted");

@@ -40,9 +40,9 @@ fn config(text: &str, now: &Arc<AtomicI64>) -> Config {
 }
 
 fn open(folder: &Path, config: &Config) -> Database {
-    let mut options = store::Options::default();
+    let mut options = docs::engine::Options::default();
     // Crashes are tested elsewhere; here syncs would take most of the time.
-    options.durability = store::Durability::None;
+    options.durability = docs::engine::Durability::None;
     options.memtable_bytes = 256 << 10;
     options.log_segment_bytes = 64 << 10;
     Database::open(config, folder, options).unwrap_or_else(|error| panic!("{error}")).0

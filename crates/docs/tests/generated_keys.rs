@@ -27,7 +27,7 @@ fn text(service: &Service, path: &str) -> Option<String> {
 fn reopened(service: Service, config: &Config) -> Service {
     let Service { database, dir } = service;
     drop(database);
-    let (database, _) = docs::Database::open(config, dir.path(), store::Options::default()).unwrap();
+    let (database, _) = docs::Database::open(config, dir.path(), docs::engine::Options::default()).unwrap();
     Service { database, dir }
 }
 
@@ -156,7 +156,7 @@ fn a_database_that_ends_on_the_stores_thread_writes_its_next_number() {
         assert_eq!(KeyType::U32.of_bytes(&written.key).unwrap().to_string(), round.to_string());
         let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
         let database = loop {
-            match docs::Database::open(&config, dir.path(), store::Options::default()) {
+            match docs::Database::open(&config, dir.path(), docs::engine::Options::default()) {
                 Ok((database, _)) => break database,
                 Err(error) => assert!(std::time::Instant::now() < until, "{error}"),
             }

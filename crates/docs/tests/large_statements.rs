@@ -43,8 +43,8 @@ struct World {
 impl World {
     fn new() -> World {
         let dir = tempfile::tempdir().unwrap();
-        let mut options = store::Options::default();
-        options.durability = store::Durability::None;
+        let mut options = docs::engine::Options::default();
+        options.durability = docs::engine::Durability::None;
         options.transaction_bytes_max = 64 << 10;
         let database = Database::open(&config(CONFIG), dir.path(), options).unwrap().0;
         let space = Arc::new(SpillSpace::new(dir.path(), 256 << 20));
@@ -125,7 +125,7 @@ fn a_statement_over_more_than_a_transaction_holds_is_done_as_a_whole() {
     let (config, path) = (config(CONFIG), dir.path().to_path_buf());
     let World { service: Service { database, dir }, space } = world;
     drop(database);
-    let database = Database::open(&config, &path, store::Options::default()).unwrap().0;
+    let database = Database::open(&config, &path, docs::engine::Options::default()).unwrap().0;
     let world = World { service: Service { database, dir }, space };
     world.check();
     assert_eq!(world.query("SELECT n, passes FROM all"), serde_json::json!([{"n": 100, "passes": 100}]));
@@ -274,8 +274,8 @@ anyOf = [
 fn a_long_document_that_others_rewrite_is_not_checked_while_all_writers_wait() {
     const SHORT: u32 = 900;
     let dir = tempfile::tempdir().unwrap();
-    let mut options = store::Options::default();
-    options.durability = store::Durability::None;
+    let mut options = docs::engine::Options::default();
+    options.durability = docs::engine::Durability::None;
     options.transaction_bytes_max = 1 << 20;
     let database = Database::open(&config(TREES), dir.path(), options).unwrap().0;
     let (service, space) =

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use docs::config::Config;
+use docs::engine::{Options, Store};
 use docs::{DIFFERENCES_MAX, Database, OpenError, ReadinessState};
-use store::{Options, Store};
 
 use crate::service::Service;
 

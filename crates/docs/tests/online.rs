@@ -16,7 +16,7 @@ fn open(folder: &std::path::Path, config: &str) -> Database {
     let mut config = Config::parse("c.toml".as_ref(), config).expect("a config");
     config.builds_indexes_later = true;
     config.may_drop = true;
-    Database::open(&config, folder, store::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
+    Database::open(&config, folder, docs::engine::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
 }
 
 fn write(database: &Database, op: Op) -> Result<(), WriteError> {
@@ -125,7 +125,7 @@ fn an_index_that_carries_large_fields_is_built_in_transactions_that_fit() {
         if carries {
             config.include("items", &["x".to_owned()], &["note".to_owned()]);
         }
-        let mut options = store::Options::default();
+        let mut options = docs::engine::Options::default();
         options.transaction_bytes_max = 100_000;
         Database::open(&config, folder.path(), options).expect("opened").0
     };

@@ -14,7 +14,7 @@ fn open(folder: &Path, config: &str) -> Database {
     let mut config = Config::parse("c.toml".as_ref(), config).unwrap_or_else(|error| panic!("{error}"));
     config.builds_indexes_later = true;
     config.may_drop = true;
-    Database::open(&config, folder, store::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
+    Database::open(&config, folder, docs::engine::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
 }
 
 /// The items with a schema of these properties.

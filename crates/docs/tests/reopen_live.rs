@@ -25,7 +25,7 @@ fn config(text: &str) -> Config {
 }
 
 fn open(folder: &Path, text: &str) -> Database {
-    Database::open(&config(text), folder, store::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
+    Database::open(&config(text), folder, docs::engine::Options::default()).unwrap_or_else(|error| panic!("{error}")).0
 }
 
 fn reopen(database: &Database, text: &str) -> Result<Database, OpenError> {
@@ -55,7 +55,7 @@ fn rows(database: &Database, sql: &str) -> Option<Vec<Json>> {
     let session = database.session().unwrap();
     let (now, mut out) = (session.now(), Vec::new());
     let outcome = query.write_array(now.view(), &[], &mut Scratch::new(), &Budget::default(), &mut out);
-    if matches!(now.check_indexes(), Err(store::Error::Busy)) {
+    if matches!(now.check_indexes(), Err(docs::engine::Error::Busy)) {
         return None;
     }
     outcome.unwrap();

@@ -45,9 +45,9 @@ fn without_sync(indexes: &str) -> Service {
     let collection =
         |name: &str| format!("[collections.{name}]\nkey = {{ field = \"id\", type = \"i64\" }}\n{indexes}\n");
     let dir = tempfile::tempdir().unwrap();
-    let mut options = store::Options::default();
+    let mut options = docs::engine::Options::default();
     // Crashes are tested elsewhere; here syncs would take most of the time.
-    options.durability = store::Durability::None;
+    options.durability = docs::engine::Durability::None;
     let config = config(&format!("{}{}", collection("t"), collection("u")));
     Service { database: docs::Database::open(&config, dir.path(), options).unwrap().0, dir }
 }

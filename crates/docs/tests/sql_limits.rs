@@ -28,13 +28,13 @@ impl View for Looks<'_> {
     fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
         Some(Box::new(Looks { memory: self.memory, count: Arc::clone(&self.count) }))
     }
-    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
+    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, docs::engine::Error> {
         self.memory.cuts(tree, range, count)
     }
-    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
+    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, docs::engine::Error> {
         self.memory.entries_about(tree, range)
     }
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, docs::engine::Error> {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.memory.get(tree, key)
     }
@@ -44,7 +44,7 @@ impl View for Looks<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), docs::engine::Error> {
         self.memory.scan(tree, range, direction, &mut |key, value| {
             self.count.fetch_add(1, Ordering::Relaxed);
             visit(key, value)

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use docs::changes::DocumentChange;
+use docs::engine::Options;
 use docs::expire::Clock;
 use docs::sql::{Budget, Modification, ModifyError};
 use docs::{Database, WriteError};
 use serde_json::json;
-use store::Options;
 
 use crate::declared_views::rows;
 use crate::service::{Service, config};

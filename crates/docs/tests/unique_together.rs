@@ -137,7 +137,7 @@ fn it_comes_into_force_beside_writes_or_is_refused_by_stored_documents() {
     let open = |text: &str, folder: &std::path::Path| {
         let mut config = config(text);
         config.builds_indexes_later = true;
-        let database = Database::open(&config, folder, store::Options::default()).unwrap().0;
+        let database = Database::open(&config, folder, docs::engine::Options::default()).unwrap().0;
         database.wait_for_indexes();
         database
     };
@@ -171,7 +171,8 @@ fn it_comes_into_force_beside_writes_or_is_refused_by_stored_documents() {
     let database = open(&without, folder.path());
     run(&database, "INSERT INTO pages (id, tenant, slug) VALUES (6, 1, 'b')").unwrap();
     drop(database);
-    let refused = Database::open(&config(PAGES), folder.path(), store::Options::default()).map(drop).unwrap_err();
+    let refused =
+        Database::open(&config(PAGES), folder.path(), docs::engine::Options::default()).map(drop).unwrap_err();
     assert!(refused.to_string().contains("\"tenant\", \"slug\" cannot be unique: pages/2 and pages/6"), "{refused}");
 }
 

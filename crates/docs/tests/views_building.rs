@@ -86,14 +86,14 @@ fn build_beside_writes(documents: i64) -> i64 {
 fn check_undeclared(database: Database, dir: tempfile::TempDir) {
     drop(database);
     drop(open(&config(ITEMS), dir.path()));
-    let (store, _) = store::Store::open(dir.path(), store::Options::default()).unwrap();
+    let (store, _) = docs::engine::Store::open(dir.path(), docs::engine::Options::default()).unwrap();
     let reader = store.reader().unwrap();
     let mut trees = 0;
     for number in 1..4 {
         for name in [format!("view/{number}"), format!("view-values/{number}")] {
             if let Some(tree) = store.existing_tree(&name).unwrap() {
                 trees += 1;
-                assert_eq!(reader.snapshot().first(tree, store::KeyRange::ALL).unwrap(), None, "{name}");
+                assert_eq!(reader.snapshot().first(tree, docs::engine::KeyRange::ALL).unwrap(), None, "{name}");
             }
         }
     }

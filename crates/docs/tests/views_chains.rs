@@ -280,7 +280,7 @@ fn rows_that_together_are_over_the_bound_of_a_transaction_are_built_from_fewer_a
     let (lower, upper) =
         (format!("SELECT id, {columns} FROM items GROUP BY id"), format!("SELECT {columns} FROM lower"));
     let views = declared_views::with_views(ITEMS, &[("lower", &lower), ("upper", &upper)]);
-    let mut options = store::Options::default();
+    let mut options = docs::engine::Options::default();
     options.transaction_bytes_max = 128 << 10;
     let (database, _) = Database::open(&views, dir.path(), options).unwrap();
     database.wait_for_views();

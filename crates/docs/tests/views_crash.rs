@@ -79,7 +79,7 @@ fn states(database: &Database, query: &str) -> Vec<String> {
         }
         std::ops::ControlFlow::Continue(())
     };
-    reader.snapshot().scan(tree, store::KeyRange::ALL, store::Direction::Forward, visit).unwrap();
+    reader.snapshot().scan(tree, docs::engine::KeyRange::ALL, docs::engine::Direction::Forward, visit).unwrap();
     states
 }
 

@@ -5,9 +5,9 @@ use super::schema_text;
 use super::table::{Item, Table};
 use crate::catalog::{GENERATORS, KeyInfo};
 use crate::encoding::{KEY_TYPES, KeyType, NAMES_MAX, Names};
+use crate::engine::TREE_NAME_BYTES_MAX;
 use crate::expire::{AFTER_SECONDS_MAX, LAST_WRITE};
 use schema::Schema;
-use store::TREE_NAME_BYTES_MAX;
 
 /// Most collections in a file.
 pub const COLLECTIONS_MAX: usize = 1024;

@@ -1,4 +1,4 @@
-//! The changes of documents since a version, transaction by transaction: [`store::ChangeReader`] in terms of collections and
+//! The changes of documents since a version, transaction by transaction: [`engine::ChangeReader`] in terms of collections and
 //! keys.
 //!
 //! - Every transaction that changed a document of a declared collection is returned once, whole, in order. Other changes in the
@@ -7,11 +7,10 @@
 //!   is the deletion of a range of documents.
 
 use binjson::Document;
-use store::{Change, TreeId, Version};
 
 use crate::database::{CollectionId, Database};
 use crate::encoding::{Key, KeyType};
-use crate::engine::STAMP_BYTES;
+use crate::engine::{self, LoggedChange, STAMP_BYTES, TreeId, Version};
 
 /// A change of a document, or of a whole collection.
 #[derive(Clone)]
@@ -49,14 +48,14 @@ pub struct Event<'c> {
 
 /// Reads the changes of documents. It keeps the store's files open.
 pub struct Changes {
-    reader: store::ChangeReader,
+    reader: engine::ChangeReader,
     /// By tree.
     collections: Vec<(TreeId, CollectionId, KeyType)>,
 }
 
 impl Database {
-    /// All changes of documents after `version`: see [`store::Store::changes_since`].
-    pub fn changes_since(&self, version: u64) -> Result<Changes, store::Error> {
+    /// All changes of documents after `version`: see [`engine::Store::changes_since`].
+    pub fn changes_since(&self, version: u64) -> Result<Changes, engine::Error> {
         let reader = self.store().changes_since(Version(version))?;
         let infos = self.catalog().collections.iter().enumerate();
         let mut collections: Vec<_> =
@@ -67,7 +66,7 @@ impl Database {
 }
 
 impl Changes {
-    /// See [`store::ChangeReader::wake_by`].
+    /// See [`engine::ChangeReader::wake_by`].
     pub fn wake_by(&mut self, wake: impl Fn() + Send + Sync + 'static) {
         self.reader.wake_by(wake);
     }
@@ -78,7 +77,7 @@ impl Changes {
     }
 
     /// Visits the changes of the next transaction, of which there may be none; false if there is no further transaction now.
-    pub fn next(&mut self, mut visit: impl FnMut(&Event<'_>)) -> Result<bool, store::Error> {
+    pub fn next(&mut self, mut visit: impl FnMut(&Event<'_>)) -> Result<bool, engine::Error> {
         let Changes { reader, collections } = self;
         let Some(changeset) = reader.next()? else { return Ok(false) };
         let change_number = changeset.version().0;
@@ -96,7 +95,7 @@ impl Changes {
         drop(found);
         if damaged {
             let source = std::io::Error::new(std::io::ErrorKind::InvalidData, "a document or key is damaged");
-            return Err(store::Error::Io { context: format!("change {change_number}"), source });
+            return Err(engine::Error::Io { context: format!("change {change_number}"), source });
         }
         Ok(true)
     }
@@ -105,23 +104,23 @@ impl Changes {
 /// Translates a change of a tree if the tree holds a collection's documents; `Some((_, None))`: the change is damaged.
 fn of_document<'c>(
     collections: &[(TreeId, CollectionId, KeyType)],
-    change: &Change<'c>,
+    change: &LoggedChange<'c>,
 ) -> Option<(CollectionId, Option<DocumentChange<'c>>)> {
-    let (Change::Put { tree, .. }
-    | Change::Delete { tree, .. }
-    | Change::DeleteRange { tree, .. }
-    | Change::Reset { tree }) = change
+    let (LoggedChange::Put { tree, .. }
+    | LoggedChange::Delete { tree, .. }
+    | LoggedChange::DeleteRange { tree, .. }
+    | LoggedChange::Reset { tree }) = change
     else {
         return None;
     };
     let place = collections.binary_search_by_key(tree, |(tree, ..)| *tree).ok()?;
     let (_, collection, kind) = collections[place];
     let change = match *change {
-        Change::Put { key, value, .. } => {
+        LoggedChange::Put { key, value, .. } => {
             let document = value.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
             kind.of_bytes(key).zip(document).map(|(key, document)| DocumentChange::Put { key, document })
         }
-        Change::Delete { key, .. } => kind.of_bytes(key).map(|key| DocumentChange::Delete { key }),
+        LoggedChange::Delete { key, .. } => kind.of_bytes(key).map(|key| DocumentChange::Delete { key }),
         _ => Some(DocumentChange::Reset),
     };
     Some((collection, change))

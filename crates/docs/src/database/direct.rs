@@ -1,15 +1,16 @@
-//! Direct reads of documents, bypassing the page cache: see [`store::DirectReads`].
+//! Direct reads of documents, bypassing the page cache: see [`engine::DirectReads`].
 
 use std::os::fd::RawFd;
 
 use super::session::{Moment, Stored};
 use crate::database::{CollectionId, Database};
 use crate::encoding::Key;
+use crate::engine;
 use crate::error::ReadError;
 
 /// Direct reads of documents, bypassing the page cache: several at once, on one thread that does not block.
 pub struct DirectReads {
-    pub(crate) inner: store::DirectReads,
+    pub(crate) inner: engine::DirectReads,
 }
 
 /// Result of starting a read.
@@ -55,8 +56,8 @@ impl DirectReads {
     pub fn ended(&mut self, tell: &mut dyn FnMut(usize, Result<Outcome<'_>, ReadError>)) {
         self.inner.ended(&mut |place, outcome| {
             let outcome = outcome.map(|outcome| match outcome {
-                store::Outcome::Found(value) => Outcome::Found(value.map(Stored::of)),
-                store::Outcome::Elsewhere => Outcome::Elsewhere,
+                engine::Outcome::Found(value) => Outcome::Found(value.map(Stored::of)),
+                engine::Outcome::Elsewhere => Outcome::Elsewhere,
             });
             tell(place, outcome.map_err(ReadError::Store));
         });
@@ -75,14 +76,14 @@ impl Moment<'_> {
         if self.expires(collection) {
             // A direct read does not check whether the document has expired.
             return match self.get(collection, key) {
-                Err(ReadError::Store(store::Error::NotInMemory)) => Ok(Got::Elsewhere),
+                Err(ReadError::Store(engine::Error::NotInMemory)) => Ok(Got::Elsewhere),
                 found => found.map(Got::Now),
             };
         }
         Ok(match self.snapshot().get_or_begin(&mut reads.inner, self.tree(collection), key.as_bytes())? {
-            store::Got::Now(value) => Got::Now(value.map(Stored::of)),
-            store::Got::Later(place) => Got::Later(place),
-            store::Got::Elsewhere => Got::Elsewhere,
+            engine::Got::Now(value) => Got::Now(value.map(Stored::of)),
+            engine::Got::Later(place) => Got::Later(place),
+            engine::Got::Elsewhere => Got::Elsewhere,
         })
     }
 }

@@ -21,10 +21,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use store::{Recovery, Store, TreeId};
-
 use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::engine::{self, Recovery, Store, TreeId};
 use crate::error::{ReadError, WriteError};
 use crate::expire::Clock;
 use crate::opening::{
@@ -94,13 +93,13 @@ fn next_number(collection: &Collection) -> Option<(TreeId, String, [u8; 8])> {
     Some((tree, collection.info.name.clone(), next))
 }
 
-impl store::Transaction for NextNumbers {
-    fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
+impl engine::Transaction for NextNumbers {
+    fn prepare(&mut self, tx: &mut engine::Tx<'_>) -> Result<(), engine::Abort> {
         self.0.iter().for_each(|(tree, row, next)| tx.put(*tree, row.as_bytes(), next));
         Ok(())
     }
 
-    fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
+    fn finish(self: Box<Self>, outcome: Result<engine::Commit, engine::Error>) {
         if let Err(error) = outcome {
             tracing::debug!(%error, "the next key numbers were not stored: some numbers will be skipped");
         }
@@ -136,7 +135,7 @@ impl Database {
     /// are checked against a changed schema, and new references are checked. Collections and indexes that the configuration no
     /// longer declares are dropped only if [`Config::may_drop`] permits it; otherwise opening fails and the directory stays
     /// unchanged.
-    pub fn open(config: &Config, dir: &Path, options: store::Options) -> Result<(Database, Recovery), OpenError> {
+    pub fn open(config: &Config, dir: &Path, options: engine::Options) -> Result<(Database, Recovery), OpenError> {
         let (store, recovery) = Store::open(dir, options)?;
         let database = Database::with_store(config, dir, store)?;
         Ok((database, recovery))
@@ -339,7 +338,7 @@ impl Database {
         let (mut outcome, mut long_check) = (None, LongCheck::default());
         let commit = self.inner.heart.store.commit(&mut |tx| {
             let prepared = self.prepare(write, tx, &mut long_check);
-            let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
+            let result = if prepared.is_ok() { Ok(()) } else { Err(engine::Abort) };
             outcome = Some(prepared);
             long_check.was_prepared();
             result
@@ -360,16 +359,16 @@ impl Database {
             let mut each = writes.iter().zip(&mut checks);
             refused = each.find_map(|(write, long_check)| self.prepare(write, tx, long_check).err());
             checks.iter_mut().for_each(LongCheck::was_prepared);
-            if refused.is_none() { Ok(()) } else { Err(store::Abort) }
+            if refused.is_none() { Ok(()) } else { Err(engine::Abort) }
         });
         match (commit, refused) {
-            (Err(store::Error::Aborted), Some(refused)) => Err(refused),
+            (Err(engine::Error::Aborted), Some(refused)) => Err(refused),
             (commit, _) => Ok(commit.map(drop)?),
         }
     }
 
     /// Whether a document exists in a transaction, that is, it is stored and has not expired.
-    pub(crate) fn is_there(&self, required: &Required, tx: &mut store::Tx<'_>) -> Result<bool, store::Error> {
+    pub(crate) fn is_there(&self, required: &Required, tx: &mut engine::Tx<'_>) -> Result<bool, engine::Error> {
         let collection = self.collection_at(required.collection);
         let found = tx.get(collection.info.tree, &required.key)?;
         Ok(found.is_some_and(|stored| collection.is_there(&stored, || self.inner.clock.now_ms())))
@@ -384,7 +383,7 @@ impl Database {
     pub(crate) fn prepare(
         &self,
         write: &Write,
-        tx: &mut store::Tx<'_>,
+        tx: &mut engine::Tx<'_>,
         long_check: &mut LongCheck,
     ) -> Result<Prepared, WriteError> {
         let collection = self.collection_at(write.collection);
@@ -432,14 +431,14 @@ impl Database {
 
 pub(crate) fn written(
     outcome: Option<Result<Prepared, WriteError>>,
-    commit: Result<store::Commit, store::Error>,
+    commit: Result<engine::Commit, engine::Error>,
 ) -> Result<Written, WriteError> {
     match (commit, outcome) {
         (Ok(commit), Some(Ok(prepared))) => {
             let change_number = prepared.unchanged.unwrap_or(commit.version.0);
             Ok(Written { change_number, created: prepared.created, key: prepared.key })
         }
-        (Err(store::Error::Aborted), Some(Err(refused))) => Err(refused),
+        (Err(engine::Error::Aborted), Some(Err(refused))) => Err(refused),
         (Err(error), _) => Err(error.into()),
         (Ok(_), _) => Err(WriteError::Unknown { why: "the store finished a write it had not prepared".to_string() }),
     }

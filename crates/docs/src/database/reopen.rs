@@ -24,7 +24,7 @@ use crate::catalog::{CollectionInfo, ReadinessState};
 use crate::caught;
 use crate::config::Config;
 use crate::database::{Database, Required, Write};
-use crate::engine::{Direction, KeyRange};
+use crate::engine::{self, Direction, KeyRange};
 use crate::error::WriteError;
 use crate::opening::{CATALOG_TREE, IndexBuilder, OpenError, Rows, Work, losses, rebuild, stored_catalog, stored_rows};
 use crate::views::{self, Builder};
@@ -35,7 +35,7 @@ const STOPPED: &str = "its build was stopped by a change of the configuration th
 /// The error for a panic during a change.
 fn panicked(why: String) -> OpenError {
     let source = std::io::Error::other(why);
-    store::Error::Io { context: "take another configuration".to_string(), source }.into()
+    engine::Error::Io { context: "take another configuration".to_string(), source }.into()
 }
 
 /// The rows of the catalog's tree, as stored.
@@ -173,7 +173,7 @@ impl Database {
     }
 
     /// The rows of the catalog's tree.
-    fn catalog_rows(&self) -> Result<CatalogRows, store::Error> {
+    fn catalog_rows(&self) -> Result<CatalogRows, engine::Error> {
         let (mut rows, tree) = (CatalogRows::new(), self.inner.heart.catalog_tree);
         self.store().reader()?.snapshot().scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
             rows.insert(key.to_vec(), value.to_vec());
@@ -185,7 +185,7 @@ impl Database {
     /// Restores the catalog's rows; the new database has changed nothing else in the store. A remaining row would mislead a
     /// later opening. For example, a view whose collection was empty could be marked as ready although writes have not
     /// maintained it since.
-    fn put_back(&self, before: &CatalogRows) -> Result<(), store::Error> {
+    fn put_back(&self, before: &CatalogRows) -> Result<(), engine::Error> {
         let (now, tree) = (self.catalog_rows()?, self.inner.heart.catalog_tree);
         if now != *before {
             self.store().commit(&mut |tx| {

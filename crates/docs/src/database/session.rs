@@ -8,7 +8,7 @@ use binjson::Document;
 use crate::catalog::readiness;
 use crate::database::{CollectionId, Database};
 use crate::encoding::Key;
-use crate::engine::{Direction, KeyRange, STAMP_BYTES, View};
+use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, View};
 use crate::error::ReadError;
 use crate::sql::FirstRange;
 use crate::views::table::WithViews;
@@ -23,7 +23,7 @@ const LISTED_BYTES_PER_ASKING: usize = 2 << 10;
 /// The registration of one thread as a reader of a database. Not shared between threads.
 pub struct Session {
     database: Database,
-    reader: store::Reader,
+    reader: engine::Reader,
 }
 
 /// The database as of one moment. Should be short-lived: it pins pages while it lives.
@@ -31,7 +31,7 @@ pub struct Moment<'s> {
     database: &'s Database,
     /// Another database has taken over, so the indexes and views of this one are no longer maintained.
     is_superseded: bool,
-    view: WithViews<'s, store::Snapshot<'s>>,
+    view: WithViews<'s, engine::Snapshot<'s>>,
 }
 
 /// A stored document.
@@ -45,13 +45,13 @@ pub type VisitDocument<'v> = dyn FnMut(&Key<'_>, &Stored<'_>) -> Result<ControlF
 
 impl Database {
     /// Registers the calling thread.
-    pub fn session(&self) -> Result<Session, store::Error> {
+    pub fn session(&self) -> Result<Session, engine::Error> {
         Ok(Session::new(self.clone(), self.store().reader()?))
     }
 }
 
 impl Session {
-    pub(crate) fn new(database: Database, reader: store::Reader) -> Session {
+    pub(crate) fn new(database: Database, reader: engine::Reader) -> Session {
         Session { database, reader }
     }
 
@@ -66,7 +66,7 @@ impl Session {
     }
 
     /// The store's side of the registration.
-    pub fn reader(&self) -> &store::Reader {
+    pub fn reader(&self) -> &engine::Reader {
         &self.reader
     }
 
@@ -111,12 +111,12 @@ impl<'s> Moment<'s> {
     }
 
     #[inline]
-    pub(crate) fn tree(&self, collection: CollectionId) -> store::TreeId {
+    pub(crate) fn tree(&self, collection: CollectionId) -> engine::TreeId {
         self.database.collection_at(collection).info.tree
     }
 
     #[inline]
-    pub(crate) fn snapshot(&self) -> &store::Snapshot<'s> {
+    pub(crate) fn snapshot(&self) -> &engine::Snapshot<'s> {
         &self.view.inner
     }
 
@@ -215,12 +215,12 @@ impl<'s> Moment<'s> {
         Ok(self.view.inner.check()?)
     }
 
-    /// The same for reads through indexes or views. [`store::Error::Busy`] if another database had already taken over, since
+    /// The same for reads through indexes or views. [`engine::Error::Busy`] if another database had already taken over, since
     /// this one's are then no longer maintained.
     #[inline]
-    pub fn check_indexes(&self) -> Result<(), store::Error> {
+    pub fn check_indexes(&self) -> Result<(), engine::Error> {
         if self.is_superseded {
-            return Err(store::Error::Busy);
+            return Err(engine::Error::Busy);
         }
         self.view.inner.check()
     }

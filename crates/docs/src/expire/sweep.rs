@@ -7,7 +7,7 @@ use super::{AtWrite, Due, WithoutTime};
 use crate::database::{CollectionId, Database, Kind};
 use crate::encoding::key::shown_key;
 use crate::encoding::{Scalar, order};
-use crate::engine::{Direction, KeyRange, View};
+use crate::engine::{self, Direction, KeyRange, View};
 use crate::error::{ReadError, WriteError};
 use crate::writes::{Collection, Op, Precondition, Share, ShareOf, scratch, write};
 
@@ -141,14 +141,14 @@ impl Database {
         let Removal { removed, refused, .. } = removal;
         match (commit, refused) {
             (Ok(_), _) => Ok(removed),
-            (Err(store::Error::Aborted), Some((_, error @ (WriteError::Busy | WriteError::Unknown { .. })))) => {
+            (Err(engine::Error::Aborted), Some((_, error @ (WriteError::Busy | WriteError::Unknown { .. })))) => {
                 Err(Stopped::Store(error))
             }
-            (Err(store::Error::Aborted), Some((number, error))) => Err(Stopped::Document(number, error)),
+            (Err(engine::Error::Aborted), Some((number, error))) => Err(Stopped::Document(number, error)),
             // The retry was stopped, since all commits would have waited for too long.
-            (Err(store::Error::Aborted), None) => Err(Stopped::Together(WriteError::Busy)),
+            (Err(engine::Error::Aborted), None) => Err(Stopped::Together(WriteError::Busy)),
             // A view rejects the resulting row, or the changes are too large for one transaction.
-            (Err(error @ (store::Error::Refused { .. } | store::Error::Limit { .. })), _) => {
+            (Err(error @ (engine::Error::Refused { .. } | engine::Error::Limit { .. })), _) => {
                 Err(Stopped::Together(error.into()))
             }
             (Err(error), _) => Err(Stopped::Store(error.into())),
@@ -170,24 +170,24 @@ struct Removal<'r> {
 
 impl Removal<'_> {
     /// Removes them. From the second run on, all commits wait.
-    fn run(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
+    fn run(&mut self, tx: &mut engine::Tx<'_>) -> Result<(), engine::Abort> {
         self.runs += 1;
         let share = (self.runs > 1).then(|| Share::begin(ShareOf::Commits));
         self.run_within(share.as_ref(), tx)
     }
 
-    fn run_within(&mut self, share: Option<&Share>, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
+    fn run_within(&mut self, share: Option<&Share>, tx: &mut engine::Tx<'_>) -> Result<(), engine::Abort> {
         (self.removed, self.refused) = (0, None);
         for (place, &(number, key)) in self.keys.iter().enumerate() {
             // The first document is always removed, however long it takes.
             if place > 0 && share.is_some_and(Share::is_over) {
-                return Err(store::Abort);
+                return Err(engine::Abort);
             }
             match scratch::with(|scratch| remove_one(self.collection, self.due, key, tx, scratch)) {
                 Ok(was_there) => self.removed += u64::from(was_there),
                 Err(error) => {
                     self.refused = Some((number, error));
-                    return Err(store::Abort);
+                    return Err(engine::Abort);
                 }
             }
         }
@@ -221,7 +221,7 @@ fn remove_one(
     collection: &Collection,
     due: &Due,
     key: &[u8],
-    tx: &mut store::Tx<'_>,
+    tx: &mut engine::Tx<'_>,
     scratch: &mut scratch::Scratch,
 ) -> Result<bool, WriteError> {
     if !write::is_due(collection, due, key, tx, scratch)? {
@@ -255,7 +255,7 @@ struct Keys {
 
 /// The stored keys of up to `most` documents in a range; the range is advanced past them.
 fn keys(
-    snapshot: &store::Snapshot<'_>,
+    snapshot: &engine::Snapshot<'_>,
     collection: &Collection,
     index: usize,
     range: &mut Range,
@@ -308,7 +308,7 @@ mod tests {
     fn documents_that_take_long_where_all_commit_go_one_by_one() {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::parse("c.toml".as_ref(), ITEMS).unwrap();
-        let database = Database::open(&config, folder.path(), store::Options::default()).unwrap().0;
+        let database = Database::open(&config, folder.path(), engine::Options::default()).unwrap().0;
         let (id, collection) = (CollectionId(0), database.collection_at(CollectionId(0)));
         let keys: Vec<Vec<u8>> = (1..4u32).map(|id| id.to_be_bytes().to_vec()).collect();
         for number in 1..4 {

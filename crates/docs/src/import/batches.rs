@@ -4,14 +4,13 @@
 //! so that the bad one is reported (or skipped) and the others are stored.
 
 use binjson::Document;
-use store::Sorter;
 
 use super::bulk::explain;
 use super::gather::{CollectionRecords, Gathered};
 use super::records::{Earlier, Record, Records};
 use super::{ImportError, OnError, Options, Progress, Report};
 use crate::database::{CollectionId, Database, Write};
-use crate::engine::STAMP_BYTES;
+use crate::engine::{self, STAMP_BYTES, Sorter};
 use crate::error::WriteError;
 use crate::opening::ORIGIN_BYTES;
 use crate::writes::{Op, Precondition};
@@ -132,5 +131,5 @@ fn order(database: &Database) -> Vec<usize> {
 
 fn damaged() -> ImportError {
     let source = std::io::Error::other("a sorted run is damaged");
-    ImportError::Store(store::Error::Io { context: "sorting records".to_string(), source })
+    ImportError::Store(engine::Error::Io { context: "sorting records".to_string(), source })
 }

@@ -7,8 +7,6 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use store::{BulkTree, SortedRun, Sorter, TreeId};
-
 use super::gather::{CollectionRecords, Gathered};
 use super::making::{Made, Making};
 use super::records::{Earlier, Record, Records};
@@ -17,6 +15,7 @@ use super::{BadRecord, ImportError, Options, Progress, Report, SKIPPED_TOLD_MAX,
 use crate::database::{CollectionId, Database};
 use crate::encoding::KeyType;
 use crate::encoding::key::shown_key;
+use crate::engine::{self, BulkTree, SortedRun, Sorter, TreeId};
 use crate::opening::{LoadError, Origin, STORED, Targets, Task, loader};
 
 /// A collection whose documents are built.
@@ -189,7 +188,7 @@ pub(super) fn explain(gathered: &Gathered<'_>, place: Option<(&Database, usize)>
     match error {
         LoadError::Store(error) => ImportError::Store(error),
         LoadError::Io(source) => {
-            ImportError::Store(store::Error::Io { context: "sorting records".to_string(), source })
+            ImportError::Store(engine::Error::Io { context: "sorting records".to_string(), source })
         }
         LoadError::Record { why, from } => ImportError::Record(gathered.bad(&from.place, why.to_string())),
         LoadError::Twice { fields, first, second } => {

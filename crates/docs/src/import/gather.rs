@@ -12,7 +12,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use binjson::{Document, Encoder};
-use store::Sorter;
 
 use super::csv::{self, BadCell, Columns, RowReader};
 use super::encoded::Encoded;
@@ -27,7 +26,7 @@ use super::{
 use crate::caught;
 use crate::database::{CollectionId, Database};
 use crate::encoding::Shape;
-use crate::engine::{Direction, KeyRange, STAMP_BYTES};
+use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, Sorter};
 use crate::error::WriteError;
 use crate::opening::{LoadError, ORIGIN_BYTES};
 use crate::writes::Collection;
@@ -66,7 +65,7 @@ pub(super) struct Gathered<'d> {
 }
 
 /// Which collections are empty in the database, including the views over them: some views have a row even without documents.
-fn empty(database: &Database) -> Result<Vec<bool>, store::Error> {
+fn empty(database: &Database) -> Result<Vec<bool>, engine::Error> {
     let session = database.session()?;
     let now = session.reader().snapshot();
     let is_empty = |tree| {
@@ -511,7 +510,7 @@ impl<'w, 'd> Worker<'w, 'd> {
         Ok(())
     }
 
-    fn sort(&mut self, batch: Encoded) -> Result<(), store::Error> {
+    fn sort(&mut self, batch: Encoded) -> Result<(), engine::Error> {
         let (store, budget) = (self.gathering.database.store(), self.gathering.sort_bytes);
         if batch.len() > 0 {
             let sorter = self.sorters[batch.collection].get_or_insert_with(|| store.sorter(budget));

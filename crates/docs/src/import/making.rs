@@ -2,11 +2,10 @@
 //! indexes, unique values, references and views go to sorters.
 
 use binjson::Document;
-use store::{BulkTree, SortedRun, SortedRunWriter, TreeId};
 
 use crate::database::{CollectionId, Database};
 use crate::encoding::Shape;
-use crate::engine::STAMP_BYTES;
+use crate::engine::{self, BulkTree, STAMP_BYTES, SortedRun, SortedRunWriter, TreeId};
 use crate::opening::{LoadError, Loader, ORIGIN_BYTES, Origin, Task, Wanted};
 use crate::views::Loading;
 use crate::writes::Collection;
@@ -99,14 +98,14 @@ impl<'c> Making<'c> {
         let keys = self.keys.map(SortedRunWriter::finish).transpose()?;
         let views = self.views.build(self.database.store()).map_err(|why| {
             let source = std::io::Error::other(why.to_string());
-            LoadError::Store(store::Error::Io { context: "building the views".to_string(), source })
+            LoadError::Store(engine::Error::Io { context: "building the views".to_string(), source })
         })?;
         let documents = self.tree.entries();
         Ok(Made { tree: self.tree, tasks: self.loader.into_tasks(), views, keys, documents })
     }
 }
 
-fn keys_of(database: &Database, collection: &Collection) -> Result<Option<SortedRunWriter>, store::Error> {
+fn keys_of(database: &Database, collection: &Collection) -> Result<Option<SortedRunWriter>, engine::Error> {
     (!collection.referrers.is_empty()).then(|| database.store().sorted_run()).transpose()
 }
 

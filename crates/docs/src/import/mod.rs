@@ -6,7 +6,7 @@
 //! 2. Build (`bulk.rs`), if all the collections are empty: documents, indexes and unique values become trees bottom-up;
 //!    duplicate keys, duplicate unique values and dangling references are found while sorted entries are read. All trees become
 //!    visible in one step: an import that stops earlier leaves nothing and can be run again. If a sync of that step fails
-//!    ([`store::Error::Unknown`]), the next start finds all of it or nothing.
+//!    ([`engine::Error::Unknown`]), the next start finds all of it or nothing.
 //! 3. Or write (`batches.rs`), if a collection has documents: transactions of many inserts each, referenced collections first.
 //!    Each transaction is atomic, the import is not: if it stops, the earlier batches stay stored.
 //!
@@ -36,6 +36,7 @@ use std::path::PathBuf;
 
 use crate::config::NAME_BYTES_MAX;
 use crate::database::Database;
+use crate::engine;
 use crate::error::WriteError;
 
 pub use csv::{COLUMNS_MAX, Cell};
@@ -183,7 +184,7 @@ pub enum ImportError {
         why: String,
     },
     /// The store reported an error.
-    Store(store::Error),
+    Store(engine::Error),
     /// A write failed for a reason other than the record.
     Write(WriteError),
 }
@@ -210,8 +211,8 @@ impl Database {
     }
 }
 
-impl From<store::Error> for ImportError {
-    fn from(error: store::Error) -> Self {
+impl From<engine::Error> for ImportError {
+    fn from(error: engine::Error) -> Self {
         ImportError::Store(error)
     }
 }

@@ -2,10 +2,9 @@
 //! in transactions, so they are not in the tree but in a temporary file. It has an entry for each batch: the source, and the
 //! distance of each record's position from the previous one.
 
-use store::{SortedEntries, SortedRun, SortedRunWriter, Store};
-
 use super::encoded::Encoded;
 use crate::encoding::varint;
+use crate::engine::{self, SortedEntries, SortedRun, SortedRunWriter, Store};
 use crate::opening::{LoadError, ORIGIN_BYTES};
 
 /// Bytes of an origin with the number of the source; the rest is the place in it.
@@ -27,7 +26,7 @@ pub(super) struct Places {
 }
 
 impl PlacesWriter {
-    pub(super) fn new(store: &Store) -> Result<PlacesWriter, store::Error> {
+    pub(super) fn new(store: &Store) -> Result<PlacesWriter, engine::Error> {
         Ok(PlacesWriter { run: store.sorted_run()?, batches: 0, value: Vec::new() })
     }
 

@@ -2,10 +2,9 @@
 //!
 //! Among records with one key the one that arrived in order comes first, then the others in reading order: see `line.rs`.
 
-use store::{BulkCursor, BulkEntries, BulkTree, SortedEntries, SortedRun};
-
 use super::places::{Places, PlacesWriter};
 use super::rising::Risen;
+use crate::engine::{BulkCursor, BulkEntries, BulkTree, SortedEntries, SortedRun};
 use crate::opening::{LoadError, ORIGIN_BYTES};
 
 /// The records that arrived in order, to be read again.

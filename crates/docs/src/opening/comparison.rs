@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
-use store::Store;
 
 use super::declared_rows::{part_of, wanted_rows};
 use super::differences::Differences;
@@ -15,6 +14,7 @@ use super::losses;
 use super::open_error::OpenError;
 use super::stored_rows::{self, CATALOG_TREE, Rows};
 use crate::config::Config;
+use crate::engine::Store;
 use crate::views;
 
 /// The fields of catalog rows that come from a declaration. A missing field counts as null.

@@ -21,7 +21,7 @@ use serde_json::{Value as Json, json};
 
 use super::stored_rows::Rows;
 use crate::catalog::{ALL, Catalog, CollectionInfo, Counts, ENTRIES_LEAST, TreeCount};
-use crate::engine::{KeyRange, TreeId, View};
+use crate::engine::{self, KeyRange, TreeId, View};
 use crate::views::Heart;
 
 /// Maximum time for which counting may delay the opening of a database. The thread counts the remaining trees.
@@ -106,8 +106,8 @@ struct SaveRows {
     rows: Vec<(String, Option<String>)>,
 }
 
-impl store::Transaction for SaveRows {
-    fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
+impl engine::Transaction for SaveRows {
+    fn prepare(&mut self, tx: &mut engine::Tx<'_>) -> Result<(), engine::Abort> {
         for (key, row) in &self.rows {
             match row {
                 Some(row) => tx.put(self.tree, key.as_bytes(), row.as_bytes()),
@@ -117,7 +117,7 @@ impl store::Transaction for SaveRows {
         Ok(())
     }
 
-    fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
+    fn finish(self: Box<Self>, outcome: Result<engine::Commit, engine::Error>) {
         if let Err(error) = outcome {
             tracing::debug!(%error, "counts of trees are not written: the next start counts them");
         }
@@ -167,7 +167,7 @@ fn save(heart: &Heart, catalog: &Catalog, saved: &Mutex<Saved>) {
 
 impl Counter {
     /// Loads the stored counts, counts what has changed since, and starts the thread.
-    pub(crate) fn start(heart: &Arc<Heart>, catalog: &Catalog, stored: &Rows) -> Result<Counter, store::Error> {
+    pub(crate) fn start(heart: &Arc<Heart>, catalog: &Catalog, stored: &Rows) -> Result<Counter, engine::Error> {
         let began = Instant::now();
         let saved = Saved::read(stored);
         for (tree, _) in catalog.collections.iter().flat_map(|info| trees(info)) {
@@ -189,7 +189,7 @@ impl Counter {
                 wait = LOOK_EVERY;
             }
         });
-        let source = |source| store::Error::Io { context: "start a thread".to_string(), source };
+        let source = |source| engine::Error::Io { context: "start a thread".to_string(), source };
         Ok(Counter { saved, stop, thread: Some(spawned.map_err(source)?) })
     }
 

@@ -22,13 +22,12 @@ use std::time::Instant;
 
 use binjson::Document;
 use serde_json::Value as Json;
-use store::Tx;
 
 use crate::catalog::Readiness;
 use crate::caught;
 use crate::encoding::key::shown_key;
 use crate::encoding::{Key, Row, Shape};
-use crate::engine::{Direction, KeyRange, STAMP_BYTES, View};
+use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, Tx, View};
 use crate::views::Heart;
 use crate::writes::{Collection, Rule, Share, ShareOf};
 
@@ -51,7 +50,7 @@ pub(crate) struct IndexBuilder {
 impl IndexBuilder {
     /// Starts a thread that builds missing indexes and checks announced rules. It changes nothing before
     /// [`IndexBuilder::begin`].
-    pub(crate) fn start(heart: &Arc<Heart>) -> Result<IndexBuilder, store::Error> {
+    pub(crate) fn start(heart: &Arc<Heart>) -> Result<IndexBuilder, engine::Error> {
         let mut builder = IndexBuilder::default();
         if heart.collections.iter().all(|collection| targets_of(collection).is_empty()) {
             return Ok(builder);
@@ -82,7 +81,7 @@ impl IndexBuilder {
                 }
             }
         });
-        let source = |source| store::Error::Io { context: "start a thread".to_string(), source };
+        let source = |source| engine::Error::Io { context: "start a thread".to_string(), source };
         builder.thread = Some(spawned.map_err(source)?);
         Ok(builder)
     }
@@ -171,7 +170,7 @@ fn build(
     collection: &Collection,
     targets: &mut [Target<'_>],
     stop: &AtomicBool,
-) -> Result<bool, store::Error> {
+) -> Result<bool, engine::Error> {
     let reader = heart.store.reader()?;
     let mut after: Option<Vec<u8>> = None;
     loop {
@@ -214,9 +213,9 @@ fn enter_in_parts(
     collection: &Collection,
     targets: &mut [Target<'_>],
     keys: &[Vec<u8>],
-) -> Result<(), store::Error> {
+) -> Result<(), engine::Error> {
     match enter(heart, collection, targets, keys) {
-        Err(store::Error::Limit { .. } | store::Error::Busy) if keys.len() > 1 => {
+        Err(engine::Error::Limit { .. } | engine::Error::Busy) if keys.len() > 1 => {
             let (first, second) = keys.split_at(keys.len() / 2);
             enter_in_parts(heart, collection, targets, first)?;
             enter_in_parts(heart, collection, targets, second)
@@ -231,12 +230,12 @@ fn enter(
     collection: &Collection,
     targets: &mut [Target<'_>],
     keys: &[Vec<u8>],
-) -> Result<(), store::Error> {
+) -> Result<(), engine::Error> {
     let mut batch = Batch::new(collection, targets, keys);
     let commit = heart.store.commit(&mut |tx| batch.run(tx));
     let Batch { found, failure, .. } = batch;
     match (commit, failure) {
-        (Err(store::Error::Aborted), Some(error)) => return Err(error),
+        (Err(engine::Error::Aborted), Some(error)) => return Err(error),
         (commit, _) => drop(commit?),
     }
     for Found { place, key, why } in found {
@@ -273,7 +272,7 @@ struct Batch<'b, 'c> {
     /// By document.
     seen: Vec<Seen>,
     found: Vec<Found>,
-    failure: Option<store::Error>,
+    failure: Option<engine::Error>,
 }
 
 impl<'b, 'c> Batch<'b, 'c> {
@@ -283,18 +282,18 @@ impl<'b, 'c> Batch<'b, 'c> {
     }
 
     /// Enters the documents. From the second run on, all commits wait.
-    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), engine::Abort> {
         self.found.clear();
         self.runs += 1;
         let share = (self.runs > 1).then(|| Share::begin(ShareOf::Commits));
         self.failure = self.run_within(share.as_ref(), tx).err();
-        if self.failure.is_none() { Ok(()) } else { Err(store::Abort) }
+        if self.failure.is_none() { Ok(()) } else { Err(engine::Abort) }
     }
 
-    fn run_within(&mut self, share: Option<&Share>, tx: &mut Tx<'_>) -> Result<(), store::Error> {
+    fn run_within(&mut self, share: Option<&Share>, tx: &mut Tx<'_>) -> Result<(), engine::Error> {
         for (number, key) in self.keys.iter().enumerate() {
             if number > 0 && share.is_some_and(Share::is_over) {
-                return Err(store::Error::Busy);
+                return Err(engine::Error::Busy);
             }
             let (seen, is_again) = (&mut self.seen[number], share.is_some());
             enter_one((self.collection, self.targets), (key, seen, is_again), tx, &mut self.found)?;
@@ -308,7 +307,7 @@ fn enter_one(
     (key, seen, is_again): (&[u8], &mut Seen, bool),
     tx: &mut Tx<'_>,
     found: &mut Vec<Found>,
-) -> Result<(), store::Error> {
+) -> Result<(), engine::Error> {
     let Some(stored) = tx.get(collection.info.tree, key)?.map(|value| value.into_owned()) else { return Ok(()) };
     let info = &collection.info;
     let stamp = stored.first_chunk::<STAMP_BYTES>().copied();
@@ -376,7 +375,7 @@ struct One<'o, 't, 'd> {
 }
 
 impl One<'_, '_, '_> {
-    fn index(&mut self, number: usize) -> Result<Option<Refusal>, store::Error> {
+    fn index(&mut self, number: usize) -> Result<Option<Refusal>, engine::Error> {
         let (mut entry, mut value) = (Vec::new(), Vec::new());
         Ok(match self.collection.index_entry(number, self.row, self.key, &mut entry, &mut value) {
             Err(why) => Some(Refusal::Own(why.to_string())),
@@ -391,7 +390,7 @@ impl One<'_, '_, '_> {
     }
 
     /// A refused field is still processed, to count the documents that break it.
-    fn unique(&mut self, number: usize, shown: &dyn Fn(&[u8]) -> String) -> Result<Option<Refusal>, store::Error> {
+    fn unique(&mut self, number: usize, shown: &dyn Fn(&[u8]) -> String) -> Result<Option<Refusal>, engine::Error> {
         let mut entry = Vec::new();
         let tree = self.collection.unique[number].tree;
         match self.collection.unique_key(number, self.row, &mut entry) {
@@ -415,7 +414,7 @@ impl One<'_, '_, '_> {
         })
     }
 
-    fn rule(&mut self, number: usize) -> Result<Option<Refusal>, store::Error> {
+    fn rule(&mut self, number: usize) -> Result<Option<Refusal>, engine::Error> {
         let announced = &self.collection.announced[number];
         let checked = announced.check(self.collection, self.document, self.row, &mut *self.tx)?;
         Ok(checked.err().map(|why| Refusal::Own(why.to_string())))
@@ -438,7 +437,7 @@ fn refuse_without_index(collection: &Collection) {
 }
 
 /// Makes the completed targets ready: from then on queries use the indexes, and the rules are in force.
-fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), store::Error> {
+fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), engine::Error> {
     let whole = || targets.iter().filter(|target| target.readiness.is_building());
     let mut failure = None;
     let commit = heart.store.commit(&mut |tx| {
@@ -449,7 +448,7 @@ fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), store::Error> 
                     Ok(row) => row,
                     Err(error) => {
                         failure = Some(error);
-                        return Err(store::Abort);
+                        return Err(engine::Abort);
                     }
                 },
                 _ => row.clone(),
@@ -459,7 +458,7 @@ fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), store::Error> 
         Ok(())
     });
     match (commit, failure) {
-        (Err(store::Error::Aborted), Some(error)) => return Err(error),
+        (Err(engine::Error::Aborted), Some(error)) => return Err(error),
         (commit, _) => drop(commit?),
     }
     whole().map(|target| target.readiness).for_each(Readiness::set_ready);
@@ -467,7 +466,7 @@ fn switch_in(heart: &Heart, targets: &[Target<'_>]) -> Result<(), store::Error> 
 }
 
 /// A row of the catalog with these fields replaced. (Several rules share the row of a collection.)
-fn laid_over(tx: &mut Tx<'_>, catalog: store::TreeId, key: &str, fields: &str) -> Result<String, store::Error> {
+fn laid_over(tx: &mut Tx<'_>, catalog: engine::TreeId, key: &str, fields: &str) -> Result<String, engine::Error> {
     let stored = tx.get(catalog, key.as_bytes())?.map(|row| row.into_owned()).unwrap_or_default();
     let parsed = |text: &[u8]| serde_json::from_slice(text).unwrap_or(Json::Object(serde_json::Map::new()));
     let (mut row, fields): (Json, Json) = (parsed(&stored), parsed(fields.as_bytes()));
@@ -502,7 +501,7 @@ anyOf = [
     fn open(folder: &std::path::Path, config: &str) -> Database {
         let mut config = Config::parse("c.toml".as_ref(), config).unwrap();
         config.builds_indexes_later = true;
-        let store = store::Store::open(folder, store::Options::default()).unwrap().0;
+        let store = engine::Store::open(folder, engine::Options::default()).unwrap().0;
         let catalog = store.tree(crate::opening::stored_rows::CATALOG_TREE).unwrap();
         let stored = crate::opening::stored_rows::read(&store.reader().unwrap().snapshot(), catalog).unwrap();
         // The builder is not started.
@@ -584,7 +583,7 @@ anyOf = [
             });
             batch.failure
         };
-        assert!(matches!(in_share(&keys), Some(store::Error::Busy)));
+        assert!(matches!(in_share(&keys), Some(engine::Error::Busy)));
         assert!(in_share(&keys[..1]).is_none());
     }
 }

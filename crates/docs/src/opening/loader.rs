@@ -5,11 +5,9 @@
 
 use std::io;
 
-use store::{BulkTree, SortedEntries, SortedRun, Sorter, Store};
-
 use crate::encoding::row::plain;
 use crate::encoding::{Key, Row};
-use crate::engine::TreeId;
+use crate::engine::{self, BulkTree, SortedEntries, SortedRun, Sorter, Store, TreeId};
 use crate::error::WriteError;
 use crate::writes::Collection;
 
@@ -58,7 +56,7 @@ pub(crate) enum LoadError {
         from: Origin,
     },
     Io(io::Error),
-    Store(store::Error),
+    Store(engine::Error),
 }
 
 /// A document in a message: where it came from, and its key's stored bytes.
@@ -73,8 +71,8 @@ impl From<io::Error> for LoadError {
         LoadError::Io(error)
     }
 }
-impl From<store::Error> for LoadError {
-    fn from(error: store::Error) -> Self {
+impl From<engine::Error> for LoadError {
+    fn from(error: engine::Error) -> Self {
         LoadError::Store(error)
     }
 }
@@ -91,7 +89,7 @@ pub(crate) enum Targets<'t> {
     /// Sorted, from a run that was written while the target's documents were built.
     Run(&'t SortedRun),
     /// Looked up one by one.
-    Ask(&'t dyn Fn(&[u8]) -> Result<bool, store::Error>),
+    Ask(&'t dyn Fn(&[u8]) -> Result<bool, engine::Error>),
 }
 
 impl<'c> Loader<'c> {
@@ -116,7 +114,7 @@ impl<'c> Loader<'c> {
         row: &Row<'_, '_>,
         key: &Key<'_>,
         origin: &[u8; ORIGIN_BYTES],
-    ) -> Result<Result<(), WriteError>, store::Error> {
+    ) -> Result<Result<(), WriteError>, engine::Error> {
         for (number, sorter) in &mut self.indexes {
             if let Err(why) = self.collection.index_entry(*number, row, key, &mut self.key, &mut self.value) {
                 return Ok(Err(why));
@@ -228,7 +226,7 @@ pub(crate) fn check_references(
 enum Lookup<'t> {
     /// The run, its current key, and whether reading has begun.
     Sorted(Box<SortedEntries>, Vec<u8>, bool),
-    Ask(&'t dyn Fn(&[u8]) -> Result<bool, store::Error>),
+    Ask(&'t dyn Fn(&[u8]) -> Result<bool, engine::Error>),
 }
 
 impl Lookup<'_> {

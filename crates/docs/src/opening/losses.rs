@@ -9,14 +9,12 @@
 //! - The documents of an undeclared collection stay in the folder. Nothing reads or changes them until a configuration declares
 //!   the collection again. The collection's catalog row is marked ([`UNDECLARED`]), so the loss is reported only once.
 
-use store::Store;
-
 use super::declared_rows::{part_of, wanted_rows};
 use super::differences::Differences;
 use super::open_error::{CollectionNames, OpenError};
 use super::stored_rows::{self, Rows, UNDECLARED};
 use crate::config::Config;
-use crate::engine::View;
+use crate::engine::{Store, View};
 use crate::views;
 
 /// Returns what the configuration would drop, if that is permitted.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::differences::Differences;
 use crate::config::Mistakes;
+use crate::engine;
 use crate::error::ReadError;
 
 /// Names listed in the text of an error; further ones are only counted.
@@ -29,7 +30,7 @@ pub enum OpenError {
     /// Stored data cannot be read.
     Read(ReadError),
     /// The engine reported an error.
-    Store(store::Error),
+    Store(engine::Error),
 }
 
 /// Names of collections for the text of an error.
@@ -59,8 +60,8 @@ impl fmt::Display for CollectionNames {
     }
 }
 
-impl From<store::Error> for OpenError {
-    fn from(error: store::Error) -> Self {
+impl From<engine::Error> for OpenError {
+    fn from(error: engine::Error) -> Self {
         OpenError::Store(error)
     }
 }

@@ -7,7 +7,6 @@
 use std::ops::{Bound, ControlFlow};
 
 use binjson::Document;
-use store::{BulkTree, Reader, Store, TreeId};
 
 use super::loader::{self, LoadError, Loader, Origin, STORED, Targets, Task};
 use super::open_error::OpenError;
@@ -15,7 +14,7 @@ use super::stored_catalog::Work;
 use super::stored_rows::{DROP, Rows, tree_of};
 use crate::encoding::Shape;
 use crate::encoding::key::shown_key;
-use crate::engine::{Direction, KeyRange, STAMP_BYTES};
+use crate::engine::{self, BulkTree, Direction, KeyRange, Reader, STAMP_BYTES, Store, TreeId};
 use crate::error::ReadError;
 use crate::writes::Collection;
 
@@ -95,7 +94,9 @@ fn explain(collection: &Collection, error: LoadError) -> OpenError {
     let shown = |origin: &Origin| format!("{name}/{}", shown_key(kind, &origin.key));
     match error {
         LoadError::Store(error) => OpenError::Store(error),
-        LoadError::Io(source) => OpenError::Store(store::Error::Io { context: "sorting an index".to_string(), source }),
+        LoadError::Io(source) => {
+            OpenError::Store(engine::Error::Io { context: "sorting an index".to_string(), source })
+        }
         LoadError::Record { why, from } => OpenError::Mismatch(format!("the stored document {}: {why}", shown(&from))),
         LoadError::Twice { fields, first, second } => OpenError::Mismatch(format!(
             "{fields} cannot be unique: {} and {} have the same value",
@@ -114,7 +115,7 @@ fn each_document(
     reader: &Reader,
     tree: TreeId,
     mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-) -> Result<(), store::Error> {
+) -> Result<(), engine::Error> {
     let mut last: Option<Vec<u8>> = None;
     loop {
         let from = last.take();
@@ -141,7 +142,7 @@ pub(crate) fn make_visible(
     trees: Vec<(TreeId, BulkTree)>,
     rows: &Rows,
     obsolete: &[String],
-) -> Result<(), store::Error> {
+) -> Result<(), engine::Error> {
     if trees.is_empty() {
         // One transaction suffices. Attaching would write a checkpoint.
         return write_rows(store, catalog, rows, obsolete);
@@ -153,7 +154,7 @@ pub(crate) fn make_visible(
 }
 
 /// Writes rows of the catalog and removes others in one transaction, if there are any.
-fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: &[String]) -> Result<(), store::Error> {
+fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: &[String]) -> Result<(), engine::Error> {
     if rows.is_empty() && obsolete.is_empty() {
         return Ok(());
     }
@@ -168,7 +169,7 @@ fn write_rows(store: &Store, catalog: TreeId, rows: &Rows, obsolete: &[String]) 
 
 /// Empties the trees named by rows `drop/…`, and removes these rows, together with index or unique rows of such a tree that a
 /// crash left behind. Each tree is emptied in one transaction, whatever its size: the next checkpoint frees its pages.
-pub(crate) fn drop_trees(store: &Store, catalog: TreeId, rows: &Rows) -> Result<(), store::Error> {
+pub(crate) fn drop_trees(store: &Store, catalog: TreeId, rows: &Rows) -> Result<(), engine::Error> {
     for row in rows.keys() {
         let Some(name) = row.strip_prefix(DROP) else { continue };
         let tree = store.existing_tree(name)?;

@@ -25,7 +25,6 @@ use std::sync::Arc;
 
 use schema::Schema;
 use serde_json::{Value as Json, json};
-use store::{Store, TreeId};
 
 use super::declared_rows::{declared_row, included, index_fields};
 use super::loader::Wanted;
@@ -35,7 +34,7 @@ use super::stored_rows::{DROP, Rows, UNDECLARED, documents_tree, is_empty, is_pa
 use crate::catalog::{Catalog, CollectionInfo, ExpireInfo, FieldInfo, IndexInfo, Readiness, ReferenceInfo, UniqueInfo};
 use crate::config::row_name::{collection_row, index_row, reference_row, unique_row};
 use crate::config::{CollectionConfig, Config, ExpireConfig};
-use crate::engine::View;
+use crate::engine::{Store, TreeId, View};
 use crate::expire::{LAST_WRITE, mark_at};
 use crate::writes::{Wish, announced};
 

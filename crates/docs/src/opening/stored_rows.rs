@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 
 use serde_json::{Value as Json, json};
-use store::TreeId;
 
-use crate::engine::{Direction, KeyRange, View};
+use crate::engine::{Direction, KeyRange, TreeId, View};
 use crate::error::ReadError;
 
 /// The tree of the catalog's rows.

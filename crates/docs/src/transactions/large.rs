@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::database::{CollectionId, Database, Kind};
+use crate::engine;
 use crate::error::WriteError;
 use crate::sql::{Action, Budget, LargeRun, Modification, ModifyError, QueryError, SpillSpace, Value};
 use crate::views::ViewState;
@@ -58,7 +59,7 @@ impl Database {
         }
         let _passing = match self.pass(Kind::Long) {
             Some(passing) => passing,
-            None => return Some(Err(store::Error::Busy.into())),
+            None => return Some(Err(engine::Error::Busy.into())),
         };
         let budget = &Budget { now_ms: self.moment_ms(budget.now_ms), ..*budget };
         for _ in 1..TRIES_MAX {
@@ -86,7 +87,7 @@ impl Database {
         }
         let mut tx = loop {
             match self.store().large(taken.bytes(), &watched) {
-                Err(store::Error::Full) if taken.bytes() / 2 >= BYTES_LEAST => taken.shrink(taken.bytes() / 2),
+                Err(engine::Error::Full) if taken.bytes() / 2 >= BYTES_LEAST => taken.shrink(taken.bytes() / 2),
                 begun => break begun?,
             }
         };
@@ -97,7 +98,7 @@ impl Database {
         let looked_at = run.run(&mut tx)?;
         match tx.commit(&mut run) {
             Ok(_) => Ok(LargeDid { documents: run.documents(), looked_at }),
-            Err(store::Error::Aborted) => Err(run.take_failure().unwrap_or_else(|| store::Error::Aborted.into())),
+            Err(engine::Error::Aborted) => Err(run.take_failure().unwrap_or_else(|| engine::Error::Aborted.into())),
             Err(error) => Err(error.into()),
         }
     }

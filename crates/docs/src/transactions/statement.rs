@@ -7,10 +7,9 @@
 
 use std::sync::Arc;
 
-use store::{Submit, Tx};
-
 use super::large;
 use crate::database::{CollectionId, Database, Kind, Passing, Required, Session, Shut};
+use crate::engine::{self, Submit, Tx};
 use crate::error::WriteError;
 use crate::sql::{
     Budget, Given, KeptRows, Modification, ModifyError, Outcome, OwnedValue, QueryError, ROWS_READ, RowSink, Steps,
@@ -71,7 +70,7 @@ impl Database {
     /// [`StepsCall::rows_max`] or [`StepsCall::bytes_max`] are rejected, and may be run by [`Database::run_steps`].
     ///
     /// For event loops. While another configuration takes over (some milliseconds), the call is returned to the caller, to be
-    /// submitted again. After that the result is [`store::Error::Busy`], because the steps were prepared by the old database.
+    /// submitted again. After that the result is [`engine::Error::Busy`], because the steps were prepared by the old database.
     pub fn try_submit_steps(
         &self,
         session: &Session,
@@ -82,7 +81,7 @@ impl Database {
             Ok(passing) => passing,
             Err(Shut::Closed) => return Err((call, done)),
             Err(Shut::Gone) => {
-                done(call, StepsDid::default(), Err(StepsError::Store(store::Error::Busy)));
+                done(call, StepsDid::default(), Err(StepsError::Store(engine::Error::Busy)));
                 return Ok(());
             }
         };
@@ -90,7 +89,7 @@ impl Database {
             Stepping { passing, call, body: Vec::new(), did: StepsDid::default(), runs: 0, refused: None, done };
         match self.store().submit(session.reader(), Box::new(stepping)) {
             Submit::Queued => {}
-            Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
+            Submit::Busy(transaction) => transaction.finish(Err(engine::Error::Busy)),
         }
         Ok(())
     }
@@ -101,7 +100,7 @@ impl Database {
         E: Refusal + Send,
     {
         // A statement was prepared from this database's catalog: no other database can run it.
-        let Some(_passing) = self.pass(Kind::Long) else { return Err(E::from(store::Error::Busy)) };
+        let Some(_passing) = self.pass(Kind::Long) else { return Err(E::from(engine::Error::Busy)) };
         for _ in 0..TRIES_MAX {
             let (mut runs, mut outcome) = (0, None);
             let commit = self.store().commit(&mut |tx| {
@@ -117,13 +116,13 @@ impl Database {
                         attempt(tx, &Budget { rows_max, deadline: Some(&is_over), ..own })
                     }
                 };
-                let end = if result.is_ok() { Ok(()) } else { Err(store::Abort) };
+                let end = if result.is_ok() { Ok(()) } else { Err(engine::Abort) };
                 outcome = Some(result);
                 end
             });
             match (commit, outcome) {
                 (Ok(_), Some(Ok(done))) => return Ok(done),
-                (Err(store::Error::Aborted), Some(Err(refused))) => {
+                (Err(engine::Error::Aborted), Some(Err(refused))) => {
                     let is_of_share = match () {
                         () if refused.is_of_rows() => budget.rows_max > AGAIN_ROWS_MAX,
                         () => refused.is_of_time() && !budget.deadline.is_some_and(|over| over()),
@@ -133,10 +132,10 @@ impl Database {
                     }
                 }
                 (Err(error), _) => return Err(E::from(error)),
-                (Ok(_), _) => return Err(E::from(store::Error::Aborted)),
+                (Ok(_), _) => return Err(E::from(engine::Error::Aborted)),
             }
         }
-        Err(E::from(store::Error::Busy))
+        Err(E::from(engine::Error::Busy))
     }
 }
 
@@ -214,8 +213,8 @@ struct Stepping {
     done: StepsDone,
 }
 
-impl store::Transaction for Stepping {
-    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
+impl engine::Transaction for Stepping {
+    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), engine::Abort> {
         let Stepping { passing, call, body, did, runs, .. } = self;
         let share = Share::begin(if *runs == 0 { ShareOf::Loop } else { ShareOf::Commits });
         *runs += 1;
@@ -229,15 +228,15 @@ impl store::Transaction for Stepping {
             now_ms: passing.moment_ms(call.now_ms),
         };
         self.refused = call.prepare(passing, tx, &budget, body, did).err();
-        if self.refused.is_none() { Ok(()) } else { Err(store::Abort) }
+        if self.refused.is_none() { Ok(()) } else { Err(engine::Abort) }
     }
 
-    fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
+    fn finish(self: Box<Self>, outcome: Result<engine::Commit, engine::Error>) {
         let Stepping { passing, call, body, did, refused, done, .. } = *self;
         drop(passing);
         let outcome = match (outcome, refused) {
             (Ok(_), _) => Ok(body),
-            (Err(store::Error::Aborted), Some(refused)) => Err(refused),
+            (Err(engine::Error::Aborted), Some(refused)) => Err(refused),
             (Err(error), _) => Err(StepsError::Store(error)),
         };
         done(call, did, outcome);
@@ -245,7 +244,7 @@ impl store::Transaction for Stepping {
 }
 
 /// The errors of an aborted transaction that matter for a retry.
-pub(crate) trait Refusal: From<store::Error> {
+pub(crate) trait Refusal: From<engine::Error> {
     /// Whether it reached the limit of rows.
     fn is_of_rows(&self) -> bool;
     /// Whether it reached the limit of time.

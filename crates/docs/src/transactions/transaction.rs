@@ -9,11 +9,9 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use store::{Submit, Tx};
-
 use crate::database::{CollectionId, Database, Kind, Passing, Session, Shut, Stored, Write};
 use crate::encoding::Key;
-use crate::engine::{View, Within};
+use crate::engine::{self, Submit, Tx, View, Within};
 use crate::error::{ReadError, WriteError};
 use crate::views::table::WithViews;
 use crate::writes::LongCheck;
@@ -97,7 +95,7 @@ impl Transaction<'_, '_> {
     }
 
     /// The transaction's state for queries. A view into which the transaction has written cannot be read:
-    /// [`store::Error::Refused`].
+    /// [`engine::Error::Refused`].
     pub fn view(&mut self) -> impl View + '_ {
         WithViews { inner: Within::new(self.tx), views: self.database.views_at_work(), ready_by: u64::MAX }
     }
@@ -133,7 +131,7 @@ impl Database {
                 catch_unwind(AssertUnwindSafe(|| run(&mut Transaction { database: self, tx, checks: &mut checks })));
             checks.was_prepared();
             outcome = ran.map_err(|panic| panicked = Some(panic)).ok();
-            if matches!(outcome, Some(Ok(_))) { Ok(()) } else { Err(store::Abort) }
+            if matches!(outcome, Some(Ok(_))) { Ok(()) } else { Err(engine::Abort) }
         });
         if let Some(panic) = panicked {
             resume_unwind(panic);
@@ -169,7 +167,7 @@ impl Database {
         let running = Running { passing, run, outcome: None, checks, done, elsewhere: Arc::clone(elsewhere) };
         match self.store().submit(session.reader(), Box::new(running)) {
             Submit::Queued => {}
-            Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
+            Submit::Busy(transaction) => transaction.finish(Err(engine::Error::Busy)),
         }
         Ok(())
     }
@@ -187,13 +185,13 @@ pub fn take_given_up() -> bool {
 }
 
 fn ended<T, E: From<WriteError>>(
-    commit: Result<store::Commit, store::Error>,
+    commit: Result<engine::Commit, engine::Error>,
     outcome: Option<Result<T, E>>,
 ) -> Result<T, E> {
     match (commit, outcome) {
         (Ok(_), Some(Ok(result))) => Ok(result),
-        (Err(store::Error::Aborted), Some(Err(refused))) => Err(refused),
-        (Err(store::Error::Aborted), _) => {
+        (Err(engine::Error::Aborted), Some(Err(refused))) => Err(refused),
+        (Err(engine::Error::Aborted), _) => {
             Err(WriteError::Unavailable { why: "the transaction panicked".to_owned() }.into())
         }
         (Err(error), _) => Err(WriteError::from(error).into()),
@@ -213,17 +211,17 @@ struct Running<T, E> {
     elsewhere: Elsewhere,
 }
 
-impl<T, E> store::Transaction for Running<T, E>
+impl<T, E> engine::Transaction for Running<T, E>
 where
     T: Send + 'static,
     E: From<WriteError> + Send + 'static,
 {
-    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), store::Abort> {
+    fn prepare(&mut self, tx: &mut Tx<'_>) -> Result<(), engine::Abort> {
         let Running { passing, run, outcome, checks, .. } = self;
         *outcome = None;
         if checks.is_long() {
             // No retry on this thread: another thread begins the transaction anew.
-            return Err(store::Abort);
+            return Err(engine::Abort);
         }
         let is_on_loop = checks.is_on_loop;
         let ran = catch_unwind(AssertUnwindSafe(|| run(&mut Transaction { database: passing, tx, checks })));
@@ -232,12 +230,12 @@ where
             GIVEN_UP.set(true);
         }
         *outcome = ran.ok();
-        if matches!(outcome, Some(Ok(_))) && !checks.is_long() { Ok(()) } else { Err(store::Abort) }
+        if matches!(outcome, Some(Ok(_))) && !checks.is_long() { Ok(()) } else { Err(engine::Abort) }
     }
 
-    fn finish(self: Box<Self>, commit: Result<store::Commit, store::Error>) {
+    fn finish(self: Box<Self>, commit: Result<engine::Commit, engine::Error>) {
         let Running { passing, mut run, outcome, checks, done, elsewhere } = *self;
-        if checks.is_long() && matches!(commit, Err(store::Error::Aborted)) {
+        if checks.is_long() && matches!(commit, Err(engine::Error::Aborted)) {
             drop(passing);
             return elsewhere(Box::new(move |database| done(database.transact(&mut *run))));
         }

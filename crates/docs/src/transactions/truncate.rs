@@ -12,16 +12,15 @@
 //! - a collection that refers to this one has documents, which may refer to deleted ones;
 //! - an index, rule or view of it is being built, or a view over a view contains a lower row that exists even without
 //!   documents;
-//! - its indexes, unique fields and views are too many for one transaction ([`store::RANGES_MAX`]);
+//! - its indexes, unique fields and views are too many for one transaction ([`engine::RANGES_MAX`]);
 //! - it has many documents, and they expire: each would have to be read, because expired ones must not be counted;
 //! - long-running statements keep the gate from closing, or the disk is too full for a checkpoint.
 //!
 //! Readers of the changes get a reset of the collection ([`crate::database::changes::DocumentChange::Reset`]).
 
-use store::{KeyRange, RANGES_MAX, TreeId};
-
 use super::large::LargeDid;
 use crate::database::{CollectionId, Database};
+use crate::engine::{self, KeyRange, RANGES_MAX, TreeId};
 use crate::sql::{Action, Budget, Modification, ModifyError, Value};
 use crate::views::ViewState;
 use crate::writes::Collection;
@@ -68,7 +67,7 @@ impl Database {
         }
         let Some(_closed) = self.inner.gate.try_close() else { return Ok(None) };
         if self.is_superseded() {
-            return Err(store::Error::Busy.into());
+            return Err(engine::Error::Busy.into());
         }
         let snapshot = reader.snapshot();
         for referrer in &collection.referrers {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use schema::Question;
-use store::Submit;
 
 use crate::database::{Database, Kind, Passing, Required, Session, Shut, Write, written};
+use crate::engine::{self, Submit};
 use crate::error::WriteError;
 use crate::sql::Guard;
 use crate::writes::{LongCheck, Prepared, Written};
@@ -126,7 +126,7 @@ impl Database {
         let writing = Writing { passing, write, guard, required, outcome: None, long_check, long, done };
         match self.store().submit(session.reader(), Box::new(writing)) {
             Submit::Queued => {}
-            Submit::Busy(transaction) => transaction.finish(Err(store::Error::Busy)),
+            Submit::Busy(transaction) => transaction.finish(Err(engine::Error::Busy)),
         }
     }
 }
@@ -144,7 +144,7 @@ struct Writing {
 }
 
 impl Writing {
-    fn prepared(&mut self, tx: &mut store::Tx<'_>) -> Result<Prepared, WriteError> {
+    fn prepared(&mut self, tx: &mut engine::Tx<'_>) -> Result<Prepared, WriteError> {
         if let Some(guard) = &self.guard {
             guard.check(&self.passing, tx)?;
         }
@@ -155,11 +155,11 @@ impl Writing {
     }
 }
 
-impl store::Transaction for Writing {
-    fn prepare(&mut self, tx: &mut store::Tx<'_>) -> Result<(), store::Abort> {
+impl engine::Transaction for Writing {
+    fn prepare(&mut self, tx: &mut engine::Tx<'_>) -> Result<(), engine::Abort> {
         if self.long_check.is_long {
             // No retry on this thread: another thread begins the write anew.
-            return Err(store::Abort);
+            return Err(engine::Abort);
         }
         let prepared = self.prepared(tx);
         if self.long_check.is_long
@@ -167,15 +167,15 @@ impl store::Transaction for Writing {
         {
             long.note();
         }
-        let result = if prepared.is_ok() { Ok(()) } else { Err(store::Abort) };
+        let result = if prepared.is_ok() { Ok(()) } else { Err(engine::Abort) };
         self.outcome = Some(prepared);
         self.long_check.was_prepared();
         result
     }
 
-    fn finish(self: Box<Self>, outcome: Result<store::Commit, store::Error>) {
+    fn finish(self: Box<Self>, outcome: Result<engine::Commit, engine::Error>) {
         let Writing { passing, outcome: prepared, done, write, guard, required, long_check, long, .. } = *self;
-        if let (true, Some(long), Err(store::Error::Aborted)) = (long_check.is_long, long, &outcome) {
+        if let (true, Some(long), Err(engine::Error::Aborted)) = (long_check.is_long, long, &outcome) {
             let database = Database::clone(&passing);
             drop(passing);
             return long.take(&database, Submission { write, guard, required, over: None, long: None, done });

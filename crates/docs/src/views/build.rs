@@ -15,7 +15,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use binjson::Document;
-use store::Snapshot;
 
 use super::definition::Contribution;
 use super::gather::Gather;
@@ -27,7 +26,7 @@ use super::view::{View, ViewState};
 use super::write::distinct_of;
 use crate::caught;
 use crate::encoding::key::shown_key;
-use crate::engine::{Direction, KeyRange, STAMP_BYTES};
+use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, Snapshot};
 use crate::sql::grouping::Memory;
 
 /// Parts of a collection for each thread. With many parts an uneven distribution of documents averages out.
@@ -73,7 +72,7 @@ struct Work {
 impl Builder {
     /// Starts threads that will build the missing views; returns when all have their snapshots. They change nothing before
     /// [`Builder::begin`].
-    pub(crate) fn start(heart: &Arc<Heart>, threads: usize) -> Result<Builder, store::Error> {
+    pub(crate) fn start(heart: &Arc<Heart>, threads: usize) -> Result<Builder, engine::Error> {
         let building = heart.views.list.iter().filter(|view| view.state() == ViewState::Building);
         if building.count() == 0 {
             return Ok(Builder::default());
@@ -100,12 +99,12 @@ impl Builder {
             builder.begin.push(begin);
             let thread = std::thread::Builder::new().name(format!("view-build-{number}"));
             let spawned = thread.spawn(move || thread_main(&work, &ready, &begins));
-            let source = |source| store::Error::Io { context: "start a thread".to_string(), source };
+            let source = |source| engine::Error::Io { context: "start a thread".to_string(), source };
             builder.threads.push(spawned.map_err(source)?);
         }
         drop(ready);
         // One message from each thread, or an error. Senders stay open until the threads end, hence `take`.
-        all_ready.iter().take(threads).collect::<Result<Vec<()>, store::Error>>()?;
+        all_ready.iter().take(threads).collect::<Result<Vec<()>, engine::Error>>()?;
         Ok(builder)
     }
 
@@ -134,7 +133,7 @@ impl Drop for Builder {
     }
 }
 
-fn thread_main(work: &Work, ready: &Sender<Result<(), store::Error>>, begins: &Receiver<()>) {
+fn thread_main(work: &Work, ready: &Sender<Result<(), engine::Error>>, begins: &Receiver<()>) {
     let reader = match work.heart.store.reader() {
         Ok(reader) => reader,
         Err(error) => {
@@ -167,7 +166,7 @@ fn thread_main(work: &Work, ready: &Sender<Result<(), store::Error>>, begins: &R
 }
 
 /// Cuts the collections of the views to be built into parts.
-fn parts(heart: &Heart, snapshot: &Snapshot<'_>, threads: usize) -> Result<VecDeque<Part>, store::Error> {
+fn parts(heart: &Heart, snapshot: &Snapshot<'_>, threads: usize) -> Result<VecDeque<Part>, engine::Error> {
     let mut parts = VecDeque::new();
     for (number, collection) in heart.collections.iter().enumerate() {
         let views = || collection.views.iter().map(|watch| &watch.view).filter(|v| v.state() == ViewState::Building);
@@ -303,11 +302,11 @@ struct Worker<'w> {
 /// Why a worker stopped reading.
 enum Stopped {
     Asked,
-    Error(store::Error),
+    Error(engine::Error),
 }
 
-impl From<store::Error> for Stopped {
-    fn from(error: store::Error) -> Self {
+impl From<engine::Error> for Stopped {
+    fn from(error: engine::Error) -> Self {
         Stopped::Error(error)
     }
 }
@@ -322,7 +321,7 @@ impl<'w> Worker<'w> {
         Worker { work, gathers, bytes: 0, bytes_max, memory, contribution }
     }
 
-    fn run(&mut self, snapshot: &Snapshot<'_>) -> Result<(), store::Error> {
+    fn run(&mut self, snapshot: &Snapshot<'_>) -> Result<(), engine::Error> {
         let next = || self.work.parts.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         while let Some(part) = next() {
             match self.part(snapshot, &part) {
@@ -367,7 +366,7 @@ impl<'w> Worker<'w> {
         stopped.map_or(Ok(()), Err)
     }
 
-    fn document(&mut self, collection: usize, key: &[u8], stored: &[u8]) -> Result<(), store::Error> {
+    fn document(&mut self, collection: usize, key: &[u8], stored: &[u8]) -> Result<(), engine::Error> {
         let document = stored.get(STAMP_BYTES..).and_then(|bytes| Document::from_bytes(bytes).ok());
         for place in 0..self.gathers.len() {
             let (view, of, gather) = &mut self.gathers[place];
@@ -405,7 +404,7 @@ impl<'w> Worker<'w> {
     }
 
     /// Adds the gathered contributions to the view's rows.
-    fn pass_on(&mut self, place: usize) -> Result<(), store::Error> {
+    fn pass_on(&mut self, place: usize) -> Result<(), engine::Error> {
         let (view, _, gather) = &mut self.gathers[place];
         // The map's memory is freed too: the next gatherer to be flushed may be another.
         let mut gather = std::mem::take(gather);
@@ -454,7 +453,7 @@ mod tests {
     #[test]
     fn what_many_views_gather_stays_within_the_memory_for_building() {
         let folder = tempfile::tempdir().unwrap();
-        let (dir, options) = (folder.path(), store::Options::default);
+        let (dir, options) = (folder.path(), engine::Options::default);
         let mut text = ITEMS.to_string();
         let mut config = Config::parse("items.toml".as_ref(), &text).unwrap();
         let (database, _) = Database::open(&config, dir, options()).unwrap();
@@ -470,7 +469,7 @@ mod tests {
         }
         config = Config::parse("items.toml".as_ref(), &text).unwrap();
         (config.build_bytes, config.build_threads) = (64 << 10, 1);
-        let (store, _) = store::Store::open(dir, options()).unwrap();
+        let (store, _) = engine::Store::open(dir, options()).unwrap();
         let stored: Rows =
             stored_rows::read(&store.reader().unwrap().snapshot(), store.tree("catalog").unwrap()).unwrap();
         // The builders of this database do not begin.

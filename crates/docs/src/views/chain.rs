@@ -1,7 +1,7 @@
 //! Views over views: applying the change of a row of a lower view to the upper views, which read it.
 //!
 //! A row of a view is derived from its group's state and, for MIN and MAX, from counted values. The store computes the row
-//! before and after each transaction that folds into either ([`store::Fold::derived`]). In the same transaction its old
+//! before and after each transaction that folds into either ([`engine::Fold::derived`]). In the same transaction its old
 //! contribution to the upper views is replaced by the new one.
 //!
 //! An upper view that is being built follows only the lower rows that its build has read, up to the key stored in the catalog
@@ -14,12 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use binjson::Document;
 use hashbrown::HashMap;
-use store::{FoldView, Further, RowChange};
 
 use super::table::{self, Rendered};
 use super::view::{View, ViewState};
 use super::write::{self, Buffers};
-use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, TreeId};
+use crate::engine::{self, Direction, FoldView, Further, KeyRange, RowChange, STAMP_BYTES, TreeId};
 use crate::error::VIEW_CANNOT_TAKE;
 use crate::sql::IntegerOverflow;
 
@@ -72,7 +71,7 @@ impl Chains {
         })
     }
 
-    /// See [`store::Fold::derived`].
+    /// See [`engine::Fold::derived`].
     pub(crate) fn derived<'k>(&self, tree: TreeId, key: &'k [u8]) -> Option<(u32, &'k [u8])> {
         if self.trees.is_empty() {
             return None;
@@ -83,25 +82,25 @@ impl Chains {
         Some((part.view as u32, key))
     }
 
-    /// See [`store::Fold::derive`].
+    /// See [`engine::Fold::derive`].
     pub(crate) fn derive(
         &self,
         place: usize,
         key: &[u8],
         now: &dyn FoldView,
         out: &mut Vec<u8>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), engine::Error> {
         let (view, wanted) = (&self.views[place], &self.uppers[place].1);
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         match table::document(view, &Folding(now), wanted, key, &mut memory.0, out) {
-            Err(store::Error::Io { source, .. }) if IntegerOverflow::is_in(&source) => {
-                Err(store::Error::Refused { why: VIEW_CANNOT_TAKE })
+            Err(engine::Error::Io { source, .. }) if IntegerOverflow::is_in(&source) => {
+                Err(engine::Error::Refused { why: VIEW_CANNOT_TAKE })
             }
             done => done,
         }
     }
 
-    /// See [`store::Fold::follow`].
+    /// See [`engine::Fold::follow`].
     pub(crate) fn follow(
         &self,
         place: usize,
@@ -109,22 +108,22 @@ impl Chains {
         change: RowChange<'_>,
         now: &dyn FoldView,
         further: &mut Further<'_>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), engine::Error> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let (Ok(old), Ok(new)) = (document(change.before), document(change.after)) else {
-            return Err(store::Error::Refused { why: "a row of a view is damaged" });
+            return Err(engine::Error::Refused { why: "a row of a view is damaged" });
         };
         for upper in self.following(place) {
             if upper.is_ready() || self.has_come_to(upper, key, now)? {
                 write::one(upper, old, new, further, &mut memory.1)
-                    .map_err(|_| store::Error::Refused { why: VIEW_CANNOT_TAKE })?;
+                    .map_err(|_| engine::Error::Refused { why: VIEW_CANNOT_TAKE })?;
             }
         }
         Ok(())
     }
 
     /// Whether the build of an upper view has read the lower row with this key.
-    fn has_come_to(&self, upper: &View, key: &[u8], now: &dyn FoldView) -> Result<bool, store::Error> {
+    fn has_come_to(&self, upper: &View, key: &[u8], now: &dyn FoldView) -> Result<bool, engine::Error> {
         let progress = now.get(self.catalog_tree, &progress_key(upper))?;
         Ok(progress.is_some_and(|progress| *progress >= *progress_value(Some(key))))
     }
@@ -163,7 +162,7 @@ struct Folding<'f>(&'f dyn FoldView);
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]
 impl engine::View for Folding<'_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::Error> {
         self.0.get(tree, key)
     }
     fn scan(
@@ -172,7 +171,7 @@ impl engine::View for Folding<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), engine::Error> {
         self.0.scan(tree, range, direction, visit)
     }
 }

@@ -6,12 +6,10 @@
 //! A value's row has its number of occurrences in the group. When the first occurrence is added or the last one removed, the
 //! group's distinct count changes by one.
 
-use store::{FoldView, Folded, Further, RowChange};
-
 use super::chain::Chains;
 use super::operand::{GROUP, VALUE, occurrences};
 use crate::encoding::varint;
-use crate::engine::TreeId;
+use crate::engine::{self, FoldView, Folded, Further, RowChange, TreeId};
 use crate::views::state;
 
 /// Applies operands to the rows of views.
@@ -20,7 +18,7 @@ pub(crate) struct ViewFold {
     pub(crate) chains: Option<Chains>,
 }
 
-impl store::Fold for ViewFold {
+impl engine::Fold for ViewFold {
     fn fold(
         &self,
         _tree: TreeId,
@@ -42,7 +40,7 @@ impl store::Fold for ViewFold {
         self.chains.as_ref()?.derived(tree, key)
     }
 
-    fn derive(&self, view: u32, key: &[u8], now: &dyn FoldView, out: &mut Vec<u8>) -> Result<(), store::Error> {
+    fn derive(&self, view: u32, key: &[u8], now: &dyn FoldView, out: &mut Vec<u8>) -> Result<(), engine::Error> {
         self.chains.as_ref().map_or(Ok(()), |chains| chains.derive(view as usize, key, now, out))
     }
 
@@ -53,7 +51,7 @@ impl store::Fold for ViewFold {
         change: RowChange<'_>,
         now: &dyn FoldView,
         further: &mut Further<'_>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), engine::Error> {
         self.chains.as_ref().map_or(Ok(()), |chains| chains.follow(view as usize, key, change, now, further))
     }
 }
@@ -100,8 +98,8 @@ fn fold_value(
 mod tests {
     use std::collections::BTreeMap;
 
+    use crate::engine::Fold;
     use proptest::prelude::*;
-    use store::Fold;
 
     use super::*;
     use crate::views::operand::{DistinctOf, value_operand};

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use store::Store;
-
 use super::fold::ViewFold;
 use super::{Chains, Views};
-use crate::engine::TreeId;
+use crate::engine::{Store, TreeId};
 use crate::writes::Collection;
 
 /// The state shared by an open database and its builders.

@@ -4,14 +4,13 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use binjson::Document;
-use store::{BulkTree, SortedEntries, Store};
 
 use super::Views;
 use super::definition::Contribution;
 use super::gather::{GATHER_BYTES_MAX, ImportGather};
 use super::table;
 use super::view::View;
-use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, TreeId};
+use crate::engine::{self, BulkTree, Direction, KeyRange, STAMP_BYTES, SortedEntries, Store, TreeId};
 use crate::error::WriteError;
 use crate::sql::grouping::Memory;
 
@@ -129,7 +128,7 @@ impl<'c> Loading<'c> {
     }
 }
 
-fn entry(entries: &mut SortedEntries) -> Result<Option<store::Entry>, store::Error> {
+fn entry(entries: &mut SortedEntries) -> Result<Option<engine::Entry>, engine::Error> {
     let next = entries.next()?;
     Ok(next.map(|(key, value)| (key.to_vec(), value.to_vec())))
 }
@@ -142,13 +141,13 @@ struct Rows<'r> {
 }
 
 impl<'r> Rows<'r> {
-    fn step(&mut self) -> Result<(), store::Error> {
+    fn step(&mut self) -> Result<(), engine::Error> {
         self.next = entry(&mut self.values)?.map(|(key, _)| key);
         Ok(())
     }
 
     /// The next row's state, and the first and last value of each of its facets.
-    fn row(&mut self, key: Vec<u8>, state: Option<Vec<u8>>) -> Result<Row<'r>, store::Error> {
+    fn row(&mut self, key: Vec<u8>, state: Option<Vec<u8>>) -> Result<Row<'r>, engine::Error> {
         let mut ends: Vec<Vec<u8>> = Vec::new();
         while let Some(value) = self.next.take_if(|value| value.starts_with(&key)) {
             let facet = |of: &Vec<u8>| of.get(key.len()).copied();
@@ -176,7 +175,7 @@ struct Row<'r> {
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]
 impl engine::View for Row<'_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::Error> {
         let is_it = tree == self.view.groups && key == self.key;
         Ok(self.state.as_deref().filter(|_| is_it).map(Cow::Borrowed))
     }
@@ -187,7 +186,7 @@ impl engine::View for Row<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), engine::Error> {
         let mut found: Vec<&Vec<u8>> = self.ends.iter().filter(|key| table::is_within(range, key)).collect();
         if direction == Direction::Backward {
             found.reverse();

@@ -90,7 +90,7 @@ impl Views {
 
     /// The view that answers queries on the declared view at a place, for a given engine state: the view itself, or while it is
     /// being built its predecessor, if that has the same columns.
-    fn serving(&self, place: usize, engine: &impl engine::View) -> Result<&View, store::Error> {
+    fn serving(&self, place: usize, engine: &impl engine::View) -> Result<&View, engine::Error> {
         let Some(view) = self.list.get(place) else { return Err(unavailable("?", "is not there")) };
         if view.was_ready() {
             return Ok(view);
@@ -118,7 +118,7 @@ impl Views {
     }
 }
 
-fn unavailable(name: &str, why: &str) -> store::Error {
+fn unavailable(name: &str, why: &str) -> engine::Error {
     let source = std::io::Error::new(std::io::ErrorKind::WouldBlock, Unbuilt(format!("the view `{name}` {why}")));
-    store::Error::Io { context: "ask a view".to_string(), source }
+    engine::Error::Io { context: "ask a view".to_string(), source }
 }

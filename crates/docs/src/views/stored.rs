@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
-use store::Store;
 
 use super::chain::{ANSWERS, PROGRESS, progress_key, progress_name};
 use super::definition::Definition;
@@ -25,7 +24,7 @@ use super::view::{View, ViewState};
 use super::{VIEWS_MAX, Views, table};
 use crate::catalog::{Catalog, CollectionInfo};
 use crate::config::Config;
-use crate::engine::{Direction, KeyRange, TreeId};
+use crate::engine::{self, Direction, KeyRange, Store, TreeId};
 use crate::opening::{DROP, OpenError, Rows};
 
 /// The views of a database that is being opened, and the catalog changes for them.
@@ -58,7 +57,7 @@ fn compile_all(config: &Config, catalog: &Catalog) -> Result<(Vec<Definition>, V
 /// Compares the declared views with the stored ones.
 pub(crate) fn resolve(
     (store, catalog_tree): (&Store, TreeId),
-    snapshot: &store::Snapshot<'_>,
+    snapshot: &engine::Snapshot<'_>,
     config: &Config,
     catalog: &Catalog,
     stored: &Rows,
@@ -114,11 +113,11 @@ pub(crate) fn resolve(
 
 /// Whether the collection or view that a view reads is empty, so that the view has no rows.
 fn reads_nothing(
-    snapshot: &store::Snapshot<'_>,
+    snapshot: &engine::Snapshot<'_>,
     catalog: &Catalog,
     definition: &Definition,
     lower: Option<&View>,
-) -> Result<bool, store::Error> {
+) -> Result<bool, engine::Error> {
     match (definition.collection(), lower) {
         (Some(collection), _) => is_empty(snapshot, catalog.collections[collection].tree),
         (None, Some(lower)) if lower.is_ready() && lower.definition.always().is_none() => {
@@ -134,7 +133,7 @@ fn replaced(
     catalog: &Catalog,
     known: &BTreeMap<u64, Row>,
     resolved: &mut Resolved,
-) -> Result<(), store::Error> {
+) -> Result<(), engine::Error> {
     for _ in 0..=CHAIN_MAX {
         for (number, row) in known {
             let list = &resolved.views.list;
@@ -199,7 +198,7 @@ fn tree_names(number: u64) -> [String; 2] {
     [format!("view/{number}"), format!("view-values/{number}")]
 }
 
-fn trees(store: &Store, number: u64) -> Result<(u64, TreeId, TreeId), store::Error> {
+fn trees(store: &Store, number: u64) -> Result<(u64, TreeId, TreeId), engine::Error> {
     let [groups, values] = tree_names(number);
     Ok((number, store.tree(&groups)?, store.tree(&values)?))
 }
@@ -212,10 +211,10 @@ fn drops(number: u64) -> impl Iterator<Item = (String, String)> {
 /// A number that no row uses, and whose trees are empty.
 fn fresh(
     store: &Store,
-    snapshot: &store::Snapshot<'_>,
+    snapshot: &engine::Snapshot<'_>,
     stored: &Rows,
     used: &mut Vec<u64>,
-) -> Result<u64, store::Error> {
+) -> Result<u64, engine::Error> {
     let mut number = 0;
     loop {
         number += 1;
@@ -236,7 +235,7 @@ fn fresh(
     }
 }
 
-fn is_empty(snapshot: &store::Snapshot<'_>, tree: TreeId) -> Result<bool, store::Error> {
+fn is_empty(snapshot: &engine::Snapshot<'_>, tree: TreeId) -> Result<bool, engine::Error> {
     let mut is_empty = true;
     crate::engine::View::scan(snapshot, tree, KeyRange::ALL, Direction::Forward, &mut |_, _| {
         is_empty = false;
@@ -246,7 +245,7 @@ fn is_empty(snapshot: &store::Snapshot<'_>, tree: TreeId) -> Result<bool, store:
 }
 
 /// Makes built views answer queries, all at once, and removes their predecessors and the views that read these.
-pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), store::Error> {
+pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), engine::Error> {
     let list = &heart.views.list;
     let is_built = |view: &Arc<View>| built.iter().any(|of| Arc::ptr_eq(of, view));
     let mut old: Vec<usize> = Vec::new();
@@ -289,7 +288,7 @@ pub(crate) fn switch_in(heart: &Heart, built: &[Arc<View>]) -> Result<(), store:
     Ok(())
 }
 
-fn empty(store: &Store, view: &View) -> Result<(), store::Error> {
+fn empty(store: &Store, view: &View) -> Result<(), engine::Error> {
     let remove = |tree| {
         store.commit(&mut |tx| {
             tx.delete_range(tree, KeyRange::ALL);

@@ -73,7 +73,7 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         self.ready_by
     }
     #[inline]
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::Error> {
         if is_table(tree) { Ok(None) } else { self.inner.get(tree, key) }
     }
 
@@ -84,7 +84,7 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), engine::Error> {
         if is_table(tree) {
             return self.scan_table(tree, range, direction, visit);
         }
@@ -98,7 +98,7 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&Entries<'s>) -> ControlFlow<()>,
-    ) -> Result<bool, store::Error> {
+    ) -> Result<bool, engine::Error> {
         if is_table(tree) { Ok(false) } else { self.inner.scan_leaves(tree, range, direction, visit) }
     }
 
@@ -108,7 +108,7 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         tree: TreeId,
         keys: &[[u8; 4]],
         values: &mut [Option<&'s [u8]>],
-    ) -> Result<bool, store::Error> {
+    ) -> Result<bool, engine::Error> {
         if is_table(tree) { Ok(false) } else { self.inner.get_all(tree, keys, values) }
     }
 
@@ -117,11 +117,11 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         Some(Box::new(WithViews { inner, views: self.views, ready_by: self.ready_by }))
     }
 
-    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
+    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, engine::Error> {
         if is_table(tree) { Ok(Vec::new()) } else { self.inner.cuts(tree, range, count) }
     }
 
-    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
+    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, engine::Error> {
         if is_table(tree) { Ok(None) } else { self.inner.entries_about(tree, range) }
     }
 
@@ -148,7 +148,7 @@ impl<V: engine::View> WithViews<'_, V> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), engine::Error> {
         let view = self.views.serving(place(tree), &self.inner)?;
         let as_entry = is_index(tree);
         let wanted: Vec<bool> = (0..view.definition.columns.len()).map(|column| wants(tree, column)).collect();
@@ -163,7 +163,7 @@ impl<V: engine::View> WithViews<'_, V> {
 }
 
 /// Visits a view's row; the first argument is the key of its group.
-type VisitRow<'v> = dyn FnMut(&[u8], &mut Rendered) -> Result<ControlFlow<()>, store::Error> + 'v;
+type VisitRow<'v> = dyn FnMut(&[u8], &mut Rendered) -> Result<ControlFlow<()>, engine::Error> + 'v;
 
 /// Visits a view's rows in the order of their groups. Unwanted columns are NULL.
 fn each_row(
@@ -172,7 +172,7 @@ fn each_row(
     wanted: &[bool],
     (range, direction): (KeyRange<'_>, Direction),
     visit: &mut VisitRow<'_>,
-) -> Result<(), store::Error> {
+) -> Result<(), engine::Error> {
     let mut row = Rendered::default();
     let mut show = |key: &[u8], state: &[u8]| {
         row.render(view, engine, wanted, key, state)?;
@@ -235,7 +235,7 @@ pub(crate) fn each_document(
     wanted: &[bool],
     behind: Option<&[u8]>,
     visit: &mut VisitStored<'_>,
-) -> Result<(), store::Error> {
+) -> Result<(), engine::Error> {
     let range = KeyRange { from: behind.map_or(Bound::Unbounded, Bound::Excluded), to: Bound::Unbounded };
     each_row(view, engine, wanted, (range, Direction::Forward), &mut |key, row| {
         row.document(view)?;
@@ -251,7 +251,7 @@ pub(crate) fn document(
     key: &[u8],
     row: &mut Rendered,
     out: &mut Vec<u8>,
-) -> Result<(), store::Error> {
+) -> Result<(), engine::Error> {
     let state = engine.get(view.groups, key)?;
     if state.is_none() && view.definition.always().is_none_or(|always| always != key) {
         return Ok(());
@@ -283,7 +283,7 @@ impl Rendered {
         wanted: &[bool],
         key: &[u8],
         state: &[u8],
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), engine::Error> {
         self.json.clear();
         self.ends.clear();
         self.key.clear();
@@ -344,7 +344,7 @@ impl Rendered {
         group: &[u8],
         facet: usize,
         direction: Direction,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), engine::Error> {
         let (mut from, mut to) = (group.to_vec(), group.to_vec());
         from.push(facet as u8);
         to.push(facet as u8 + 1);
@@ -381,7 +381,7 @@ impl Rendered {
     }
 
     /// Encodes a stored document.
-    fn document(&mut self, view: &View) -> Result<(), store::Error> {
+    fn document(&mut self, view: &View) -> Result<(), engine::Error> {
         let mut text = Vec::new();
         self.object(&view.definition, &mut text);
         self.value.clear();
@@ -446,13 +446,13 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
 }
 
 #[cold]
-fn damaged(view: &View) -> store::Error {
+fn damaged(view: &View) -> engine::Error {
     let source = std::io::Error::other("a row is damaged");
-    store::Error::Io { context: format!("view {}", view.name), source }
+    engine::Error::Io { context: format!("view {}", view.name), source }
 }
 
 #[cold]
-fn overflow(view: &View) -> store::Error {
+fn overflow(view: &View) -> engine::Error {
     let source = std::io::Error::other(IntegerOverflow);
-    store::Error::Io { context: format!("view {}", view.name), source }
+    engine::Error::Io { context: format!("view {}", view.name), source }
 }

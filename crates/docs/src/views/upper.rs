@@ -14,7 +14,7 @@ use super::heart::Heart;
 use super::table;
 use super::view::View;
 use super::write::{self, Buffers};
-use crate::engine::{STAMP_BYTES, Within};
+use crate::engine::{self, STAMP_BYTES, Within};
 
 /// Rows read in one transaction; fewer if their contributions exceed its limits.
 const ROWS_PER_TRANSACTION: usize = 64;
@@ -70,11 +70,11 @@ impl Build<'_> {
             let mut done = Ok(Step { rows: 0, last: None });
             let committed = self.heart.store.commit(&mut |tx| {
                 done = self.prepare(tx, (behind, rows_most), buffers);
-                if done.is_ok() { Ok(()) } else { Err(store::Abort) }
+                if done.is_ok() { Ok(()) } else { Err(engine::Abort) }
             });
             return match (committed, done) {
-                (Err(store::Error::Aborted), Err(why)) => Err(why),
-                (Err(store::Error::Limit { .. }), _) if rows_most > 1 => {
+                (Err(engine::Error::Aborted), Err(why)) => Err(why),
+                (Err(engine::Error::Limit { .. }), _) if rows_most > 1 => {
                     rows_most /= 2;
                     continue;
                 }
@@ -86,7 +86,7 @@ impl Build<'_> {
 
     fn prepare(
         &self,
-        tx: &mut store::Tx<'_>,
+        tx: &mut engine::Tx<'_>,
         (behind, rows_most): (Option<&[u8]>, usize),
         buffers: &mut Buffers,
     ) -> Result<Step, String> {

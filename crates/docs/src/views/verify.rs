@@ -5,13 +5,12 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use binjson::Document;
-use store::Store;
 
 use super::definition::Contribution;
 use super::gather::ImportGather;
 use super::table;
 use super::view::View;
-use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, TreeId};
+use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, Store, TreeId};
 use crate::error::ReadError;
 use crate::sql::grouping::Memory;
 use crate::writes::Collection;
@@ -73,7 +72,7 @@ impl Source<'_> {
         engine: &impl engine::View,
         reader: &View,
         visit: &mut table::VisitStored<'_>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), engine::Error> {
         match self {
             Source::Collection(collection) => {
                 engine.scan(collection.info.tree, KeyRange::ALL, Direction::Forward, visit)
@@ -95,13 +94,13 @@ struct Waited<'w> {
 
 impl Waited<'_> {
     /// Called for each document and row. The error stops the work and is replaced by [`ReadError::Stopped`]: see [`verify`].
-    fn check(&self) -> Result<(), store::Error> {
+    fn check(&self) -> Result<(), engine::Error> {
         let seen = self.seen.get().wrapping_add(1);
         self.seen.set(seen);
         if seen.is_multiple_of(ASK_EVERY) && !(self.goes_on)() {
             self.is_over.set(true);
         }
-        if self.is_over.get() { Err(store::Error::Closed) } else { Ok(()) }
+        if self.is_over.get() { Err(engine::Error::Closed) } else { Ok(()) }
     }
 }
 
@@ -167,12 +166,12 @@ fn compare(
     engine: &impl engine::View,
     tree: TreeId,
     what: &str,
-    wanted: store::SortedRunWriter,
+    wanted: engine::SortedRunWriter,
     (report, waited): (&mut ViewReport, &Waited<'_>),
-) -> Result<(), store::Error> {
+) -> Result<(), engine::Error> {
     let run = wanted.finish()?;
     let mut entries = run.read()?;
-    let mut next: Option<store::Entry> = take(&mut entries)?;
+    let mut next: Option<engine::Entry> = take(&mut entries)?;
     let mut failure = None;
     engine.scan(tree, KeyRange::ALL, Direction::Forward, &mut |key, value| {
         if let Err(error) = waited.check() {
@@ -217,7 +216,7 @@ fn compare(
     Ok(())
 }
 
-fn take(entries: &mut store::SortedEntries) -> Result<Option<store::Entry>, store::Error> {
+fn take(entries: &mut engine::SortedEntries) -> Result<Option<engine::Entry>, engine::Error> {
     let next = entries.next()?;
     Ok(next.map(|(key, value)| (key.to_vec(), value.to_vec())))
 }

@@ -17,7 +17,7 @@ use super::reference::{ReferencePlace, Referrer};
 use super::rule::{Announced, Held, Rule};
 use crate::catalog::{Catalog, FieldInfo, Readiness, ReadinessState};
 use crate::encoding::{NAMES_MAX, Row};
-use crate::engine::Change;
+use crate::engine::{self, Change};
 use crate::error::WriteError;
 use crate::expire;
 
@@ -106,7 +106,7 @@ impl Announced {
         document: Document<'_>,
         row: &Row<'_, '_>,
         change: &mut C,
-    ) -> Result<Result<(), WriteError>, store::Error> {
+    ) -> Result<Result<(), WriteError>, engine::Error> {
         Ok(match &self.rule {
             Rule::Reference(reference) => match reference.named(row) {
                 None => Ok(()),

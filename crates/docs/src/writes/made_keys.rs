@@ -14,11 +14,9 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use store::Store;
-
 use crate::catalog::{CollectionInfo, Generate};
 use crate::encoding::{Key, Scalar};
-use crate::engine::{Change, Direction, KeyRange, TreeId, View};
+use crate::engine::{Change, Direction, KeyRange, Store, TreeId, View};
 use crate::error::{ReadError, WriteError};
 
 /// The tree of the counters' rows.

@@ -18,12 +18,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use docs::engine::{Options, Store};
 use docs::views::ViewState;
 use docs::{Database, OpenError, ReadError, ReadinessState};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::disk::Disk;
-use store::{Options, Store};
 
 use self::declared::Declared;
 use self::model::{BUSY, State, Step, Told, of_open, of_store};

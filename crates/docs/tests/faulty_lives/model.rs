@@ -240,10 +240,12 @@ fn of_write(error: WriteError) -> Told {
     }
 }
 
-pub(crate) fn of_store(error: &store::Error) -> Told {
+pub(crate) fn of_store(error: &docs::engine::Error) -> Told {
     match error {
-        store::Error::Io { .. } | store::Error::Full | store::Error::Poisoned => Told::Nothing(error.to_string()),
-        store::Error::Unknown(_) => Told::Unknown(error.to_string()),
+        docs::engine::Error::Io { .. } | docs::engine::Error::Full | docs::engine::Error::Poisoned => {
+            Told::Nothing(error.to_string())
+        }
+        docs::engine::Error::Unknown(_) => Told::Unknown(error.to_string()),
         other => wrong(other),
     }
 }

@@ -10,8 +10,8 @@ use crate::dying_disk::Dying;
 use crate::simulation::disk::SimulatedDisk;
 use docs::Database;
 use docs::config::Config;
+use docs::engine::{Options, Store};
 use store::disk::Disk;
-use store::{Options, Store};
 
 /// Pseudo-random numbers from a seed (xorshift).
 pub(crate) struct Random(pub(crate) u64);

@@ -64,7 +64,7 @@ pub(crate) fn travels() -> Config {
 }
 
 pub(crate) fn open(config: &Config, dir: &Path) -> Database {
-    Database::open(config, dir, store::Options::default()).unwrap().0
+    Database::open(config, dir, docs::engine::Options::default()).unwrap().0
 }
 
 impl Service {

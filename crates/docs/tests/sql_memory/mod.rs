@@ -139,7 +139,7 @@ struct Across<'m>(&'m Memory);
 
 #[allow(clippy::type_complexity, reason = "as for the trait")]
 impl View for Across<'_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, docs::engine::Error> {
         self.0.get(tree, key)
     }
     fn scan(
@@ -148,7 +148,7 @@ impl View for Across<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), docs::engine::Error> {
         self.0.scan(tree, range, direction, visit)
     }
 }
@@ -159,17 +159,17 @@ impl View for Memory {
     }
 
     /// Cuts after each `part_entries` entries.
-    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
+    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, docs::engine::Error> {
         let keys = self.entries(tree, range).into_iter().flatten().map(|(key, _)| key.clone());
         let entries = self.part_entries.unwrap_or(PART_ENTRIES);
         Ok(keys.skip(entries).step_by(entries).take(count - 1).collect())
     }
 
-    fn entries_about(&self, tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
+    fn entries_about(&self, tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, docs::engine::Error> {
         Ok(Some(self.trees[tree.0 as usize].len() as u64))
     }
 
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, docs::engine::Error> {
         Ok(self.trees[tree.0 as usize].get(key).map(|value| Cow::Borrowed(&value[..])))
     }
 
@@ -179,7 +179,7 @@ impl View for Memory {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), docs::engine::Error> {
         if let Some(on_scan) = &self.on_scan {
             on_scan(range);
         }

@@ -1,4 +1,4 @@
-//! A statement that writes more than one transaction can hold, run in a large transaction ([`store::LargeTx`]).
+//! A statement that writes more than one transaction can hold, run in a large transaction ([`engine::LargeTx`]).
 //!
 //! Each document is written as soon as the source finds it, based on the snapshot that the source reads. The store reports the
 //! keys that other transactions write meanwhile. For each such document, the statement's changes are undone, and the statement
@@ -14,11 +14,12 @@ use std::ops::ControlFlow;
 
 use bumpalo::Bump;
 use hashbrown::HashMap;
-use store::{Abort, Changed, LargeTx, Operand, Reader, Revise, Snapshot};
 
 use super::modify::{Applied, KeptRows, Modification, ModifyError, One, Tell, quoted, value_of};
 use crate::catalog::Catalog;
-use crate::engine::{Change, Direction, KeyRange, STAMP_BYTES, TreeId};
+use crate::engine::{
+    self, Abort, Change, Changed, Direction, KeyRange, LargeTx, Operand, Reader, Revise, STAMP_BYTES, Snapshot, TreeId,
+};
 use crate::error::WriteError;
 use crate::expire::AtWrite;
 use crate::sql::execution::Scratch;
@@ -92,7 +93,7 @@ struct Over<'o> {
     /// The puts of the current document, if they must be recorded.
     puts: Option<&'o mut Puts>,
     folds: &'o mut Vec<Operand>,
-    failure: Option<store::Error>,
+    failure: Option<engine::Error>,
 }
 
 impl Over<'_> {
@@ -122,7 +123,7 @@ fn stamped(value: &[u8], base: &Snapshot<'_>) -> Vec<u8> {
 }
 
 impl Change for Over<'_> {
-    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::Error> {
         match self.tx.get(tree, key) {
             Some(own) => Ok(own.map(Cow::Borrowed)),
             None => self.base.get(tree, key),
@@ -134,7 +135,7 @@ impl Change for Over<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), engine::Error> {
         self.tx.scan(self.base, tree, range, direction, visit)
     }
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
@@ -160,7 +161,7 @@ struct Draft<'d> {
 }
 
 impl Change for Draft<'_> {
-    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, engine::Error> {
         match self.puts.get(&(tree, key.to_vec())) {
             Some(own) => Ok(own.as_deref().map(Cow::Borrowed)),
             None => self.base.get(tree, key),
@@ -172,7 +173,7 @@ impl Change for Draft<'_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), engine::Error> {
         // A document's puts concern only its own entries. None of the document's checks scans for these.
         self.base.scan(tree, range, direction, &mut |key, value| match self.puts.get(&(tree, key.to_vec())) {
             None => visit(key, value),
@@ -351,7 +352,7 @@ impl<'r> LargeRun<'r> {
 
     /// Redoes the documents that other transactions have changed. Returns false if writers wait, and the work takes longer than
     /// they may wait or includes the check of a long document. Then it is repeated while no writers wait.
-    /// [`store::LargeTx::commit`] limits the repetitions.
+    /// [`engine::LargeTx::commit`] limits the repetitions.
     fn set_right(&mut self, tx: &mut LargeTx, changed: &[Changed], writers_wait: bool) -> Result<bool, ModifyError> {
         let (later, budget, share) = (self.later, self.budget, writers_wait.then(|| Share::begin(ShareOf::Commits)));
         let now = later.snapshot();

@@ -13,7 +13,7 @@ use sqlparser::ast::Statement;
 
 use crate::catalog::{Catalog, FieldKind};
 use crate::encoding::Key;
-use crate::engine::{Change, STAMP_BYTES, View, Within};
+use crate::engine::{self, Change, STAMP_BYTES, View, Within};
 use crate::error::WriteError;
 use crate::expire::AtWrite;
 use crate::sql::execution::Scratch;
@@ -110,8 +110,8 @@ impl From<WriteError> for ModifyError {
     }
 }
 
-impl From<store::Error> for ModifyError {
-    fn from(error: store::Error) -> Self {
+impl From<engine::Error> for ModifyError {
+    fn from(error: engine::Error) -> Self {
         ModifyError::Write(error.into())
     }
 }

@@ -14,7 +14,7 @@ use bumpalo::Bump;
 use super::modify::{Applied, KeptRows, Modification, ModifyError};
 use crate::catalog::Catalog;
 use crate::database::{CollectionId, Database};
-use crate::engine::{Change, Within};
+use crate::engine::{self, Change, Within};
 use crate::sql::execution::Scratch;
 use crate::sql::limits::{Budget, Meter, QueryError, SqlError, SqlErrorKind};
 use crate::sql::prepared::{ColumnType, Compared, Query};
@@ -109,11 +109,11 @@ pub enum StepsError {
     /// The last step must return a row, and returned none.
     NoRow,
     /// The transaction failed.
-    Store(store::Error),
+    Store(engine::Error),
 }
 
-impl From<store::Error> for StepsError {
-    fn from(error: store::Error) -> Self {
+impl From<engine::Error> for StepsError {
+    fn from(error: engine::Error) -> Self {
         StepsError::Store(error)
     }
 }

@@ -12,7 +12,7 @@ use super::batch::Batch;
 use super::part::Part;
 use super::point_keys::PointKeys;
 use super::workers::{Helpers, Workers};
-use crate::engine::{KeyRange, View};
+use crate::engine::{self, KeyRange, View};
 use crate::sql::expressions::aggregate::State;
 use crate::sql::expressions::constants::Remembered;
 use crate::sql::expressions::{Expr, Fixed, Frame, Scope};
@@ -165,9 +165,9 @@ impl From<Fault> for End {
     }
 }
 
-impl From<store::Error> for End {
+impl From<engine::Error> for End {
     #[cold]
-    fn from(error: store::Error) -> Self {
+    fn from(error: engine::Error) -> Self {
         End::from(QueryError::from(error))
     }
 }

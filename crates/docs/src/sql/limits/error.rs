@@ -5,6 +5,8 @@ use std::fmt;
 
 use sqlparser::tokenizer::Location;
 
+use crate::engine::{self, Classified, ErrorKind};
+
 /// Longest text that an expression may compute, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Longest pattern of LIKE and GLOB in bytes, as in SQLite.
@@ -65,7 +67,7 @@ impl std::error::Error for SqlError {}
 #[non_exhaustive]
 pub enum QueryError {
     /// The engine failed.
-    Store(store::Error),
+    Store(engine::Error),
     /// A requested view cannot be read: it is being built, or building it failed.
     Unbuilt(String),
     /// The execution would exceed a limit: its name and its value.
@@ -142,11 +144,21 @@ impl fmt::Display for QueryError {
 
 impl std::error::Error for QueryError {}
 
-impl From<store::Error> for QueryError {
-    fn from(error: store::Error) -> Self {
+impl QueryError {
+    /// What the engine's error means, if the engine reported one.
+    pub fn engine(&self) -> Option<ErrorKind> {
+        match self {
+            QueryError::Store(error) => Some(error.kind()),
+            _ => None,
+        }
+    }
+}
+
+impl From<engine::Error> for QueryError {
+    fn from(error: engine::Error) -> Self {
         match &error {
-            store::Error::Io { source, .. } if IntegerOverflow::is_in(source) => Fault::IntegerOverflow.into(),
-            store::Error::Io { source, .. } if Unbuilt::is_in(source) => QueryError::Unbuilt(source.to_string()),
+            engine::Error::Io { source, .. } if IntegerOverflow::is_in(source) => Fault::IntegerOverflow.into(),
+            engine::Error::Io { source, .. } if Unbuilt::is_in(source) => QueryError::Unbuilt(source.to_string()),
             _ => QueryError::Store(error),
         }
     }

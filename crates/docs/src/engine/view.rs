@@ -1,14 +1,11 @@
-//! The two small traits through which documents and queries access a storage engine, so that another engine could replace
-//! `store`.
-//!
-//! [`View`] is what queries read: a snapshot, or through [`Within`] a transaction in progress. [`Change`] is a transaction in
-//! progress, where writes happen. Both name trees by [`TreeId`] and know nothing of documents.
+//! What documents and queries ask of an engine: [`View`] to read, [`Change`] to write. Both name trees by [`TreeId`] and know
+//! nothing of documents.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::{Bound, ControlFlow};
 
-pub use store::{Direction, Entries, KeyRange, TreeId};
+use super::binding::{Direction, Entries, Error, KeyRange, TreeId};
 
 /// A readable state: a snapshot, or a transaction in progress.
 #[allow(
@@ -17,7 +14,7 @@ pub use store::{Direction, Entries, KeyRange, TreeId};
 )]
 pub trait View {
     /// The value of a key, borrowed or owned.
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error>;
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error>;
     /// Visits entries in key order until the range ends or `visit` breaks.
     fn scan(
         &self,
@@ -25,7 +22,7 @@ pub trait View {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error>;
+    ) -> Result<(), Error>;
     /// Visits the entries of a range leaf by leaf, in key order, until it ends or `visit` breaks. `false`: nothing was visited;
     /// use [`View::scan`]. The borrowed keys and values live as long as the view is borrowed.
     fn scan_leaves<'v>(
@@ -34,7 +31,7 @@ pub trait View {
         _range: KeyRange<'_>,
         _direction: Direction,
         _visit: &mut dyn FnMut(&Entries<'v>) -> ControlFlow<()>,
-    ) -> Result<bool, store::Error> {
+    ) -> Result<bool, Error> {
         Ok(false)
     }
     /// Looks up many keys in about the time of one, and writes each value to the key's index in `values`. `false`: nothing was
@@ -44,7 +41,7 @@ pub trait View {
         _tree: TreeId,
         _keys: &[[u8; 4]],
         _values: &mut [Option<&'v [u8]>],
-    ) -> Result<bool, store::Error> {
+    ) -> Result<bool, Error> {
         Ok(false)
     }
     /// Number of indexes that had become ready before this state was taken ([`crate::catalog::readiness`]).
@@ -57,11 +54,11 @@ pub trait View {
         None
     }
     /// Ascending keys that divide a range into up to `count` parts of about equal size.
-    fn cuts(&self, _tree: TreeId, _range: KeyRange<'_>, _count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
+    fn cuts(&self, _tree: TreeId, _range: KeyRange<'_>, _count: usize) -> Result<Vec<Vec<u8>>, Error> {
         Ok(Vec::new())
     }
     /// The approximate number of entries in a range; `None` where it is not known.
-    fn entries_about(&self, _tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
+    fn entries_about(&self, _tree: TreeId, _range: KeyRange<'_>) -> Result<Option<u64>, Error> {
         Ok(None)
     }
     /// Prefetches: many lookups take about the time of one if all their memory is prefetched first. Call this for each key,
@@ -80,7 +77,7 @@ pub const STAMP_BYTES: usize = 8;
 #[allow(clippy::type_complexity, reason = "as for `View`")]
 pub trait Change {
     /// Reads a key.
-    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error>;
+    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error>;
     /// Visits entries in key order until the range ends or `visit` breaks.
     fn scan(
         &mut self,
@@ -88,7 +85,7 @@ pub trait Change {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error>;
+    ) -> Result<(), Error>;
     /// Inserts or replaces a value.
     fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]);
     /// The same; the value's first 8 bytes become the transaction's change number (little-endian).
@@ -99,57 +96,8 @@ pub trait Change {
     fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]);
 }
 
-impl View for store::Snapshot<'_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
-        store::Snapshot::get(self, tree, key)
-    }
-    fn scan(
-        &self,
-        tree: TreeId,
-        range: KeyRange<'_>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
-        store::Snapshot::scan(self, tree, range, direction, visit)
-    }
-    fn scan_leaves<'v>(
-        &'v self,
-        tree: TreeId,
-        range: KeyRange<'_>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&Entries<'v>) -> ControlFlow<()>,
-    ) -> Result<bool, store::Error> {
-        store::Snapshot::scan_leaves(self, tree, range, direction, visit)
-    }
-    fn get_all<'v>(
-        &'v self,
-        tree: TreeId,
-        keys: &[[u8; 4]],
-        values: &mut [Option<&'v [u8]>],
-    ) -> Result<bool, store::Error> {
-        store::Snapshot::get_all(self, tree, keys, values)
-    }
-    fn across(&self) -> Option<Box<dyn View + Sync + '_>> {
-        store::Snapshot::across(self).map(|across| Box::new(across) as Box<dyn View + Sync + '_>)
-    }
-    fn cuts(&self, tree: TreeId, range: KeyRange<'_>, count: usize) -> Result<Vec<Vec<u8>>, store::Error> {
-        store::Snapshot::cuts(self, tree, range, count)
-    }
-    fn entries_about(&self, tree: TreeId, range: KeyRange<'_>) -> Result<Option<u64>, store::Error> {
-        store::Snapshot::entries_about(self, tree, range).map(Some)
-    }
-    #[inline]
-    fn fetch_place(&self, tree: TreeId, key: &[u8]) {
-        store::Snapshot::fetch_place(self, tree, key);
-    }
-    #[inline]
-    fn fetch_value(&self, tree: TreeId, key: &[u8]) {
-        store::Snapshot::fetch_value(self, tree, key);
-    }
-}
-
 impl View for Box<dyn View + Sync + '_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
         (**self).get(tree, key)
     }
     fn scan(
@@ -158,7 +106,7 @@ impl View for Box<dyn View + Sync + '_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), Error> {
         (**self).scan(tree, range, direction, visit)
     }
     fn scan_leaves<'v>(
@@ -167,59 +115,8 @@ impl View for Box<dyn View + Sync + '_> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&Entries<'v>) -> ControlFlow<()>,
-    ) -> Result<bool, store::Error> {
+    ) -> Result<bool, Error> {
         (**self).scan_leaves(tree, range, direction, visit)
-    }
-}
-
-impl View for store::Across<'_> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
-        store::Across::get(self, tree, key)
-    }
-    fn scan(
-        &self,
-        tree: TreeId,
-        range: KeyRange<'_>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
-        store::Across::scan(self, tree, range, direction, visit)
-    }
-    fn scan_leaves<'v>(
-        &'v self,
-        tree: TreeId,
-        range: KeyRange<'_>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&Entries<'v>) -> ControlFlow<()>,
-    ) -> Result<bool, store::Error> {
-        store::Across::scan_leaves(self, tree, range, direction, &mut |entries| visit(entries))
-    }
-}
-
-impl Change for store::Tx<'_> {
-    fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
-        store::Tx::get(self, tree, key)
-    }
-    fn scan(
-        &mut self,
-        tree: TreeId,
-        range: KeyRange<'_>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
-        store::Tx::scan(self, tree, range, direction, visit)
-    }
-    fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
-        store::Tx::put(self, tree, key, value);
-    }
-    fn put_stamped(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
-        store::Tx::put_stamped(self, tree, key, value);
-    }
-    fn delete(&mut self, tree: TreeId, key: &[u8]) {
-        store::Tx::delete(self, tree, key);
-    }
-    fn fold(&mut self, tree: TreeId, key: &[u8], operand: &[u8]) {
-        store::Tx::fold(self, tree, key, operand);
     }
 }
 
@@ -239,7 +136,7 @@ impl<'c, C: Change + ?Sized> Within<'c, C> {
 }
 
 impl<C: Change + ?Sized> View for Within<'_, C> {
-    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, store::Error> {
+    fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
         let mut change = self.change.borrow_mut();
         Ok(change.get(tree, key)?.map(|value| Cow::Owned(value.into_owned())))
     }
@@ -249,7 +146,7 @@ impl<C: Change + ?Sized> View for Within<'_, C> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), store::Error> {
+    ) -> Result<(), Error> {
         let mut bounds = (range.from.map(<[u8]>::to_vec), range.to.map(<[u8]>::to_vec));
         let mut batch = Vec::new();
         let mut rows_max = FIRST_BATCH_ROWS;

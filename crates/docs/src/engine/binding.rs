@@ -1,0 +1,51 @@
+//! The engine of this build: the crate `store`, whose types get the names of this room. No other file of this crate names it.
+//! Nothing is wrapped, so a call costs what it costs in the engine.
+
+use std::sync::Arc;
+
+// Keys, trees, errors.
+pub use store::{Direction, Entry, Error, KeyRange, RANGES_MAX, TREE_NAME_BYTES_MAX, TreeId, Version};
+// Reads.
+pub use store::{Across, DirectReads, Entries, Got, Outcome, Reader, Snapshot};
+// Transactions, and what is folded into rows at their commit.
+pub use store::{Abort, Commit, Submit, Transaction, Tx};
+pub use store::{Fold, FoldView, Folded, Further, RowChange};
+// Transactions larger than the log takes at once.
+pub use store::{Changed, LargeTx, Operand, Revise};
+// Sorting beyond memory, and building whole trees from sorted entries.
+pub use store::{BulkCursor, BulkEntries, BulkTree, SortedEntries, SortedRun, SortedRunWriter, Sorter};
+// The changes since a version.
+pub use store::{Change as LoggedChange, ChangeReader};
+// A whole database: its options, opening, statistics, backup, restoring, verification, compaction.
+pub use store::{Compacted, Copied, Durability, Examination, Options, Progress, Recovery, Restored, Stats, Store};
+
+/// An empty database in memory that ends when it is dropped. Its files may take up to `bytes`.
+pub fn in_memory(bytes: usize, options: Options) -> Result<Store, Error> {
+    let disk = Arc::new(store::disk::MemoryDisk::new(bytes));
+    Store::open_on(disk, options).map(|(store, _)| store)
+}
+
+/// Number of times that the calling thread has waited for a page that was not in memory, since the thread began.
+#[inline]
+pub fn major_faults() -> u64 {
+    store::disk::major_faults()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_in_memory_is_empty_and_takes_writes() {
+        let store = in_memory(16 << 20, Options::default()).unwrap();
+        let tree = store.tree("numbers").unwrap();
+        assert_eq!(store.reader().unwrap().snapshot().get(tree, b"one").unwrap(), None);
+        store
+            .commit(&mut |tx| {
+                tx.put(tree, b"one", b"1");
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(store.reader().unwrap().snapshot().get(tree, b"one").unwrap().as_deref(), Some(&b"1"[..]));
+    }
+}
