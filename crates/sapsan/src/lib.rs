@@ -79,4 +79,4 @@ pub use protection::{FormTokens, Origins, SecurityHeaders};
 pub use reply::{Error, ErrorPage, Head, Pieces, Stream, escaped};
 pub use routes::{Blocking, Handler, blocking};
 pub use session::{Flash, KeyFault, Keys, SessionData, SessionError, SessionId, Sessions, SessionsFault};
-pub use {docs, executor, http, server, store};
+pub use {docs, executor, http, server};

@@ -229,7 +229,7 @@ fn check_long_documents(cold_model: &str) {
     }
     drop(client);
     stop(running);
-    let (store, _) = store::Store::open(&data, store::Options::default()).unwrap();
+    let (store, _) = docs::engine::Store::open(&data, docs::engine::Options::default()).unwrap();
     store.checkpoint().unwrap();
     drop(store);
     let running = server::start(&config, &data).unwrap();
@@ -256,9 +256,9 @@ fn check_long_documents(cold_model: &str) {
 
 /// Whether this system and this file system support reads past the page cache.
 fn has_direct_reads(folder: &Path) -> bool {
-    let mut options = store::Options::default();
+    let mut options = docs::engine::Options::default();
     options.read_ahead = Some(false);
-    let (store, _) = store::Store::open(&folder.join("data"), options).unwrap();
+    let (store, _) = docs::engine::Store::open(&folder.join("data"), options).unwrap();
     !is_in_memory(folder) && store.direct_reads(4, 16 << 10).is_some()
 }
 

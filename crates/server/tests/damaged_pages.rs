@@ -60,7 +60,7 @@ fn fill(folder: &Path) {
     let answer = ask(&mut client, "POST", "/_/collections/items/bulk", &lines);
     assert_eq!(answer.status, 200, "{}", answer.text());
     stop(running);
-    let (store, _) = store::Store::open(&folder.join("data"), store::Options::default()).unwrap();
+    let (store, _) = docs::engine::Store::open(&folder.join("data"), docs::engine::Options::default()).unwrap();
     store.checkpoint().unwrap();
 }
 

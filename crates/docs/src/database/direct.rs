@@ -13,17 +13,6 @@ pub struct DirectReads {
     pub(crate) inner: engine::DirectReads,
 }
 
-/// Result of starting a read.
-#[derive(Debug)]
-pub enum Got<'s> {
-    /// The read completed without waiting.
-    Now(Option<Stored<'s>>),
-    /// It is in flight in this slot: see [`DirectReads::ended`].
-    Later(usize),
-    /// It would block: repeat it on a thread that may wait.
-    Elsewhere,
-}
-
 /// Result of a completed read.
 #[derive(Debug)]
 pub enum Outcome<'r> {
@@ -65,25 +54,25 @@ impl DirectReads {
 }
 
 impl Moment<'_> {
-    /// A document by its key. If the session must not block and the document is not in memory, `reads` may start a direct read.
+    /// A document by its key. If the session must not block and the document is not in memory, the error is of the kind
+    /// [`ErrorKind::WouldWait`](engine::ErrorKind::WouldWait). Then `slot` says whether `reads` has started a direct read, and in which
+    /// queue entry: see [`DirectReads::ended`]. Without one, repeat the read on a thread that may wait.
     #[inline]
     pub fn get_or_begin(
         &self,
         reads: &mut DirectReads,
-        collection: CollectionId,
-        key: &Key<'_>,
-    ) -> Result<Got<'_>, ReadError> {
+        (collection, key): (CollectionId, &Key<'_>),
+        slot: &mut Option<usize>,
+    ) -> Result<Option<Stored<'_>>, ReadError> {
         if self.expires(collection) {
             // A direct read does not check whether the document has expired.
-            return match self.get(collection, key) {
-                Err(ReadError::Store(engine::Error::NotInMemory)) => Ok(Got::Elsewhere),
-                found => found.map(Got::Now),
-            };
+            return self.get(collection, key);
         }
-        Ok(match self.snapshot().get_or_begin(&mut reads.inner, self.tree(collection), key.as_bytes())? {
-            engine::Got::Now(value) => Got::Now(value.map(Stored::of)),
-            engine::Got::Later(place) => Got::Later(place),
-            engine::Got::Elsewhere => Got::Elsewhere,
-        })
+        *slot = match self.snapshot().get_or_begin(&mut reads.inner, self.tree(collection), key.as_bytes())? {
+            engine::Got::Now(value) => return Ok(value.map(Stored::of)),
+            engine::Got::Later(number) => Some(number),
+            engine::Got::Elsewhere => None,
+        };
+        Err(ReadError::Store(engine::Error::NotInMemory))
     }
 }

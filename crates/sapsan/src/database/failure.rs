@@ -2,6 +2,7 @@
 
 use crate::reply::Error;
 use docs::config::Mistakes;
+use docs::engine::{self, Classified, ErrorKind};
 use docs::sql::{QueryError, SqlError};
 use docs::{ReadError, WriteError};
 use http::Status;
@@ -115,11 +116,11 @@ impl From<ReadError> for DatabaseError {
     }
 }
 
-impl From<store::Error> for DatabaseError {
-    fn from(error: store::Error) -> DatabaseError {
-        match error {
-            store::Error::Busy => DatabaseError::Busy,
-            error => DatabaseError::Read(ReadError::Store(error)),
+impl From<engine::Error> for DatabaseError {
+    fn from(error: engine::Error) -> DatabaseError {
+        match error.kind() {
+            ErrorKind::Busy => DatabaseError::Busy,
+            _ => DatabaseError::Read(ReadError::Store(error)),
         }
     }
 }

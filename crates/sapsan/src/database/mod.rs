@@ -75,7 +75,7 @@ impl Database {
     /// ```
     pub fn open(folder: impl AsRef<Path>, config: &str) -> Result<Database, OpenError> {
         let config = Config::parse("the database's configuration".as_ref(), config).map_err(OpenError::Config)?;
-        Database::open_with(folder, &config, store::Options::default())
+        Database::open_with(folder, &config, docs::engine::Options::default())
     }
 
     /// As [`Database::open`], with the configuration from a file.
@@ -83,14 +83,14 @@ impl Database {
         let file = file.as_ref();
         let text = std::fs::read_to_string(file).map_err(|source| OpenError::File { file: file.to_owned(), source })?;
         let config = Config::parse(file, &text).map_err(OpenError::Config)?;
-        Database::open_with(folder, &config, store::Options::default())
+        Database::open_with(folder, &config, docs::engine::Options::default())
     }
 
     /// As [`Database::open`], with a parsed configuration and options of the store.
     pub fn open_with(
         folder: impl AsRef<Path>,
         config: &Config,
-        options: store::Options,
+        options: docs::engine::Options,
     ) -> Result<Database, OpenError> {
         let (docs, recovery) = docs::Database::open(config, folder.as_ref(), options)?;
         tracing::info!(batches = recovery.batches, torn = recovery.torn_bytes, elapsed = ?recovery.elapsed, "the database is open");

@@ -50,7 +50,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(crate) fn new(docs: &docs::Database) -> Result<Reading, store::Error> {
+    pub(crate) fn new(docs: &docs::Database) -> Result<Reading, docs::engine::Error> {
         let (scratch, rows, prepared) = Default::default();
         Ok(Reading { session: docs.session()?, scratch, rows, prepared })
     }

@@ -1,15 +1,15 @@
 //! Opening a data folder: for a command that writes into it, and for one that only looks at it.
 
 use crate::console::output;
+use docs::engine::{self, Classified, Options, Store};
 use docs::{Database, Differences};
 use server::config::ServiceConfig;
 use std::path::Path;
-use store::{Options, Store};
 
 /// Whether a folder could not be opened because nothing can be written into it.
-pub(crate) fn is_read_only(error: &store::Error) -> bool {
+pub(crate) fn is_read_only(error: &engine::Error) -> bool {
     use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-    matches!(error, store::Error::Io { source, .. } if matches!(source.kind(), ReadOnlyFilesystem | PermissionDenied))
+    matches!(error.kind(), engine::ErrorKind::System(ReadOnlyFilesystem | PermissionDenied))
 }
 
 /// Opens a folder and brings it in line with the file; what that drops, where it may, is told.

@@ -9,6 +9,7 @@ use crate::failure::{Failure, Kind, PROBLEM};
 use crate::threads::in_flight::Taken;
 use docs::Database;
 use docs::changes::Changes;
+use docs::engine::{self, Classified, ErrorKind};
 use http::LateReply;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -149,7 +150,7 @@ impl Follower {
         }
         if since < after {
             // Opened only to check that the changes are still kept. The consumer's seat may have to wait.
-            self.database.changes_since(since.whole()).map_err(|error| refusal(since, error))?;
+            self.database.changes_since(since.whole()).map_err(|error| refusal(since, &error))?;
         }
         Ok(since)
     }
@@ -162,7 +163,7 @@ impl Follower {
         let busy = || Refusal::Failure(Failure::new(Kind::Busy, "too many bytes of large replies wait"));
         let memory = self.hub.take(self.sizes.window_bytes + self.sizes.reader_bytes).ok_or_else(busy)?;
         let newest = self.database.store().stats().version;
-        let from = |error| refusal(Place::after(newest), error);
+        let from = |error: engine::Error| refusal(Place::after(newest), &error);
         let mut changes = self.database.changes_since(newest).map_err(from)?;
         let hub = Arc::clone(&self.hub);
         changes.wake_by(move || hub.ring());
@@ -212,7 +213,7 @@ impl Follower {
             Ok(false) => None,
             Err(error) => {
                 tracing::error!(%error, "the feed of changes ends");
-                self.hub.fail(None, &end_of(error));
+                self.hub.fail(None, &end_of(&error));
                 self.live = None;
                 None
             }
@@ -236,7 +237,7 @@ impl Follower {
                 Ok(true) if !piece.is_full() => {}
                 Ok(_) => break,
                 Err(error) => {
-                    self.hub.fail(Some(wanting.member), &end_of(error));
+                    self.hub.fail(Some(wanting.member), &end_of(&error));
                     self.seats.swap_remove(seat);
                     return Served::Busy;
                 }
@@ -266,7 +267,7 @@ impl Follower {
                 Some(self.seats.len() - 1)
             }
             Err(error) => {
-                self.hub.fail(Some(wanting.member), &end_of(error));
+                self.hub.fail(Some(wanting.member), &end_of(&error));
                 None
             }
         }
@@ -287,19 +288,19 @@ enum Refusal {
     Gone { since: Place, oldest: u64 },
 }
 
-fn refusal(since: Place, error: store::Error) -> Refusal {
-    match error {
-        store::Error::Gone { oldest } => Refusal::Gone { since, oldest: oldest.0 },
-        store::Error::Busy => Refusal::Failure(Failure::new(Kind::Busy, "too many readers of changes")),
-        error => Refusal::Failure(Failure::new(Kind::Unavailable, error.to_string())),
+fn refusal(since: Place, error: &engine::Error) -> Refusal {
+    match error.kind() {
+        ErrorKind::ChangesGone { oldest } => Refusal::Gone { since, oldest },
+        ErrorKind::Busy => Refusal::Failure(Failure::new(Kind::Busy, "too many readers of changes")),
+        _ => Refusal::Failure(Failure::new(Kind::Unavailable, error.to_string())),
     }
 }
 
-fn end_of(error: store::Error) -> End {
-    match error {
-        store::Error::Gone { oldest } => End::Gone { oldest: oldest.0 },
-        store::Error::Closed => End::Stopping,
-        error => End::Failed(error.to_string()),
+fn end_of(error: &engine::Error) -> End {
+    match error.kind() {
+        ErrorKind::ChangesGone { oldest } => End::Gone { oldest },
+        ErrorKind::Closed => End::Stopping,
+        _ => End::Failed(error.to_string()),
     }
 }
 

@@ -127,6 +127,6 @@ pub struct ServerConfig {
     pub query_spill_bytes: u64,
     /// The folder for `POST /_/backup`; `None`: the running server makes no backups.
     pub backups: Option<PathBuf>,
-    /// See `store::Options::read_ahead`. Not a key of the file.
+    /// See `docs::engine::Options::read_ahead`. Not a key of the file.
     pub read_ahead: Option<bool>,
 }

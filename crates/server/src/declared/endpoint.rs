@@ -26,8 +26,9 @@ use crate::statements::guard::DeclaredGuard;
 use crate::statements::guard::Ended;
 use docs::catalog::Catalog;
 use docs::config::Parameter;
-use docs::sql::{Guard, QueryError};
-use docs::{CollectionId, Op, Precondition, ReadError, Required, Session, Write};
+use docs::engine::ErrorKind;
+use docs::sql::Guard;
+use docs::{CollectionId, Op, Precondition, Required, Session, Write};
 use http::{Files, LateReply, Method, Params, Reply, Request, Series, Status};
 use std::sync::Arc;
 
@@ -418,7 +419,7 @@ impl Named {
         let now = session.now();
         match guard.as_ref().map(|(declared, guard)| declared.admit(guard, &now)).transpose() {
             Ok(_) => {}
-            Err(Ended::Query(QueryError::Store(store::Error::NotInMemory))) => {
+            Err(ended) if ended.would_wait() => {
                 cold_read::count_cold(service, cold);
                 let document = (self.unread(key), precondition);
                 return read_elsewhere(service, (None, guard.take()), document, reply.later_watched());
@@ -433,7 +434,7 @@ impl Named {
         let stored = match &found {
             Ok(Some(stored)) => stored,
             Ok(None) => return service.fail(&missing(), reply),
-            Err(ReadError::Store(store::Error::NotInMemory)) => {
+            Err(error) if error.engine() == Some(ErrorKind::WouldWait) => {
                 cold_read::count_cold(service, cold);
                 let (document, late) = (self.unread(key), reply.later());
                 return match (slot, direct) {

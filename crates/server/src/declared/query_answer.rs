@@ -84,14 +84,13 @@ impl DeclaredQuery {
             deadline: Some(&is_over),
             now_ms: self.now_ms(),
         };
-        let ran = if unread.is_some() {
-            Err(Ended::Query(QueryError::Store(store::Error::NotInMemory)))
-        } else {
-            self.run(session, (values.as_slice(), page.as_ref(), guard.as_ref()), scratch, &budget, out)
-        };
-        match ran {
-            Err(Ended::Query(QueryError::Store(store::Error::NotInMemory))) => {
-                self.answer_cold(service, asks(page, budget.now_ms, unread.take()), reply);
+        if unread.is_some() {
+            self.answer_cold(service, asks(page, budget.now_ms, unread.take()), reply);
+            return cold_read::count_cold(service, cold);
+        }
+        match self.run(session, (values.as_slice(), page.as_ref(), guard.as_ref()), scratch, &budget, out) {
+            Err(ended) if ended.would_wait() => {
+                self.answer_cold(service, asks(page, budget.now_ms, None), reply);
                 cold_read::count_cold(service, cold);
             }
             Ok(outcome) => {

@@ -2,6 +2,7 @@
 
 use super::status::problem_with;
 use super::{ErrorRules, Failure, Kind, PROBLEM, problem};
+use docs::engine::{self, ErrorKind};
 use docs::sql::{
     COMPUTED, GROUPS, LOOKED_UP, ModifyError, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED,
     SPILLED, TO_WRITE,
@@ -69,22 +70,23 @@ pub(crate) fn of_modify(error: &ModifyError) -> Failure {
 }
 
 /// The failure of a transaction that the store rejected.
-pub(crate) fn of_store(error: store::Error) -> Failure {
+pub(crate) fn of_store(error: engine::Error) -> Failure {
     of_write(&WriteError::from(error))
 }
 
 /// The failure of a read.
 pub(crate) fn of_read(error: &ReadError) -> Failure {
-    if matches!(error, ReadError::Store(store::Error::Busy)) {
+    let kind = match error.engine() {
         // No reader is free, or the configuration has just changed.
-        return Failure::new(Kind::Busy, error.to_string());
-    }
-    if matches!(error, ReadError::Store(store::Error::Full)) {
+        Some(ErrorKind::Busy) => Kind::Busy,
         // The disk has no room for a view's verification to sort outside memory.
-        return Failure::new(Kind::Unavailable, error.to_string());
-    }
-    tracing::error!(%error, "a read failed");
-    Failure::new(Kind::Internal, error.to_string())
+        Some(ErrorKind::DiskFull) => Kind::Unavailable,
+        _ => {
+            tracing::error!(%error, "a read failed");
+            Kind::Internal
+        }
+    };
+    Failure::new(kind, error.to_string())
 }
 
 /// The failure of a query that ended without its whole result.
@@ -124,7 +126,7 @@ pub(crate) fn of_query(error: &QueryError) -> Failure {
         QueryError::Spill(error) if error.kind() == std::io::ErrorKind::StorageFull => Kind::Unavailable,
         QueryError::Unbuilt(_) => Kind::Unavailable,
         QueryError::Value(_) | QueryError::Parameters { .. } => Kind::Invalid,
-        QueryError::Store(store::Error::Busy) => {
+        _ if error.engine() == Some(ErrorKind::Busy) => {
             return Failure::new(Kind::Busy, "the configuration has just changed: try again");
         }
         // The consumer of its rows has gone, or knows itself why it takes no more.
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_write_that_passing_reads_or_writes_keep_out_is_told_when_to_come_again() {
-        for error in [store::Error::Busy, store::Error::Pinned { states: 64 }] {
+        for error in [engine::Error::Busy, engine::Error::Pinned { states: 64 }] {
             let failure = of_store(error);
             assert_eq!((failure.kind, failure.field()), (Kind::Busy, Some(("Retry-After", "1"))));
         }
@@ -175,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_and_a_view_that_is_not_built_are_no_internal_errors() {
-        assert_eq!(of_read(&ReadError::Store(store::Error::Full)).kind, Kind::Unavailable);
+        assert_eq!(of_read(&ReadError::Store(engine::Error::Full)).kind, Kind::Unavailable);
         let failure = of_query(&QueryError::Unbuilt("the view `v` is being built".to_owned()));
         assert_eq!((failure.kind, &failure.detail[..]), (Kind::Unavailable, "the view `v` is being built"));
     }

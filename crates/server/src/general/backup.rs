@@ -16,6 +16,7 @@ use crate::replies::media::JSON;
 use crate::service::Service;
 use crate::threads::background;
 use docs::Database;
+use docs::engine::{self, Classified, ErrorKind};
 use http::{Reply, Request, Status};
 use std::sync::Arc;
 use std::time::Instant;
@@ -111,14 +112,39 @@ fn copy(database: &Database, to: &std::path::Path, backups: &Backups) -> Result<
     Ok(told.to_string().into_bytes())
 }
 
-fn of_store(error: &store::Error, to: &std::path::Path) -> Failure {
-    use store::Error;
-    let kind = match error {
-        Error::Locked => Kind::Conflict,
-        Error::Busy | Error::Pinned { .. } => Kind::Busy,
-        Error::Io { source, .. } if source.kind() == std::io::ErrorKind::DirectoryNotEmpty => Kind::Conflict,
-        Error::Corrupt { .. } => Kind::Internal,
+fn of_store(error: &engine::Error, to: &std::path::Path) -> Failure {
+    let kind = match error.kind() {
+        ErrorKind::InUse | ErrorKind::System(std::io::ErrorKind::DirectoryNotEmpty) => Kind::Conflict,
+        ErrorKind::Busy | ErrorKind::OldStates => Kind::Busy,
+        ErrorKind::Damaged => Kind::Internal,
         _ => Kind::Unavailable,
     };
     Failure::new(kind, format!("{}: {error}", to.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use docs::engine::Error;
+    use std::io;
+
+    #[test]
+    fn a_backup_that_fails_tells_whether_to_come_again_or_to_choose_another_place() {
+        let system = |kind: io::ErrorKind| Error::Io { context: "a file".to_owned(), source: kind.into() };
+        let damage = Error::Corrupt { file: "tree".to_owned(), offset: 4096, what: "its checksum".to_owned() };
+        for (error, kind) in [
+            (Error::Locked, Kind::Conflict),
+            (system(io::ErrorKind::DirectoryNotEmpty), Kind::Conflict),
+            (system(io::ErrorKind::PermissionDenied), Kind::Unavailable),
+            (Error::Busy, Kind::Busy),
+            (Error::Pinned { states: 64 }, Kind::Busy),
+            (damage, Kind::Internal),
+            (Error::Full, Kind::Unavailable),
+            (Error::Closed, Kind::Unavailable),
+        ] {
+            let failure = of_store(&error, "backups/today".as_ref());
+            assert_eq!(failure.kind, kind, "{error}");
+            assert_eq!(failure.detail, format!("backups/today: {error}"));
+        }
+    }
 }

@@ -16,8 +16,9 @@ use crate::service::cold_read;
 use crate::service::write;
 use crate::service::{Local, Service};
 use docs::catalog::CollectionInfo;
+use docs::engine::ErrorKind;
 use docs::key::Key;
-use docs::{CollectionId, Op, Precondition, ReadError, Session, Submission, Write, WriteError, Written};
+use docs::{CollectionId, Op, Precondition, Session, Submission, Write, WriteError, Written};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -86,7 +87,7 @@ fn get_stored<'r>(
     let stored = match direct::get(direct.as_mut(), &now, (id, key), &mut slot) {
         Ok(Some(stored)) => stored,
         Ok(None) => return refuse(&missing(), reply),
-        Err(ReadError::Store(store::Error::NotInMemory)) => return Some((slot, reply)),
+        Err(error) if error.engine() == Some(ErrorKind::WouldWait) => return Some((slot, reply)),
         Err(error) => return refuse(&refusal::of_read(&error), reply),
     };
     let (number, text) = match stored.change_number().and_then(|number| Ok((number, stored.text()?))) {

@@ -9,6 +9,7 @@ use crate::access::token;
 use crate::failure::refusal::fail;
 use crate::service::{Local, Service};
 use docs::Op;
+use docs::engine::Stats;
 use http::{Method, Params, Reply, Request, Status};
 use std::sync::Arc;
 
@@ -139,7 +140,7 @@ impl Door {
 }
 
 /// Why the store takes no writes. Places in the data are named only to local clients.
-fn refusal(stats: &store::Stats, is_near: bool) -> Option<String> {
+fn refusal(stats: &Stats, is_near: bool) -> Option<String> {
     if stats.is_poisoned {
         return Some(
             "the store takes no writes after a failed sync or a panic, which the log names: restart it".to_owned(),
@@ -154,7 +155,7 @@ fn refusal(stats: &store::Stats, is_near: bool) -> Option<String> {
 }
 
 /// The pages of the data file that cannot be read.
-fn damage(stats: &store::Stats, is_near: bool) -> Option<String> {
+fn damage(stats: &Stats, is_near: bool) -> Option<String> {
     let (damaged, lost) = (stats.damaged_pages, stats.lost_pages);
     let first = stats.damage.as_ref().map(|first| {
         let count = format!("pages of the data file that were found damaged: {damaged}; reads that need them fail");

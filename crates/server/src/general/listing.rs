@@ -14,6 +14,7 @@ use crate::service::{Local, Service};
 use crate::threads::background;
 use crate::threads::client::Watch;
 use crate::threads::loop_time::LoopTime;
+use docs::engine::ErrorKind;
 use docs::key::{Key, KeyType};
 use docs::order::Scalar;
 use docs::sql::QueryError;
@@ -63,7 +64,7 @@ pub(super) fn list(
     };
     match outcome {
         Ok(()) => large::send(&service.replies, &ErrorRules::default(), reply, Status(200), JSON, out),
-        Err(ReadError::Store(store::Error::NotInMemory)) => {
+        Err(error) if error.engine() == Some(ErrorKind::WouldWait) => {
             out.clear();
             cold_read::count_cold(service, cold);
             let after = after.map(|key| key.as_bytes().to_vec());

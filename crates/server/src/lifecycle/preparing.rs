@@ -14,14 +14,12 @@ use crate::openapi::{self, Columns};
 use crate::statements::guard::DeclaredGuard;
 use docs::catalog::Catalog;
 use docs::config::{Mistakes, Parameter};
+use docs::engine::{self, Options, Recovery};
 use docs::sql::{JsonTypes, PlanSpace};
 use docs::{Database, OpenError};
 use http::Files;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
-use store::disk::MemoryDisk;
-use store::{Recovery, Store};
 
 /// Why a server does not start.
 #[derive(Debug)]
@@ -227,8 +225,8 @@ pub fn open_folder(
 }
 
 /// The store's settings for a configuration.
-pub fn store_options(config: &ServiceConfig) -> store::Options {
-    let mut options = store::Options::default();
+pub fn store_options(config: &ServiceConfig) -> Options {
+    let mut options = Options::default();
     let division = Division::of(&config.server);
     options.memtable_bytes = division.memtable_bytes;
     options.memtables_max = MEMTABLES;
@@ -243,9 +241,9 @@ pub fn store_options(config: &ServiceConfig) -> store::Options {
     options.changes_kept_bytes = config.server.changes_kept_bytes;
     options.changes_kept_for = config.server.changes_kept.unwrap_or(Duration::MAX);
     options.durability = match config.server.durability {
-        Durability::Commit => store::Durability::Commit,
-        Durability::Interval(interval) => store::Durability::Interval(interval),
-        Durability::None => store::Durability::None,
+        Durability::Commit => engine::Durability::Commit,
+        Durability::Interval(interval) => engine::Durability::Interval(interval),
+        Durability::None => engine::Durability::None,
     };
     options
 }
@@ -281,8 +279,7 @@ pub fn rehearse(config: &ServiceConfig) -> Result<(), StartError> {
         if options.changes_kept_bytes == 0 {
             options.log_segment_bytes = options.log_segment_bytes.min(segment_bytes);
         }
-        let (store, _) = Store::open_on(Arc::new(MemoryDisk::new(REHEARSAL_MAP_BYTES)), options)
-            .map_err(|error| StartError::Open(error.into()))?;
+        let store = engine::in_memory(REHEARSAL_MAP_BYTES, options).map_err(|error| StartError::Open(error.into()))?;
         let database = Database::with_store(&documents, &config.path, store)?;
         routes(config, &database).map(drop)
     };

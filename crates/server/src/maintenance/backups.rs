@@ -1,11 +1,11 @@
 //! Backups of a running server: one at a time, and none continues when the server ends.
 
 use crate::failure::{Failure, Kind};
+use docs::engine::Progress;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use store::Progress;
 
 /// Backups of a server: their folder, and the running one.
 #[derive(Debug)]

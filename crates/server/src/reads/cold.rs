@@ -67,7 +67,7 @@ impl Watch {
 
     #[cold]
     fn look(&mut self) {
-        self.note(store::disk::major_faults());
+        self.note(docs::engine::major_faults());
         self.left = LOOK_EVERY;
     }
 

@@ -12,7 +12,7 @@ use super::named::{self, Unread};
 use crate::config::memory::DIRECT_PLACE_BYTES;
 use crate::failure::ErrorRules;
 use crate::failure::refusal;
-use docs::direct::{DirectReads, Got, Outcome};
+use docs::direct::{DirectReads, Outcome};
 use docs::key::Key;
 use docs::{CollectionId, Database, Moment, Precondition, ReadError, Stored};
 use http::LateReply;
@@ -89,8 +89,8 @@ impl Direct {
     }
 }
 
-/// A document for a loop. If it is not in memory, the error is [`store::Error::NotInMemory`], and `slot` is the number of the queue entry
-/// that reads it, if direct reads exist and have room.
+/// A document for a loop. If it is not in memory, the error is of the kind `WouldWait`, and `slot` is the number of the queue entry that
+/// reads it, if direct reads exist and have room.
 #[inline]
 pub(crate) fn get<'s>(
     direct: Option<&mut Direct>,
@@ -98,12 +98,8 @@ pub(crate) fn get<'s>(
     (collection, key): (CollectionId, &Key<'_>),
     slot: &mut Option<usize>,
 ) -> Result<Option<Stored<'s>>, ReadError> {
-    let Some(direct) = direct else { return now.get(collection, key) };
-    let not_yet = match now.get_or_begin(&mut direct.reads, collection, key)? {
-        Got::Now(found) => return Ok(found),
-        Got::Later(number) => Some(number),
-        Got::Elsewhere => None,
-    };
-    *slot = not_yet;
-    Err(ReadError::Store(store::Error::NotInMemory))
+    match direct {
+        Some(direct) => now.get_or_begin(&mut direct.reads, (collection, key), slot),
+        None => now.get(collection, key),
+    }
 }

@@ -4,6 +4,7 @@ use crate::config::Target;
 use crate::failure::refusal;
 use crate::failure::{Failure, Kind};
 use docs::catalog::Catalog;
+use docs::engine::ErrorKind;
 use docs::key::{Key, KeyType};
 use docs::{CollectionId, Moment, ReadError, Required, Session};
 use http::Params;
@@ -50,7 +51,7 @@ impl Named {
         match session.now().get(self.collection, &key) {
             Ok(Some(_)) => Ok(None),
             Ok(None) => Err(missing()),
-            Err(ReadError::Store(store::Error::NotInMemory)) => Ok(Some(self.unread(&key))),
+            Err(error) if error.engine() == Some(ErrorKind::WouldWait) => Ok(Some(self.unread(&key))),
             Err(error) => Err(refusal::of_read(&error)),
         }
     }

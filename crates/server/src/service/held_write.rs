@@ -276,8 +276,8 @@ mod tests {
     impl Side {
         fn new() -> Side {
             let folder = tempfile::tempdir().unwrap();
-            let mut options = store::Options::default();
-            options.durability = store::Durability::None;
+            let mut options = docs::engine::Options::default();
+            options.durability = docs::engine::Durability::None;
             let (database, _) = Database::open(&config(), folder.path(), options).unwrap();
             let lp = Reactor::new(Settings { loops: 1, ..Settings::default() }).unwrap().loops().remove(0);
             let (told, outcomes) = channel();

@@ -100,7 +100,7 @@ impl Local {
 
 /// A reader for a listener on one loop. The general API's own listener caches no document places: the memory for them is the
 /// loops'.
-pub(crate) fn session(database: &Database, listener: Listener) -> Result<Session, store::Error> {
+pub(crate) fn session(database: &Database, listener: Listener) -> Result<Session, docs::engine::Error> {
     let session = database.session()?;
     Ok(if listener == Listener::Admin { session.without_places() } else { session })
 }

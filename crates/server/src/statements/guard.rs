@@ -14,6 +14,7 @@ use crate::requests::params::value_of;
 use docs::Moment;
 use docs::catalog::Catalog;
 use docs::config::Parameter;
+use docs::engine::ErrorKind;
 use docs::sql::{Guard, OwnedValue, Query, QueryError};
 use http::Request;
 use std::sync::Arc;
@@ -119,7 +120,12 @@ pub(crate) enum Ended {
 impl Ended {
     /// Whether another configuration had taken over before it began.
     pub(crate) fn is_of_reload(&self) -> bool {
-        matches!(self, Ended::Query(QueryError::Store(store::Error::Busy)))
+        matches!(self, Ended::Query(error) if error.engine() == Some(ErrorKind::Busy))
+    }
+
+    /// Whether it would have had to wait for the disk.
+    pub(crate) fn would_wait(&self) -> bool {
+        matches!(self, Ended::Query(error) if error.engine() == Some(ErrorKind::WouldWait))
     }
 
     pub(crate) fn failure(self) -> Failure {

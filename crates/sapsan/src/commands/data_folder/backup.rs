@@ -3,12 +3,12 @@
 use crate::cli::Backup;
 use crate::console::{Outcome, output, progress};
 use crate::target::remote::{self, Remote};
+use docs::engine::{Classified, ErrorKind, Options, Progress, Store};
 use indicatif::ProgressBar;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
-use store::{Options, Progress, Store};
 
 /// How often a server is asked how far it is.
 const ASK_EVERY: Duration = Duration::from_millis(250);
@@ -24,11 +24,11 @@ fn of_folder(data: &Path, to: &Path) -> Outcome {
     if !Store::is_in(data) {
         return Err(format!("{} is no data folder", data.display()));
     }
-    let (store, _) = Store::open(data, Options::default()).map_err(|error| match error {
-        store::Error::Locked => {
+    let (store, _) = Store::open(data, Options::default()).map_err(|error| match error.kind() {
+        ErrorKind::InUse => {
             format!("{}: a server has it open: name the server, as in http://127.0.0.1:8080", data.display())
         }
-        other => format!("{}: {other}", data.display()),
+        _ => format!("{}: {error}", data.display()),
     })?;
     let bar = progress::entries(0);
     let copied = store.backup(to, &mut |progress| show(&bar, progress));

@@ -3,7 +3,7 @@
 use super::backup::show;
 use crate::cli::Folder;
 use crate::console::{Outcome, output, progress};
-use store::{Compacted, Options, Store};
+use docs::engine::{Classified, Compacted, ErrorKind, Options, Store};
 
 pub(crate) fn run(arguments: &Folder) -> Outcome {
     let data = &arguments.data;
@@ -13,13 +13,13 @@ pub(crate) fn run(arguments: &Folder) -> Outcome {
     let bar = progress::entries(0);
     let copied = Store::compact(data, Options::default(), &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
-    let copied = copied.map_err(|error| match error {
-        store::Error::Full => format!(
+    let copied = copied.map_err(|error| match error.kind() {
+        ErrorKind::DiskFull => format!(
             "{}: disk full; nothing was changed. The new tree file needs room for the live data beside the old one, \
              which `sapsan stat {0}` tells: delete other files, or `sapsan backup` to another disk and restore",
             data.display()
         ),
-        error => format!("{}: {error}", data.display()),
+        _ => format!("{}: {error}", data.display()),
     })?;
     let Compacted { entries, bytes_before, bytes_anew, is_replaced, .. } = copied;
     match is_replaced {

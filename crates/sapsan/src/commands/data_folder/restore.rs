@@ -2,8 +2,8 @@
 
 use crate::cli::Restore;
 use crate::console::{Outcome, output, progress};
+use docs::engine::Store;
 use std::ops::ControlFlow;
-use store::Store;
 
 pub(crate) fn run(arguments: &Restore) -> Outcome {
     let (from, to) = (&arguments.backup, &arguments.data);

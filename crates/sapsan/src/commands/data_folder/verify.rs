@@ -11,9 +11,9 @@ use crate::console::{Outcome, output};
 use crate::target::folder;
 use crate::target::remote::Remote;
 use docs::Database;
+use docs::engine::{self, Options, Store};
 use serde_json::Value as Json;
 use server::config::ServiceConfig;
-use store::{Options, Store};
 
 pub(crate) fn run(arguments: &Verify) -> Outcome {
     let data = &arguments.data;
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Verify) -> Outcome {
         }
         None => {}
     }
-    let told = |error: store::Error| format!("{}: {error}", data.display());
+    let told = |error: engine::Error| format!("{}: {error}", data.display());
     let found = Store::examine(data).map_err(told)?;
     if !arguments.views || !found.is_clean() {
         output::bytes(found.to_string().as_bytes())?;

@@ -8,9 +8,9 @@ use crate::export::{
 };
 use crate::target::folder;
 use crate::target::remote::Remote;
+use docs::engine::Store;
 use server::config::ServiceConfig;
 use std::path::Path;
-use store::Store;
 
 pub(crate) fn run(arguments: &Export) -> Outcome {
     // Checked before anything is opened.

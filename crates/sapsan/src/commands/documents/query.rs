@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut config = ServiceConfig::load(&arguments.config, &[]).map_err(|error| error.to_string())?;
     config.docs.may_drop = arguments.allow_drop;
     let documents = server::complete(&config).map_err(|mistakes| mistakes.to_string())?;
-    if !store::Store::is_in(&arguments.data) {
+    if !docs::engine::Store::is_in(&arguments.data) {
         return Err(format!("{} is no data folder", arguments.data.display()));
     }
     let data = &arguments.data;

@@ -169,7 +169,7 @@ fn a_server_that_is_killed_in_a_backup_leaves_a_whole_one_or_none() {
         std::thread::sleep(Duration::from_millis(u64::from(round) * 6));
         server.kill();
         let to = backups.join("b");
-        if store::Store::is_in(&to) {
+        if docs::engine::Store::is_in(&to) {
             whole += 1;
             check_done(&["verify", text(&to)]);
             std::fs::remove_dir_all(&to).expect("the backup is removed");
@@ -207,7 +207,7 @@ fn a_compaction_or_restore_that_is_killed_leaves_the_old_or_the_new() {
         child.kill().expect("the child can be killed");
         child.wait().expect("the child can be waited for");
         check_done(&["verify", text(&data)]);
-        if store::Store::is_in(&restored) {
+        if docs::engine::Store::is_in(&restored) {
             check_done(&["verify", text(&restored)]);
             std::fs::remove_dir_all(&restored).expect("the folder is removed");
         } else if restored.exists() {
