@@ -10,6 +10,7 @@ mod browser;
 mod campaign;
 mod charts;
 mod dist;
+mod layers;
 mod nginx;
 mod openapi;
 mod outside;
