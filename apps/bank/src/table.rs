@@ -12,12 +12,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use crate::clock;
-use crate::user::{LOGIN_BYTES_MAX, User, recorded_login};
+use crate::user::{HASH_DIGITS, LOGIN_BYTES_MAX, User, recorded_login};
 
 /// Longest line in bytes, without its end.
 pub const LINE_BYTES_MAX: usize = 4096;
-/// Number of digits of a SHA-256.
-const HASH_DIGITS: usize = 64;
 
 /// A line that cannot be imported, or a file that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]

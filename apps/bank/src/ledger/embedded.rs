@@ -43,15 +43,28 @@ impl<S> Default for Attempts<S> {
     }
 }
 
-impl Attempts<u64> {
+impl<S: LastSuccess> Attempts<S> {
+    /// Failures since the last success.
     fn failed(&self) -> u64 {
-        self.attempts.saturating_sub(self.last_success.unwrap_or(0))
+        self.attempts.saturating_sub(self.last_success.as_ref().map_or(0, S::number))
     }
 }
 
-impl Attempts<Success> {
-    fn failed(&self) -> u64 {
-        self.attempts.saturating_sub(self.last_success.as_ref().map_or(0, |success| success.number))
+/// The last success as a row of a view has it.
+trait LastSuccess {
+    /// Its number among all attempts of the row; from 1.
+    fn number(&self) -> u64;
+}
+
+impl LastSuccess for u64 {
+    fn number(&self) -> u64 {
+        *self
+    }
+}
+
+impl LastSuccess for Success {
+    fn number(&self) -> u64 {
+        self.number
     }
 }
 
