@@ -31,4 +31,5 @@ pub use transactions::{
     Applied, Body, Done, Elsewhere, GivenBack, RowsWanted, Run, RunDone, StepsCall, StepsDone, Submission,
     TRANSACTION_WRITES_MAX, TakeLong, Transaction, take_given_up,
 };
+pub use views::ViewId;
 pub use writes::{LARGE_BYTES, LONG_CHECK_BYTES, Op, Precondition, RuleStatus, Written, collection, write};

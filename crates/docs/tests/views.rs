@@ -2,7 +2,7 @@
 
 use crate::declared_views::{self, rows, try_rows};
 use crate::service::{Service, config, open};
-use docs::sql::{Budget, Scratch};
+use docs::sql::{Budget, Scratch, Value};
 use docs::views::ViewState;
 use docs::{Database, Op, Precondition, Write};
 use proptest::prelude::*;
@@ -91,6 +91,48 @@ fn check_all(database: &Database) {
         assert_eq!(row["tags"], json!(expected), "{row}");
     }
     ALL.into_iter().for_each(|(view, _)| check_verified(database, view));
+    check_single_rows(database, "by_kind", &["kind"]);
+    check_single_rows(database, "by_month", &["month", "kind"]);
+    check_single_rows(database, "everything", &[]);
+}
+
+/// A row of a view by the values of its GROUP BY columns, from a snapshot and inside a transaction.
+fn single_row(database: &Database, view: &str, group: &[Value<'_>]) -> Result<Option<Json>, String> {
+    let id = database.view(view).unwrap();
+    let session = database.session().unwrap();
+    let mut row = b"before".to_vec();
+    let found = session.now().view_row(id, group, &mut row).map_err(|why| why.to_string())?;
+    database
+        .transact(&mut |tx| {
+            let mut within = b"before".to_vec();
+            assert_eq!(tx.view_row(id, group, &mut within).ok(), Some(found));
+            assert_eq!(within, row);
+            Ok::<_, docs::WriteError>(())
+        })
+        .unwrap();
+    let row = row.strip_prefix(b"before").unwrap();
+    assert_eq!(found, !row.is_empty());
+    Ok(found.then(|| serde_json::from_slice(row).unwrap()))
+}
+
+/// Each row is found by its group's values; NULL is no value that a row is found by.
+#[track_caller]
+fn check_single_rows(database: &Database, view: &str, columns: &[&str]) {
+    // If a sum of integers exceeds 64 bits, all rows together cannot be read.
+    let Ok(rows) = try_rows(database, &format!("SELECT * FROM {view}")) else { return };
+    for row in rows {
+        let texts: Vec<String> = columns.iter().map(|column| row[*column].to_string()).collect();
+        let values = columns.iter().zip(&texts).map(|(column, text)| match &row[*column] {
+            Json::Null => Value::Null,
+            Json::Bool(truth) => Value::Integer(i64::from(*truth)),
+            Json::Number(number) => number.as_i64().map_or(Value::Real(number.as_f64().unwrap()), Value::Integer),
+            Json::String(string) => Value::Text(string.as_bytes()),
+            _ => Value::Text(text.as_bytes()),
+        });
+        let values: Vec<Value<'_>> = values.collect();
+        let expected = (!values.iter().any(|value| matches!(value, Value::Null))).then(|| row.clone());
+        assert_eq!(single_row(database, view, &values), Ok(expected), "{view}: {values:?}");
+    }
 }
 
 const TAGS_OF: &str =
@@ -172,6 +214,31 @@ fn run(database: &Database, step: &Step) {
         Step::Delete(id) => write(database, Op::Delete { key: key(*id) }),
         Step::Reopen => {}
     }
+}
+
+#[test]
+fn a_single_row_is_found_by_equal_values_only() {
+    let service = Service::new(&with_views(&ALL));
+    let database = &service.database;
+    database.wait_for_views();
+    let item = json!({ "at": 1_700_000_000, "kind": 5.0, "amount": 3 });
+    run(database, &Step::Put(1, item));
+    let found = |group: &[Value<'_>]| single_row(database, "by_kind", group);
+    let expected = rows(database, "SELECT * FROM by_kind WHERE kind = 5").pop();
+    assert!(expected.is_some());
+    for five in [Value::Integer(5), Value::Real(5.0)] {
+        assert_eq!(found(&[five]), Ok(expected.clone()));
+    }
+    let long = "x".repeat(5000);
+    for other in [Value::Integer(4), Value::Real(f64::NAN), Value::Null, Value::text("5"), Value::text(&long)] {
+        assert_eq!(found(&[other]), Ok(None), "{other:?}");
+    }
+    assert!(found(&[]).is_err() && found(&[Value::Integer(5); 2]).is_err());
+    let rolled = single_row(database, "rolled", &[Value::Integer(5), Value::Null]);
+    assert!(rolled.as_ref().is_err_and(|why| why.contains("ROLLUP")), "{rolled:?}");
+    run(database, &Step::Delete(1));
+    assert_eq!(found(&[Value::Integer(5)]), Ok(None));
+    assert_eq!(single_row(database, "everything", &[]).unwrap().unwrap()["n"], json!(0));
 }
 
 proptest! {

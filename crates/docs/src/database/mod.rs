@@ -31,7 +31,7 @@ use crate::opening::{
     stored_catalog, stored_rows,
 };
 use crate::sql::{Query, SqlError};
-use crate::views::{self, Builder, Heart, ViewReport, ViewState, ViewStatus, Views};
+use crate::views::{self, Builder, Heart, ViewId, ViewReport, ViewState, ViewStatus, Views};
 use crate::writes::{
     Collection, Keys, LONG_CHECK_BYTES, LongCheck, Op, Precondition, Prepared, RuleStatus, Written, announced, scratch,
     write,
@@ -249,6 +249,11 @@ impl Database {
     /// An open collection. Panics if the id comes from another database that has more collections.
     pub fn collection_at(&self, id: CollectionId) -> &Collection {
         &self.inner.heart.collections[id.0]
+    }
+
+    /// The declared view of that name.
+    pub fn view(&self, name: &str) -> Option<ViewId> {
+        self.inner.catalog.views.iter().position(|view| view.name == name).map(ViewId)
     }
 
     /// Prepares a query. To learn which fields indexes should include for it, prepare it on [`outline`](crate::outline) before

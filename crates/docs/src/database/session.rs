@@ -10,8 +10,9 @@ use crate::database::{CollectionId, Database};
 use crate::encoding::Key;
 use crate::engine::{self, Direction, KeyRange, STAMP_BYTES, View};
 use crate::error::ReadError;
-use crate::sql::FirstRange;
+use crate::sql::{FirstRange, QueryError, Value};
 use crate::views::table::WithViews;
+use crate::views::{ViewId, row};
 
 /// Maximum number of expired documents that one list skips: reading them takes a few milliseconds.
 const HIDDEN_MAX: usize = 20_000;
@@ -108,6 +109,12 @@ impl<'s> Moment<'s> {
             return self.unless_due(collection, found);
         }
         Ok(found)
+    }
+
+    /// Appends the row of a declared view with these values in its GROUP BY columns, in the order of GROUP BY, as the text of a
+    /// JSON object. `false`: there is no such group. A view with ROLLUP is an error, because these values do not identify a row.
+    pub fn view_row(&self, view: ViewId, group: &[Value<'_>], out: &mut Vec<u8>) -> Result<bool, QueryError> {
+        row::append(self.view.views, (view, group), &self.view.inner, out)
     }
 
     #[inline]

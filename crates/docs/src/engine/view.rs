@@ -23,6 +23,19 @@ pub trait View {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), Error>;
+    /// Visits the first entry of a range in this direction, if there is one. `visit` must not read through this view.
+    fn visit_first(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), Error> {
+        self.scan(tree, range, direction, &mut |key, value| {
+            visit(key, value);
+            ControlFlow::Break(())
+        })
+    }
     /// Visits the entries of a range leaf by leaf, in key order, until it ends or `visit` breaks. `false`: nothing was visited;
     /// use [`View::scan`]. The borrowed keys and values live as long as the view is borrowed.
     fn scan_leaves<'v>(
@@ -172,6 +185,19 @@ impl<C: Change + ?Sized> View for Within<'_, C> {
             *side = Bound::Excluded(last);
             rows_max = (rows_max * 4).min(BATCH_ROWS_MAX);
         }
+    }
+    /// Copies nothing, and only the range up to this entry counts as read.
+    fn visit_first(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), Error> {
+        self.change.borrow_mut().scan(tree, range, direction, &mut |key, value| {
+            visit(key, value);
+            ControlFlow::Break(())
+        })
     }
 }
 

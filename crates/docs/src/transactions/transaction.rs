@@ -13,7 +13,9 @@ use crate::database::{CollectionId, Database, Kind, Passing, Session, Shut, Stor
 use crate::encoding::Key;
 use crate::engine::{self, Submit, Tx, View, Within};
 use crate::error::{ReadError, WriteError};
+use crate::sql::{QueryError, Value};
 use crate::views::table::WithViews;
+use crate::views::{ViewId, row};
 use crate::writes::LongCheck;
 
 /// Writes that one transaction may hold: each keeps the state of its document's check.
@@ -92,6 +94,12 @@ impl Transaction<'_, '_> {
         let check = self.checks.next(write.collection)?;
         let prepared = self.database.prepare(write, self.tx, check)?;
         Ok(Applied { created: prepared.created, key: prepared.key })
+    }
+
+    /// Appends the row of a declared view: see [`crate::Moment::view_row`]. A view into which the transaction has written cannot
+    /// be read: [`engine::Error::Refused`].
+    pub fn view_row(&mut self, view: ViewId, group: &[Value<'_>], out: &mut Vec<u8>) -> Result<bool, QueryError> {
+        row::append(self.database.views_at_work(), (view, group), &Within::new(self.tx), out)
     }
 
     /// The transaction's state for queries. A view into which the transaction has written cannot be read:

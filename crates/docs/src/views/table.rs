@@ -91,6 +91,22 @@ impl<V: engine::View> engine::View for WithViews<'_, V> {
         self.inner.scan(tree, range, direction, visit)
     }
 
+    fn visit_first(
+        &self,
+        tree: TreeId,
+        range: KeyRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), engine::Error> {
+        if !is_table(tree) {
+            return self.inner.visit_first(tree, range, direction, visit);
+        }
+        self.scan_table(tree, range, direction, &mut |key, value| {
+            visit(key, value);
+            ControlFlow::Break(())
+        })
+    }
+
     #[inline]
     fn scan_leaves<'s>(
         &'s self,
@@ -175,7 +191,7 @@ fn each_row(
 ) -> Result<(), engine::Error> {
     let mut row = Rendered::default();
     let mut show = |key: &[u8], state: &[u8]| {
-        row.render(view, engine, wanted, key, state)?;
+        row.render(view, engine, &|column| wanted[column], key, state)?;
         visit(key, &mut row)
     };
     let always = match view.definition.always().filter(|key| is_within(range, key)) {
@@ -256,7 +272,7 @@ pub(crate) fn document(
     if state.is_none() && view.definition.always().is_none_or(|always| always != key) {
         return Ok(());
     }
-    row.render(view, engine, wanted, key, &state.unwrap_or_default())?;
+    row.render(view, engine, &|column| wanted[column], key, &state.unwrap_or_default())?;
     row.document(view)?;
     out.extend_from_slice(&row.value);
     Ok(())
@@ -276,11 +292,11 @@ pub(crate) struct Rendered {
 }
 
 impl Rendered {
-    fn render(
+    pub(super) fn render(
         &mut self,
         view: &View,
         engine: &impl engine::View,
-        wanted: &[bool],
+        wanted: &dyn Fn(usize) -> bool,
         key: &[u8],
         state: &[u8],
     ) -> Result<(), engine::Error> {
@@ -292,7 +308,7 @@ impl Rendered {
         let group_end = self.json.len();
         for (number, (_, shown)) in view.definition.columns.iter().enumerate() {
             match *shown {
-                _ if !wanted[number] => write_value(Value::Null, &mut self.json),
+                _ if !wanted(number) => write_value(Value::Null, &mut self.json),
                 Shown::Group(place) => {
                     let (from, to) = self.group[place];
                     self.json.extend_from_within(from..to);
@@ -350,14 +366,13 @@ impl Rendered {
         to.push(facet as u8 + 1);
         let range = KeyRange { from: Bound::Included(&from), to: Bound::Excluded(&to) };
         let mut found = Some(false);
-        engine.scan(view.values, range, direction, &mut |key, _| {
+        engine.visit_first(view.values, range, direction, &mut |key, _| {
             let mut text = Vec::new();
             let mut rest = key.get(from.len()..).unwrap_or_default();
             found = order::decode(&mut rest, &mut text).map(|scalar| {
                 write_value(shown(scalar, None), &mut self.json);
                 true
             });
-            ControlFlow::Break(())
         })?;
         match found {
             None => return Err(damaged(view)),
@@ -392,7 +407,7 @@ impl Rendered {
     }
 
     /// Writes the text of a JSON object.
-    fn object(&self, definition: &Definition, out: &mut Vec<u8>) {
+    pub(super) fn object(&self, definition: &Definition, out: &mut Vec<u8>) {
         out.push(b'{');
         for (number, (json, (name, _))) in self.columns().zip(&definition.columns).enumerate() {
             if number > 0 {

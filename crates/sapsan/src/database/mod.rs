@@ -24,7 +24,7 @@ pub use failure::{DatabaseError, OpenError};
 pub use on_loop::LOOP_ROWS_MAX;
 pub(crate) use on_loop::LoopDatabase;
 pub use parameters::{DbValue, Parameters};
-use reading::{Bounds, Reading};
+use reading::{Bounds, DeclaredView, Reading};
 pub use reading::{Document, Snapshot};
 pub use transaction::Transaction;
 
@@ -52,8 +52,7 @@ pub(crate) struct Inner {
     pub(crate) statements: Statements,
     /// Idle readers of threads that may wait. There are as many as were ever in use at once.
     idle: Mutex<Vec<Reading>>,
-    /// For each view the statement that finds a row by the values of its GROUP BY columns; `None` if these values do not identify a row.
-    view_rows: Vec<(String, Option<String>)>,
+    views: Vec<DeclaredView>,
     /// Transactions that would hold a loop for too long.
     long: Arc<Line>,
 }
@@ -95,8 +94,8 @@ impl Database {
         let (docs, recovery) = docs::Database::open(config, folder.as_ref(), options)?;
         tracing::info!(batches = recovery.batches, torn = recovery.torn_bytes, elapsed = ?recovery.elapsed, "the database is open");
         let statements = Statements::new(STATEMENT_BYTES_MAX);
-        let view_rows = docs.catalog().views.iter().map(|view| (view.name.clone(), reading::row_of(view))).collect();
-        let inner = Arc::new(Inner { docs, statements, idle: Mutex::default(), view_rows, long: Arc::default() });
+        let views = docs.catalog().views.iter().filter_map(|view| DeclaredView::new(&docs, view)).collect();
+        let inner = Arc::new(Inner { docs, statements, idle: Mutex::default(), views, long: Arc::default() });
         expiry::start(&inner).map_err(OpenError::Thread)?;
         Ok(Database { inner })
     }

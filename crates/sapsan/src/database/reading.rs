@@ -5,7 +5,7 @@ use super::failure::DatabaseError;
 use super::parameters::{DbValue, Parameters};
 use docs::catalog::CollectionInfo;
 use docs::sql::{Budget, Query, QueryError, Scratch, Value};
-use docs::{CollectionId, Moment, Session, Stored};
+use docs::{CollectionId, Moment, Session, Stored, ViewId};
 use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -141,7 +141,12 @@ impl Snapshot<'_> {
         view: &str,
         group: impl Parameters,
     ) -> Result<Option<T>, DatabaseError> {
-        self.row(view_row(self.database, view)?, group)
+        let view = view_of(self.database, view)?;
+        let mut row = self.reading.rows.borrow_mut();
+        row.clear();
+        let append = |values: &[Value<'_>]| Ok(self.moment.view_row(view.id, values, &mut row)?);
+        let is_there = group.with(view.group()?, append)?;
+        Ok(if is_there { Some(serde_json::from_slice(&row)?) } else { None })
     }
 
     /// The number of the newest change in the snapshot.
@@ -216,24 +221,29 @@ pub(super) fn query_of(database: &Database, sql: &str) -> Result<Arc<Query>, Dat
     Ok(database.inner.statements.query(sql, database.inner.docs.catalog())?)
 }
 
-/// The statement that finds one row of a view.
-pub(crate) fn view_row<'d>(database: &'d Database, view: &str) -> Result<&'d str, DatabaseError> {
-    match database.inner.view_rows.iter().find(|(name, _)| name == view) {
-        None => Err(DatabaseError::Usage(format!("the database has no view {view}"))),
-        Some((_, None)) => {
-            Err(DatabaseError::Usage(format!("rows of the view {view} are not told apart by what it is grouped by")))
-        }
-        Some((_, Some(sql))) => Ok(sql),
+/// A declared view, for reads by the values of its GROUP BY columns.
+pub(crate) struct DeclaredView {
+    name: String,
+    pub(super) id: ViewId,
+    /// These columns, in the order of GROUP BY; `None` if their values do not identify a row.
+    group: Option<Vec<String>>,
+}
+
+impl DeclaredView {
+    pub(super) fn new(docs: &docs::Database, view: &CollectionInfo) -> Option<DeclaredView> {
+        Some(DeclaredView { name: view.name.clone(), id: docs.view(&view.name)?, group: view.identity.clone() })
+    }
+
+    /// The GROUP BY columns.
+    pub(super) fn group(&self) -> Result<&[String], DatabaseError> {
+        let why = || format!("rows of the view {} are not told apart by what it is grouped by", self.name);
+        self.group.as_deref().ok_or_else(|| DatabaseError::Usage(why()))
     }
 }
 
-/// The text of that statement. Its parameters are in the order of GROUP BY.
-pub(super) fn row_of(view: &CollectionInfo) -> Option<String> {
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let conditions = view.identity.as_ref()?.iter().enumerate();
-    let conditions: Vec<String> = conditions.map(|(place, name)| format!("{} = :group{place}", quoted(name))).collect();
-    let from = format!("SELECT * FROM {}", quoted(&view.name));
-    Some(if conditions.is_empty() { from } else { format!("{from} WHERE {}", conditions.join(" AND ")) })
+pub(super) fn view_of<'d>(database: &'d Database, name: &str) -> Result<&'d DeclaredView, DatabaseError> {
+    let found = database.inner.views.iter().find(|view| view.name == name);
+    found.ok_or_else(|| DatabaseError::Usage(format!("the database has no view {name}")))
 }
 
 pub(super) fn budget<'b>(rows_max: u64, is_over: &'b (dyn Fn() -> bool + Sync)) -> Budget<'b> {

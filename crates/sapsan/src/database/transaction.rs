@@ -3,16 +3,17 @@
 use super::Database;
 use super::failure::DatabaseError;
 use super::parameters::{DbValue, Parameters};
-use super::reading::{
-    Bounds, TIME_MAX_WHILE_OTHERS_WAIT, Wanted, budget, collection_of, query_of, run_query, view_row,
-};
-use docs::sql::Scratch;
-use docs::{Applied, CollectionId, Op, Precondition, Write, WriteError};
+use super::reading::{Bounds, TIME_MAX_WHILE_OTHERS_WAIT, Wanted, budget, collection_of, query_of, run_query, view_of};
+use docs::sql::{QueryError, Scratch, Value};
+use docs::{Applied, CollectionId, Op, Precondition, ViewId, Write, WriteError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Bounds of a query inside a transaction. If the transaction has to run again, all commits wait for it.
 const BOUNDS: Bounds = Bounds { rows_max: 20_000, time_max: Some(TIME_MAX_WHILE_OTHERS_WAIT) };
+
+/// Initial capacity for the text of a view's row, in bytes.
+const ROW_BYTES: usize = 256;
 
 /// A running transaction. Reads see its own writes; the commit checks that what was read has not changed.
 pub struct Transaction<'t> {
@@ -26,6 +27,7 @@ trait Inside {
     fn text(&mut self, collection: CollectionId, key: &dyn DbValue) -> Result<Option<(Vec<u8>, u64)>, DatabaseError>;
     fn write(&mut self, write: &Write) -> Result<Applied, WriteError>;
     fn with_view(&mut self, look: &mut dyn FnMut(&dyn docs::engine::View));
+    fn view_row(&mut self, view: ViewId, group: &[Value<'_>], row: &mut Vec<u8>) -> Result<bool, QueryError>;
 }
 
 impl Inside for docs::Transaction<'_, '_> {
@@ -44,6 +46,10 @@ impl Inside for docs::Transaction<'_, '_> {
 
     fn with_view(&mut self, look: &mut dyn FnMut(&dyn docs::engine::View)) {
         look(&self.view());
+    }
+
+    fn view_row(&mut self, view: ViewId, group: &[Value<'_>], row: &mut Vec<u8>) -> Result<bool, QueryError> {
+        docs::Transaction::view_row(self, view, group, row)
     }
 }
 
@@ -123,8 +129,11 @@ impl Transaction<'_> {
         view: &str,
         group: impl Parameters,
     ) -> Result<Option<T>, DatabaseError> {
-        let sql = view_row(self.database, view)?;
-        self.row(sql, group)
+        let view = view_of(self.database, view)?;
+        let mut row = Vec::with_capacity(ROW_BYTES);
+        let append = |values: &[Value<'_>]| Ok(self.inner.view_row(view.id, values, &mut row)?);
+        let is_there = group.with(view.group()?, append)?;
+        Ok(if is_there { Some(serde_json::from_slice(&row)?) } else { None })
     }
 
     /// Stores a new document. Its key is in the document, unless the collection generates keys. Returns the key.
