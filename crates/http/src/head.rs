@@ -40,10 +40,19 @@ impl<'i> FieldLines<'i> {
     /// name's would be.
     #[inline]
     pub(crate) fn named(self, name: &str) -> impl Iterator<Item = &'i [u8]> {
-        self.lines().filter_map(move |line| {
-            let (field, [b':', value @ ..]) = line.split_at_checked(name.len())? else { return None };
-            field.eq_ignore_ascii_case(name.as_bytes()).then(|| value.trim_ascii())
-        })
+        self.lines().filter_map(move |line| value_if_named(line, name))
+    }
+
+    /// The same in reverse order.
+    pub(crate) fn named_from_last(self, name: &str) -> impl Iterator<Item = &'i [u8]> {
+        let mut rest = self.0;
+        let lines = std::iter::from_fn(move || {
+            let content = rest.strip_suffix(b"\n")?;
+            let (others, line) = rest.split_at(memchr::memrchr(b'\n', content).map_or(0, |end| end + 1));
+            rest = others;
+            Some(line)
+        });
+        lines.filter_map(move |line| value_if_named(line, name))
     }
 
     #[inline]
@@ -55,6 +64,13 @@ impl<'i> FieldLines<'i> {
             Some(line)
         })
     }
+}
+
+/// The value of a field line, if the field has this name.
+#[inline]
+fn value_if_named<'i>(line: &'i [u8], name: &str) -> Option<&'i [u8]> {
+    let (field, [b':', value @ ..]) = line.split_at_checked(name.len())? else { return None };
+    field.eq_ignore_ascii_case(name.as_bytes()).then(|| value.trim_ascii())
 }
 
 /// How the body's end is determined.
@@ -478,6 +494,18 @@ mod tests {
             assert!(named(name).is_empty(), "{name}");
         }
         assert_eq!(parse(b"GET / HTTP/1.0\r\n\r\n", &Limits::default()).unwrap().fields.iter().count(), 0);
+    }
+
+    #[test]
+    fn values_of_a_name_are_read_from_either_end() {
+        let head = b"GET / HTTP/1.1\r\nHost: h\r\nA: 1\r\nAb: 2\r\na:3\r\nB: 4\r\nA: \r\n\r\n";
+        let fields = parse(head, &Limits::default()).unwrap().fields;
+        for (name, expected) in [("a", vec!["1", "3", ""]), ("HOST", vec!["h"]), ("b", vec!["4"]), ("c", vec![])] {
+            let mut values: Vec<_> = fields.named_from_last(name).collect();
+            values.reverse();
+            assert_eq!(values, fields.named(name).collect::<Vec<_>>());
+            assert_eq!(values, expected.into_iter().map(str::as_bytes).collect::<Vec<_>>(), "{name}");
+        }
     }
 
     #[test]

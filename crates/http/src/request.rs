@@ -132,7 +132,7 @@ impl<'r> Request<'r> {
         if self.trusted.is_empty() {
             self.peer.ip()
         } else {
-            forwarded::client(self.peer, self.head.fields.iter(), self.trusted)
+            forwarded::client(self.peer, |name| self.head.fields.named_from_last(name), self.trusted)
         }
     }
 }

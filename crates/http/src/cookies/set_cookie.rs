@@ -206,7 +206,8 @@ impl<'c> SetCookie<'c> {
         if self.name.is_empty() || !self.name.bytes().all(is_token) {
             return Err(CookieFault::Name);
         }
-        if !self.value.bytes().all(is_cookie_octet) {
+        // Without an early end, so that several bytes are compared at once.
+        if !self.value.bytes().fold(true, |are_allowed, byte| are_allowed & is_cookie_octet(byte)) {
             return Err(CookieFault::Value);
         }
         let bytes = self.name.len() + self.value.len();
@@ -246,8 +247,10 @@ fn check_attribute(name: &'static str, value: Option<&str>) -> Result<(), Cookie
 }
 
 /// A byte that a value may have (RFC 6265bis, section 4.1.1).
+#[inline]
 fn is_cookie_octet(byte: u8) -> bool {
-    matches!(byte, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e)
+    let is_mark = (byte == b'"') | (byte == b',') | (byte == b';') | (byte == b'\\');
+    byte.is_ascii_graphic() & !is_mark
 }
 
 /// Whether a time can be written as an HTTP date, which has four digits for the year.

@@ -40,9 +40,14 @@ const TOKEN_FLAG: u8 = 1;
 
 const _: () = assert!(RENEWED_AT + 4 == HEADER_BYTES);
 
+/// Capacity of a new session.
+const FIRST_BYTES: usize = 256;
+
 /// Replaces the content of `bytes` by a header without times.
 pub(super) fn put_header(bytes: &mut Vec<u8>, id: [u8; 16]) {
     bytes.clear();
+    // Usual entries fit, so the buffer grows once.
+    bytes.reserve(FIRST_BYTES);
     bytes.resize(HEADER_BYTES, 0);
     bytes[0] = FORMAT;
     set_id(bytes, id);
