@@ -19,6 +19,9 @@ use crate::base::limits::{KEY_BYTES_MAX, RANGES_MAX, VALUE_BYTES_MAX};
 use crate::base::prefetch::{prefetch, prefetch_all};
 use crate::log::{Edit, OPERATION_HEADER_BYTES, Operation, TRANSACTION_HEADER_BYTES};
 
+/// Initial capacities, in entries and in bytes of keys and values.
+const FIRST_ENTRIES: usize = 8;
+const FIRST_BYTES: usize = 512;
 /// Number of entries from which on they are hashed.
 const INDEXED_FROM: usize = 16;
 /// Generous estimate of the memtable overhead of an entry, in addition to key and value. It bounds transactions of many
@@ -247,6 +250,11 @@ impl Changes {
             at: self.bytes.len() as u32,
             value_len: value.len() as u32,
         };
+        if self.entries.capacity() == 0 {
+            // Nearly all transactions fit, so their buffers are allocated once.
+            self.entries.reserve(FIRST_ENTRIES);
+            self.bytes.reserve((key.len() + value.len()).max(FIRST_BYTES));
+        }
         self.bytes.reserve(key.len() + value.len());
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);

@@ -10,6 +10,9 @@ use crate::memtable::Memtable;
 
 /// Keys and ranges remembered one by one.
 const READS_MAX: usize = 100_000;
+/// Initial capacities, in keys and in bytes of keys.
+const FIRST_POINTS: usize = 8;
+const FIRST_BYTES: usize = 128;
 /// Bytes of their keys.
 const READ_BYTES_MAX: usize = 4 << 20;
 
@@ -53,6 +56,11 @@ impl Reads {
 
     pub(crate) fn point(&mut self, tree: TreeId, key: &[u8]) {
         if self.has_room() {
+            if self.points.capacity() == 0 {
+                // Nearly all transactions fit, so their buffers are allocated once.
+                self.points.reserve(FIRST_POINTS);
+                self.bytes.reserve(key.len().max(FIRST_BYTES));
+            }
             let start = self.bytes.len();
             self.bytes.extend_from_slice(key);
             self.points.push((tree, start, self.bytes.len()));
