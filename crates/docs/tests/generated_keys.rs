@@ -49,6 +49,20 @@ fn a_document_without_a_key_is_given_the_next_number_in_front() {
 }
 
 #[test]
+fn a_key_counts_however_it_is_written_and_only_at_the_top() {
+    let service = Service::new(&config(CONFIG));
+    assert_eq!(number(&service, r#"{"\u0069d":50}"#), Ok(50));
+    assert_eq!(number(&service, "{ \n\"a\" : {\"id\":7}}"), Ok(51));
+    assert_eq!(text(&service, "notes/51").as_deref(), Some(r#"{"id":51,"a":{"id":7}}"#));
+    assert_eq!(number(&service, r#"{"name":"\"id\":"}"#), Ok(52));
+    for wrong in [r#"{"a":1"#, r#"{"a":1,}"#, r#"{"a":1}}"#, r#"{"a":1,"a":2}"#, "{\u{c}}", r#"{"a"}"#] {
+        assert!(matches!(number(&service, wrong), Err(WriteError::Invalid { .. })), "{wrong}");
+    }
+    let last = number(&service, r#"{"a":1}"#).unwrap();
+    assert_eq!(text(&service, &format!("notes/{last}")), Some(format!(r#"{{"id":{last},"a":1}}"#)));
+}
+
+#[test]
 fn numbers_that_documents_bring_are_stepped_over() {
     let service = Service::new(&config(CONFIG));
     assert_eq!(number(&service, "{}"), Ok(1));

@@ -103,6 +103,9 @@ impl Change for Tx<'_> {
     fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
         Tx::get(self, tree, key)
     }
+    fn peek(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+        Tx::peek(self, tree, key)
+    }
     fn scan(
         &mut self,
         tree: TreeId,

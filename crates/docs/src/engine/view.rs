@@ -91,6 +91,11 @@ pub const STAMP_BYTES: usize = 8;
 pub trait Change {
     /// Reads a key.
     fn get(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error>;
+    /// The same for a value that decides the same after every change that other transactions may make: such a change is no
+    /// conflict.
+    fn peek(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+        self.get(tree, key)
+    }
     /// Visits entries in key order until the range ends or `visit` breaks.
     fn scan(
         &mut self,

@@ -6,7 +6,7 @@
 //! - `uuid`: version 7 of RFC 9562, for text keys: they sort by the time of creation.
 //!
 //! The counter is in memory, so concurrent inserts do not conflict. The row on disk (row NAME of the tree `sequences`, 8 bytes,
-//! little-endian) is above all numbers given so far; the transaction that first reaches it moves it ahead. There is no gap
+//! little-endian) is above all numbers given so far; the transaction whose number comes near it moves it ahead. There is no gap
 //! after a clean end, which writes the next number itself, after a change of the configuration, which takes over the counter in
 //! memory, or if a write is prepared again, since it keeps its number.
 
@@ -23,6 +23,8 @@ use crate::error::{ReadError, WriteError};
 const TREE: &str = "sequences";
 /// Numbers by which the row on disk is moved ahead.
 const BLOCK: i64 = 256;
+/// The number this far below the row moves it, so that usually one transaction does, and no others meet it there.
+const AHEAD: i64 = BLOCK / 2;
 /// Attempts to find a free number for one document. A number in use moves the counter past all documents.
 const TRIES_MAX: usize = 3;
 
@@ -88,8 +90,30 @@ impl Keys {
         change: &mut C,
     ) -> Result<Made, WriteError> {
         match self {
-            Keys::Uuid => Ok(format!("\"{}\"", uuid::Uuid::now_v7())),
+            Keys::Uuid => Ok(uuid_text()),
             Keys::Counter(counter) => counter.make(info, given, change),
+        }
+    }
+
+    /// A key that probably no document has, as JSON; [`Keys::claim`] decides. `None`: use [`Keys::make`]. `given` is as there.
+    pub(crate) fn propose(&self, info: &CollectionInfo, given: &mut Option<i64>) -> Option<Made> {
+        match self {
+            Keys::Uuid => Some(uuid_text()),
+            Keys::Counter(counter) => counter.propose(info, given),
+        }
+    }
+
+    /// Gives the proposed key. `false`: a document has this number. Documents are not searched for a UUID.
+    pub(crate) fn claim<C: Change>(
+        &self,
+        info: &CollectionInfo,
+        given: Option<i64>,
+        change: &mut C,
+    ) -> Result<bool, WriteError> {
+        match (self, given) {
+            (Keys::Uuid, _) => Ok(true),
+            (Keys::Counter(counter), Some(number)) => counter.claim(number, info, change),
+            (Keys::Counter(_), None) => Ok(false),
         }
     }
 
@@ -128,17 +152,34 @@ impl Counter {
         }
         for _ in 0..TRIES_MAX {
             let number = given.take().unwrap_or_else(|| self.give());
-            let Some(key) = info.key.kind.of_scalar(Scalar::Integer(number)).filter(|_| number < i64::MAX) else {
+            if !is_key(info, number) {
                 break;
-            };
-            if change.get(info.tree, key.as_bytes())?.is_none() {
-                self.reserve(number, info, change)?;
+            }
+            if self.claim(number, info, change)? {
                 *given = Some(number);
                 return Ok(number.to_string());
             }
             self.step_over_all(info, change)?;
         }
         Err(WriteError::Conflict { what: format!("{} has no number left for a key", info.name) })
+    }
+
+    fn propose(&self, info: &CollectionInfo, given: &mut Option<i64>) -> Option<Made> {
+        if self.brought.load(Ordering::Relaxed) >= self.next.load(Ordering::Relaxed) {
+            return None;
+        }
+        let number = given.unwrap_or_else(|| self.give());
+        *given = Some(number);
+        is_key(info, number).then(|| number.to_string())
+    }
+
+    fn claim<C: Change>(&self, number: i64, info: &CollectionInfo, change: &mut C) -> Result<bool, WriteError> {
+        let Some(key) = info.key.kind.of_scalar(Scalar::Integer(number)) else { return Ok(false) };
+        if change.get(info.tree, key.as_bytes())?.is_some() {
+            return Ok(false);
+        }
+        self.reserve(number, info, change)?;
+        Ok(true)
     }
 
     /// Moves the counter past all stored documents.
@@ -158,12 +199,19 @@ impl Counter {
         given.unwrap_or(i64::MAX)
     }
 
-    /// Moves the row on disk ahead if this number has reached it. Of concurrent transactions that do this, each writes a row
-    /// above its own number, and one that read the row before it was moved is prepared again.
+    /// Moves the row on disk ahead if this number has reached it, or is the one that moves it before any number reaches it. Of
+    /// concurrent transactions that do this, each writes a row above its own number, and one that read the row before it was
+    /// moved is prepared again.
     fn reserve<C: Change>(&self, given: i64, info: &CollectionInfo, change: &mut C) -> Result<(), WriteError> {
         let name = info.name.as_bytes();
+        // The row only rises, so a number below it stays below. Were this read validated, each move of the row would make all
+        // waiting inserts be prepared again.
+        let reserved = change.peek(self.sequences, name)?.map_or(0, |row| number(&row));
+        if given < reserved && given != reserved.saturating_sub(AHEAD) {
+            return Ok(());
+        }
         let reserved = change.get(self.sequences, name)?.map_or(0, |row| number(&row));
-        if given >= reserved {
+        if given >= reserved.saturating_sub(AHEAD) {
             change.put(self.sequences, name, &given.saturating_add(BLOCK).to_le_bytes());
         }
         Ok(())
@@ -171,6 +219,15 @@ impl Counter {
 }
 
 const ALL: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+
+fn uuid_text() -> Made {
+    format!("\"{}\"", uuid::Uuid::now_v7())
+}
+
+/// Whether a number can be given as a key.
+fn is_key(info: &CollectionInfo, number: i64) -> bool {
+    number < i64::MAX && info.key.kind.of_scalar(Scalar::Integer(number)).is_some()
+}
 
 fn number(row: &[u8]) -> i64 {
     row.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes))

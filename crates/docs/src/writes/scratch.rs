@@ -32,6 +32,8 @@ pub(crate) struct Buffers {
     pub(crate) old: Vec<u8>,
     pub(crate) new: Vec<u8>,
     pub(crate) patch: Vec<u8>,
+    /// The text of a new document with its generated key.
+    pub(crate) keyed: Vec<u8>,
     pub(crate) entries: Entries,
 }
 
@@ -53,7 +55,7 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Scratch) -> R) -> R {
     let mut scratch = SCRATCH.take().unwrap_or_default();
     let result = work(&mut scratch);
     let buffers = &mut scratch.buffers;
-    for buffer in [&mut buffers.old, &mut buffers.new, &mut buffers.patch] {
+    for buffer in [&mut buffers.old, &mut buffers.new, &mut buffers.patch, &mut buffers.keyed] {
         if buffer.capacity() > SCRATCH_KEPT_BYTES {
             *buffer = Vec::new();
         }

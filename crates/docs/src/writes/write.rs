@@ -17,7 +17,7 @@ use binjson::{Document, Encoder};
 use super::collection::{Collection, key_value};
 use super::long_check::LongCheck;
 use super::made_keys::Keys;
-use super::scratch::Scratch;
+use super::scratch::{Buffers, Scratch};
 use super::{entries, integrity};
 use crate::encoding::Key;
 use crate::engine::{Change, STAMP_BYTES};
@@ -363,17 +363,17 @@ impl<C: Change> Work<'_, C> {
 
     fn insert(&mut self, body: &[u8], scratch: &mut Scratch) -> Result<Prepared, WriteError> {
         let Scratch { encoder, buffers, shape, views, long_check, .. } = scratch;
-        encode(encoder, body, &mut buffers.new, long_check)?;
-        if let Some(keys) = &self.collection.keys {
-            self.complete(keys, encoder, &mut buffers.new, long_check)?;
-        }
+        let has_new_key = match &self.collection.keys {
+            Some(keys) => self.encode_keyed(keys, body, (encoder, buffers), long_check)?,
+            None => encode(encoder, body, &mut buffers.new, long_check).map(|()| false)?,
+        };
         self.mark(&mut buffers.new);
         let document = document(&buffers.new)?;
         self.collection.with_row(document, shape, |row| {
             let plain = self.collection.check_write(document, row, long_check)?;
             let key = self.collection.info.key.kind.of_scalar(plain.scalar()).ok_or_else(damaged)?;
             integrity::check_references((self.collection, &key), row, None, self.now_ms, self.change)?;
-            if self.change.get(self.collection.info.tree, key.as_bytes())?.is_some() {
+            if !has_new_key && self.change.get(self.collection.info.tree, key.as_bytes())?.is_some() {
                 let Collection { info, .. } = self.collection;
                 let what = format!("the key {} is in use in {}", plain.shown(), info.name);
                 return Err(WriteError::Conflict { what });
@@ -393,6 +393,36 @@ impl<C: Change> Work<'_, C> {
         if let Some(mark) = self.mark {
             binjson::set_mark(new, STAMP_BYTES, mark);
         }
+    }
+
+    /// Encodes a new document of a collection that generates keys. `true`: it has a counter's number that no document has.
+    ///
+    /// A document that seems to have no key gets one in its text and is encoded once. If that fails, it is encoded as it was
+    /// sent: it has a key after all, it is no valid document, or the generated key is in use.
+    fn encode_keyed(
+        &mut self,
+        keys: &Keys,
+        body: &[u8],
+        (encoder, buffers): (&mut Encoder, &mut Buffers),
+        long_check: &mut LongCheck,
+    ) -> Result<bool, WriteError> {
+        let Buffers { new, keyed, .. } = buffers;
+        let info = &self.collection.info;
+        if may_lack(body, &info.key.field, keyed)
+            && let Some(key) = keys.propose(info, &mut long_check.number)
+        {
+            keyed.extend_from_slice(key.as_bytes());
+            keyed.push(b',');
+            keyed.extend_from_slice(&body[1..]);
+            if encode(encoder, keyed, new, long_check).is_ok()
+                && keys.claim(info, long_check.number, &mut *self.change)?
+            {
+                return Ok(matches!(keys, Keys::Counter(_)));
+            }
+        }
+        encode(encoder, body, new, long_check)?;
+        self.complete(keys, encoder, new, long_check)?;
+        Ok(false)
     }
 
     /// Adds a generated key as the first field of a document without one.
@@ -529,6 +559,19 @@ impl<C: Change> Work<'_, C> {
         self.change.delete(self.collection.info.tree, key.as_bytes());
         Ok(Prepared { unchanged: None, created: false, key: key.as_bytes().to_vec() })
     }
+}
+
+/// Whether a JSON text seems to be an object with fields, but without this one. Then `keyed` is the beginning of an object with
+/// this field as its first.
+fn may_lack(body: &[u8], field: &str, keyed: &mut Vec<u8>) -> bool {
+    keyed.clear();
+    keyed.push(b'{');
+    binjson::append_string(keyed, field);
+    let first = body.iter().skip(1).find(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+    let has_fields = body.first() == Some(&b'{') && first == Some(&b'"');
+    let may_lack = has_fields && memchr::memmem::find(body, &keyed[1..]).is_none();
+    keyed.push(b':');
+    may_lack
 }
 
 fn encode(encoder: &mut Encoder, json: &[u8], out: &mut Vec<u8>, long_check: &LongCheck) -> Result<(), WriteError> {

@@ -117,6 +117,16 @@ impl Tx<'_> {
         Ok(self.work.changes.get(tree, key).flatten().map(Cow::Borrowed))
     }
 
+    /// Like [`Tx::get`], but the read is not validated: the transaction is not prepared again if another one changes the key.
+    /// For a value that decides the same after every change that others may make, such as a bound that only rises.
+    pub fn peek(&mut self, tree: TreeId, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Error> {
+        self.refuse_after_fold(tree)?;
+        match self.work.changes.get(tree, key) {
+            Some(own) => Ok(own.map(Cow::Borrowed)),
+            None => self.view.get(tree, key),
+        }
+    }
+
     /// Visits entries in key order, including the transaction's own changes.
     pub fn scan(
         &mut self,
