@@ -19,6 +19,7 @@ use crate::engine::read::snapshot::Reader;
 use crate::engine::stats::{Recovery, Stats};
 use crate::engine::write::batch::Request;
 use crate::engine::write::fold::Fold;
+use crate::engine::write::gathering::Gathering;
 use crate::engine::write::transaction::{Abort, Commit, Submit, Transaction, Tx, Work, finish};
 use crate::sort::{SortedRunWriter, Sorter};
 use crate::tree::Report;
@@ -65,7 +66,13 @@ impl Store {
     pub fn reader(&self) -> Result<Reader, Error> {
         let engine = Arc::clone(self.engine());
         let places = Places::new(engine.options.places_bytes);
-        Ok(Reader { slot: engine.register()?, engine, places, is_asking: false.into() })
+        Ok(Reader {
+            slot: engine.register()?,
+            engine,
+            places,
+            is_asking: false.into(),
+            gathering: Gathering::default(),
+        })
     }
 
     /// Reads past the page cache for the calling thread: up to `places` reads in flight, each of adjacent pages with at
@@ -103,7 +110,7 @@ impl Store {
         if !self.engine().weights.take(weight) {
             return Submit::Busy(transaction);
         }
-        match self.engine().enqueue(Box::new(Request::new(transaction, work, weight, false))) {
+        match self.engine().enqueue(Box::new(Request::new(transaction, work, weight, false)), Some(&reader.gathering)) {
             Ok(()) => Submit::Queued,
             Err(transaction) => {
                 self.engine().weights.give_back(weight);

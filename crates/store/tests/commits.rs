@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use store::{Abort, Commit, Direction, Error, KeyRange, Options, Store, Submit, Transaction, TreeId, Tx};
 
@@ -253,6 +254,51 @@ fn submitted_transactions_are_finished_once_each_even_when_the_store_closes_behi
     assert!(outcomes.iter().all(Result::is_ok));
     let (store, _) = Store::open(directory.path(), Options::default()).unwrap();
     assert_eq!(Bench { store, tree, directory }.count(b"n"), 500);
+}
+
+#[test]
+fn gathered_transactions_are_committed_when_a_tick_ends_or_the_reader_is_dropped_or_another_thread_commits() {
+    const FOR_LONG: Duration = Duration::from_secs(60);
+    let bench = bench();
+    let (sender, outcomes) = mpsc::channel();
+    let submit = |reader: &store::Reader| {
+        let add = Add { tree: bench.tree, prepared: 0, panics_when_redone: false, outcome: sender.clone() };
+        assert!(matches!(bench.store.submit(reader, Box::new(add)), Submit::Queued));
+    };
+    let expect = |count: usize| {
+        (0..count).for_each(|_| assert!(outcomes.recv_timeout(FOR_LONG).expect("the committer is woken").is_ok()));
+    };
+    let reader = bench.store.reader().unwrap();
+    reader.gather_submissions();
+    let mut all = 0;
+    for round in 0..300_u64 {
+        let count = 1 + round as usize % 20;
+        // Every third round in several ticks.
+        for number in 0..count {
+            submit(&reader);
+            if round % 3 == 0 {
+                reader.tick_ended(1 + round * 1000 + number as u64);
+            }
+        }
+        while reader.tick_ended(1 + round * 1000 + 999) {}
+        expect(count);
+        all += count;
+    }
+    submit(&reader);
+    reader.stop_gathering();
+    expect(1);
+    submit(&reader);
+    expect(1);
+    reader.gather_submissions();
+    submit(&reader);
+    drop(reader);
+    expect(1);
+    let reader = bench.store.reader().unwrap();
+    reader.gather_submissions();
+    submit(&reader);
+    bench.store.commit(&mut |tx| increment(tx, bench.tree, b"n")).unwrap();
+    expect(1);
+    assert_eq!(bench.count(b"n"), all as u64 + 5);
 }
 
 #[test]

@@ -71,6 +71,22 @@ impl Session {
         &self.reader
     }
 
+    /// Gathers the writes that an event loop submits with this session: see [`engine::Reader::gather_submissions`].
+    pub fn gather_submissions(&self) {
+        self.reader.gather_submissions();
+    }
+
+    /// Gathers no more, and passes on what was gathered.
+    pub fn stop_gathering(&self) {
+        self.reader.stop_gathering();
+    }
+
+    /// Ends a tick of that loop. `true`: the loop must not sleep before the next tick: see [`engine::Reader::tick_ended`].
+    #[inline]
+    pub fn tick_ended(&self, now_ns: u64) -> bool {
+        self.reader.tick_ended(now_ns)
+    }
+
     /// The newest durable state.
     #[inline]
     pub fn now(&self) -> Moment<'_> {

@@ -37,6 +37,7 @@ impl LoopDatabase {
     /// Panics if the store has no reader left; it has more readers than any machine has cores.
     pub(crate) fn new(database: &Database) -> LoopDatabase {
         let reading = Reading::new(&database.inner.docs).expect("the store has more readers than there are loops");
+        reading.session.gather_submissions();
         let (line, docs) = (Arc::clone(&database.inner.long), database.inner.docs.clone());
         let elsewhere: Elsewhere = Arc::new(move |job| line.push(&docs, job));
         LoopDatabase { database: database.clone(), reading, elsewhere, held: RefCell::default() }
@@ -87,11 +88,15 @@ impl LoopDatabase {
         }
     }
 
-    /// Submits the held transactions again.
+    /// Submits the held transactions again, and passes on those that the loop's ticks have gathered.
     #[inline]
     pub(crate) fn tick_ended(&self, lp: &Loop) {
         if !self.held.borrow().is_empty() {
             self.try_again(lp);
+        }
+        if self.reading.session.tick_ended(lp.now_ns()) {
+            // The loop polls its connections, and does not sleep.
+            lp.run(Box::new(|_| {}));
         }
     }
 

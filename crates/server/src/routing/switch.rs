@@ -10,7 +10,6 @@ use crate::service::{self, Local};
 use http::{Order, Reply, Request};
 use reactor::Loop;
 use std::os::fd::RawFd;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -83,7 +82,7 @@ impl Switch {
             let old = &turn.routing.service;
             direct.move_on((&old.database, &old.errors), &routing.service.database);
         }
-        turn.local.session = Rc::new(session);
+        turn.local.renew(session);
         (turn.routing, turn.number) = (routing, number);
     }
 }

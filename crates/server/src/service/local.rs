@@ -82,6 +82,17 @@ impl Local {
             direct.begin();
         }
         self.held.turn_ended(&self.session, &self.lp);
+        if self.session.tick_ended(self.lp.now_ns()) {
+            // The loop polls its connections, and does not sleep.
+            self.lp.run(Box::new(|_| {}));
+        }
+    }
+
+    /// Continues with a session of another database.
+    pub(crate) fn renew(&mut self, session: Session) {
+        // Streams may keep the old session for long.
+        self.session.stop_gathering();
+        self.session = Rc::new(session);
     }
 
     /// Frees buffers that an unusual request enlarged. Path texts are no longer than a request's target, which has its own limit,
@@ -98,10 +109,11 @@ impl Local {
     }
 }
 
-/// A reader for a listener on one loop. The general API's own listener caches no document places: the memory for them is the
-/// loops'.
+/// A reader for a listener on one loop, whose ticks end by [`Local::tick_ended`]. The general API's own listener caches no document
+/// places: the memory for them is the loops'.
 pub(crate) fn session(database: &Database, listener: Listener) -> Result<Session, docs::engine::Error> {
     let session = database.session()?;
+    session.gather_submissions();
     Ok(if listener == Listener::Admin { session.without_places() } else { session })
 }
 

@@ -11,6 +11,7 @@ use crate::base::error::Error;
 use crate::base::key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
 use crate::base::readers::{Guard, ReaderSlot};
 use crate::engine::Engine;
+use crate::engine::write::gathering::Gathering;
 use crate::tree::{Lack, VisitEntries};
 
 /// The registration of one thread as a reader. Not `Sync`. It keeps the files open, so the store cannot be reopened
@@ -20,6 +21,13 @@ pub struct Reader {
     pub(crate) engine: Arc<Engine>,
     pub(crate) places: Places,
     pub(crate) is_asking: Cell<bool>,
+    pub(crate) gathering: Gathering,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.stop_gathering();
+    }
 }
 
 /// All data as of one version. Taking one needs no lock and a few nanoseconds; it pins pages while it lives.
@@ -37,7 +45,34 @@ impl Reader {
     /// The same reader without its cache of key positions ([`crate::Options::places_bytes`]), for data that is rarely read
     /// twice.
     pub fn without_places(self) -> Reader {
-        Reader { places: Places::new(0), ..self }
+        let mut reader = self;
+        reader.places = Places::new(0);
+        reader
+    }
+
+    /// Gathers the transactions that are submitted through this reader from now on ([`crate::Store::submit`]): a sleeping
+    /// committer may stay asleep while they wait, so that one group holds those of many events. For an event loop, which must
+    /// then call [`Reader::tick_ended`] at the end of each tick.
+    pub fn gather_submissions(&self) {
+        self.gathering.begin();
+    }
+
+    /// Gathers no more, and wakes the committer for what was gathered.
+    pub fn stop_gathering(&self) {
+        if self.gathering.end() {
+            self.engine.queue.wake_idle();
+        }
+    }
+
+    /// Ends a tick of an event loop: wakes the committer if the tick brought no submission, or if one has waited for long.
+    /// `true`: submissions wait for the next tick, before which the loop must not sleep. `now_ns` is the time of a clock that
+    /// never goes back.
+    #[inline]
+    pub fn tick_ended(&self, now_ns: u64) -> bool {
+        if self.gathering.tick_ended(now_ns) {
+            self.engine.queue.wake_idle();
+        }
+        self.gathering.is_pending()
     }
 
     /// Sets whether snapshots of this reader refuse a read with [`Error::NotInMemory`] if it would wait for the disk; a scan

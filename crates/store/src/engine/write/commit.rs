@@ -19,6 +19,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::batch::{OpenBatch, Request};
+use super::gathering::{Gathering, QUIET_MAX};
 use super::queue::{Queue, Refused};
 use super::ticket::{Waiting, wake_waiting};
 use super::transaction::{Abort, Commit, Transaction, Tx, Work, finish};
@@ -228,9 +229,18 @@ impl Engine {
         wake_waiting();
     }
 
-    /// Queues a prepared transaction; returns it if the queue is full.
-    pub(crate) fn enqueue(&self, request: Box<Request>) -> Result<(), Box<dyn Transaction>> {
-        match self.queue.push(request) {
+    /// Queues a prepared transaction; returns it if the queue is full. While `gathering` is on, a sleeping committer may stay
+    /// asleep.
+    pub(crate) fn enqueue(
+        &self,
+        request: Box<Request>,
+        gathering: Option<&Gathering>,
+    ) -> Result<(), Box<dyn Transaction>> {
+        let pushed = match gathering.filter(|gathering| gathering.is_on()) {
+            Some(gathering) => self.queue.push_quietly(request, QUIET_MAX).map(|is_asleep| gathering.note(is_asleep)),
+            None => self.queue.push(request),
+        };
+        match pushed {
             Ok(()) => Ok(()),
             Err(Refused::Full(request)) => request.take().map_or(Ok(()), Err),
             Err(Refused::Closed(request)) => {
@@ -265,7 +275,7 @@ impl Engine {
             }
         }
         Waiting::run(change, &self.crowd, |waiting| {
-            self.enqueue(Box::new(Request::new(waiting, work, 0, true))).map_err(|_refused| Error::Busy)
+            self.enqueue(Box::new(Request::new(waiting, work, 0, true)), None).map_err(|_refused| Error::Busy)
         })
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod fold;
 pub(super) mod fold_results;
 mod foresee;
 mod freeze;
+pub(crate) mod gathering;
 mod new_tree;
 mod overlay;
 pub(super) mod queue;

@@ -2,7 +2,8 @@
 //!
 //! It is a mutex around a vector, not a lock-free list: a push holds the mutex for about 20 ns, the writer swaps the
 //! vector out once for each group, and the bound and the consumer's state are protected too. A sleeping consumer is
-//! woken once, by the push that meets its condition. Pushes to an awake consumer make no system call.
+//! woken once, by the push that meets its condition. Pushes to an awake consumer make no system call. A quiet push leaves an
+//! idle consumer asleep; the pusher wakes it later ([`Queue::wake_idle`]).
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -57,6 +58,17 @@ impl<T> Queue<T> {
     }
 
     pub(crate) fn push(&self, item: T) -> Result<(), Refused<T>> {
+        self.push_from(item, 1).map(drop)
+    }
+
+    /// Pushes an item, and wakes an idle consumer only if `quiet_max` items wait. `true`: it sleeps although items wait, and
+    /// [`Queue::wake_idle`] has to be called.
+    pub(crate) fn push_quietly(&self, item: T, quiet_max: usize) -> Result<bool, Refused<T>> {
+        self.push_from(item, quiet_max)
+    }
+
+    /// Pushes an item; an idle consumer is woken from this number of waiting items on.
+    fn push_from(&self, item: T, idle_count: usize) -> Result<bool, Refused<T>> {
         if self.depth.fetch_add(1, Ordering::Relaxed) >= self.depth_max {
             self.depth.fetch_sub(1, Ordering::Relaxed);
             return Err(Refused::Full(item));
@@ -69,9 +81,24 @@ impl<T> Queue<T> {
         state.waiting.push(item);
         let wake = match state.taker {
             Taker::Awake => false,
-            Taker::Idle => true,
+            Taker::Idle => state.waiting.len() >= idle_count,
             Taker::Gathering(count) => state.waiting.len() >= count,
         };
+        if wake {
+            state.taker = Taker::Awake;
+        }
+        let is_asleep = state.taker == Taker::Idle;
+        drop(state);
+        if wake {
+            self.filled.notify_one();
+        }
+        Ok(is_asleep)
+    }
+
+    /// Wakes an idle consumer if items wait.
+    pub(crate) fn wake_idle(&self) {
+        let mut state = self.state();
+        let wake = state.taker == Taker::Idle && !state.waiting.is_empty();
         if wake {
             state.taker = Taker::Awake;
         }
@@ -79,7 +106,6 @@ impl<T> Queue<T> {
         if wake {
             self.filled.notify_one();
         }
-        Ok(())
     }
 
     /// Whether a quarter of its capacity is free.
@@ -220,6 +246,46 @@ mod tests {
     }
 
     #[test]
+    fn a_quiet_push_leaves_an_idle_consumer_asleep_until_enough_wait_or_it_is_woken() {
+        let queue = Arc::new(Queue::new(usize::MAX));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let taker = {
+            let queue = Arc::clone(&queue);
+            std::thread::spawn(move || {
+                while queue.wait() {
+                    let mut taken = Vec::new();
+                    queue.take_into(&mut taken);
+                    sender.send(taken).unwrap();
+                }
+            })
+        };
+        let sleeps = || {
+            while queue.state().taker != Taker::Idle {
+                std::thread::yield_now();
+            }
+        };
+        sleeps();
+        assert!(matches!(queue.push_quietly(0, 3), Ok(true)));
+        assert!(matches!(queue.push_quietly(1, 3), Ok(true)));
+        queue.wake_idle();
+        assert_eq!(receiver.recv().unwrap(), [0, 1]);
+        sleeps();
+        for (item, is_asleep) in [(2, true), (3, true), (4, false)] {
+            assert!(queue.push_quietly(item, 3).is_ok_and(|asleep| asleep == is_asleep), "{item}");
+        }
+        assert_eq!(receiver.recv().unwrap(), [2, 3, 4]);
+        sleeps();
+        assert!(matches!(queue.push_quietly(5, 3), Ok(true)));
+        assert!(queue.push(6).is_ok());
+        assert_eq!(receiver.recv().unwrap(), [5, 6]);
+        sleeps();
+        assert!(matches!(queue.push_quietly(7, 3), Ok(true)));
+        queue.close();
+        assert_eq!(receiver.recv().unwrap(), [7]);
+        taker.join().unwrap();
+    }
+
+    #[test]
     fn a_closed_queue_gives_out_what_waits_and_then_ends() {
         let queue = Queue::new(9);
         assert!(queue.push(1).is_ok());
@@ -281,6 +347,26 @@ mod model {
             sender.join().expect("the turn is given up");
             queue.take_into(&mut all);
             assert_eq!(all, (0..pushes).collect::<Vec<_>>());
+        });
+    }
+
+    #[test]
+    fn who_is_idle_hears_of_a_quiet_push() {
+        loom::model(|| {
+            let queue = Arc::new(Queue::new(9));
+            let pusher = {
+                let queue = Arc::clone(&queue);
+                spawn(move || {
+                    if queue.push_quietly(7, 2).is_ok_and(|is_asleep| is_asleep) {
+                        queue.wake_idle();
+                    }
+                })
+            };
+            assert!(queue.wait());
+            let mut taken = Vec::new();
+            queue.take_into(&mut taken);
+            assert_eq!(taken, [7]);
+            pusher.join().expect("the push is taken");
         });
     }
 
