@@ -1,8 +1,8 @@
 //! The common trait of all execution models, and the results of starting and draining one.
 
+use crate::back_pressure::Refused;
 use crate::coroutine::BoxCoroutine;
 use crate::metrics::Metrics;
-use crate::queue::Refused;
 use std::fmt;
 use std::time::Instant;
 

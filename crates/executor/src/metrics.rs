@@ -33,7 +33,55 @@ pub struct Metrics {
     pub threads_peak: u64,
 }
 
-/// The counters that are not derived from a queue.
+/// The end of a task on a thread.
+pub(crate) struct Ended {
+    at: Instant,
+    busy: Duration,
+    has_panicked: bool,
+}
+
+impl Ended {
+    /// A task that began at `began` ends now.
+    pub(crate) fn now(began: Instant, has_panicked: bool) -> Self {
+        let at = Instant::now();
+        Self { at, busy: at.saturating_duration_since(began), has_panicked }
+    }
+
+    pub(crate) fn at(&self) -> Instant {
+        self.at
+    }
+}
+
+/// Counts of tasks that a thread keeps for itself, or a queue under its lock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Tasks that have ended.
+    pub(crate) done: u64,
+    /// Those of them that panicked.
+    pub(crate) panicked: u64,
+    busy_nanoseconds: u64,
+    waited_nanoseconds: u64,
+}
+
+impl Tally {
+    pub(crate) fn count_ended(&mut self, ended: &Ended) {
+        self.done += 1;
+        self.panicked += u64::from(ended.has_panicked);
+        self.count_busy(ended.busy);
+    }
+
+    pub(crate) fn count_busy(&mut self, busy: Duration) {
+        self.busy_nanoseconds += nanoseconds(busy);
+    }
+
+    /// A task was submitted and begins.
+    pub(crate) fn count_waited(&mut self, submitted: Instant, began: Instant) {
+        self.waited_nanoseconds += nanoseconds(began.saturating_duration_since(submitted));
+    }
+}
+
+/// The counters that are not derived from a queue. All threads of an executor change them: a model whose threads take a lock for
+/// each task, or run many tasks in a row, counts in a [`Tally`] first.
 #[derive(Default)]
 pub(crate) struct Counters {
     /// Tasks that have begun and not ended, including blocked ones. Not used by models whose queue counts them.
@@ -49,34 +97,40 @@ pub(crate) struct Counters {
     threads_peak: AtomicU64,
 }
 
-// Counters need no ordering: the queues' locks order the tasks.
+// Counters need no ordering: the queues' locks and the word of the admission order the tasks.
 impl Counters {
     /// A task leaves the queue at `now`.
     pub(crate) fn count_begun(&self, submitted: Instant, now: Instant) {
+        let waited = now.saturating_duration_since(submitted);
         self.begun.fetch_add(1, Ordering::Relaxed);
-        self.count_waited(submitted, now);
+        self.waited_nanoseconds.fetch_add(nanoseconds(waited), Ordering::Relaxed);
     }
 
-    pub(crate) fn count_waited(&self, submitted: Instant, now: Instant) {
-        self.waited_nanoseconds.fetch_add(nanoseconds(now.saturating_duration_since(submitted)), Ordering::Relaxed);
+    /// Several tasks leave the queue; the tally has their waiting time.
+    pub(crate) fn count_all_begun(&self, tasks: usize) {
+        self.begun.fetch_add(tasks as u64, Ordering::Relaxed);
     }
 
     /// A task that was counted as begun has ended.
-    pub(crate) fn count_ended(&self, busy: Duration, panicked: bool) {
-        self.begun.fetch_sub(1, Ordering::Relaxed);
-        self.count_done(busy, panicked);
+    pub(crate) fn count_ended(&self, ended: &Ended) {
+        let mut tally = Tally::default();
+        tally.count_ended(ended);
+        self.count_all_ended(&tally);
     }
 
-    pub(crate) fn count_done(&self, busy: Duration, panicked: bool) {
-        if panicked {
-            self.panicked.fetch_add(1, Ordering::Relaxed);
+    /// Adds the counts of tasks that were counted as begun.
+    pub(crate) fn count_all_ended(&self, tally: &Tally) {
+        let Tally { done, panicked, busy_nanoseconds, waited_nanoseconds } = *tally;
+        self.begun.fetch_sub(done, Ordering::Relaxed);
+        self.done.fetch_add(done, Ordering::Relaxed);
+        self.busy_nanoseconds.fetch_add(busy_nanoseconds, Ordering::Relaxed);
+        // Both are often zero, and an atomic operation costs as much as some tens of instructions.
+        if panicked > 0 {
+            self.panicked.fetch_add(panicked, Ordering::Relaxed);
         }
-        self.count_busy(busy);
-        self.done.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_busy(&self, busy: Duration) {
-        self.busy_nanoseconds.fetch_add(nanoseconds(busy), Ordering::Relaxed);
+        if waited_nanoseconds > 0 {
+            self.waited_nanoseconds.fetch_add(waited_nanoseconds, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn count_blocked(&self) {
@@ -118,22 +172,23 @@ impl Counters {
     /// The metrics of a model in which `inside` tasks were taken and have not ended.
     pub(crate) fn read_inside(&self, inside: usize) -> Metrics {
         let begun = self.begun();
-        self.read(inside.saturating_sub(begun), begun)
+        self.read(inside.saturating_sub(begun), begun, &Tally::default())
     }
 
-    /// The metrics, given the numbers of a queue. `begun` includes blocked tasks.
-    pub(crate) fn read(&self, queued: usize, begun: usize) -> Metrics {
+    /// The metrics, given the numbers of a queue and its own counts. `begun` includes blocked tasks.
+    pub(crate) fn read(&self, queued: usize, begun: usize, tally: &Tally) -> Metrics {
+        let nanoseconds = |counter: &AtomicU64, more: u64| Duration::from_nanos(counter.load(Ordering::Relaxed) + more);
         let blocked = self.blocked.load(Ordering::Relaxed);
         Metrics {
             queued: queued as u64,
             running: (begun as u64).saturating_sub(blocked),
             blocked,
-            done: self.done.load(Ordering::Relaxed),
+            done: self.done.load(Ordering::Relaxed) + tally.done,
             refused: self.refused.load(Ordering::Relaxed),
-            panicked: self.panicked.load(Ordering::Relaxed),
+            panicked: self.panicked.load(Ordering::Relaxed) + tally.panicked,
             dropped: self.dropped.load(Ordering::Relaxed),
-            busy: Duration::from_nanos(self.busy_nanoseconds.load(Ordering::Relaxed)),
-            waited: Duration::from_nanos(self.waited_nanoseconds.load(Ordering::Relaxed)),
+            busy: nanoseconds(&self.busy_nanoseconds, tally.busy_nanoseconds),
+            waited: nanoseconds(&self.waited_nanoseconds, tally.waited_nanoseconds),
             threads: self.threads.load(Ordering::Relaxed),
             threads_peak: self.threads_peak.load(Ordering::Relaxed),
         }

@@ -1,50 +1,19 @@
 //! The queue between submitters of jobs and the threads that run them.
 //!
 //! Invariants: at most `limits` jobs wait in each line; `running` jobs were taken and not reported as ended; once closed, no job
-//! is accepted, and a thread that finds it empty ends. A condition variable is signalled only while a thread waits for it,
-//! because each signal is a system call.
+//! is accepted, and a thread that finds it empty ends.
+//!
+//! Each signal of a condition variable is a system call, and a woken thread needs microseconds to run. So a thread is signalled
+//! only once for each time that it waits: `summoned` idle threads have been signalled and do not run yet, and a submitter whose
+//! flag was cleared has been signalled. Signals follow the release of the lock, which a woken thread needs first.
+//!
+//! The queue also counts the ended jobs and their times ([`Tally`]): under its lock that needs no further atomic operation.
 
+use crate::back_pressure::{Refused, low_water};
+use crate::metrics::{Ended, Tally};
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-
-/// A job was rejected; it is returned to the caller.
-pub enum Refused<J> {
-    /// The queue is full: try later, or answer "busy".
-    Full(J),
-    /// The pool is draining and takes no more jobs.
-    Draining(J),
-}
-
-impl<J> Refused<J> {
-    /// The job.
-    pub fn into_job(self) -> J {
-        match self {
-            Self::Full(job) | Self::Draining(job) => job,
-        }
-    }
-}
-
-impl<J> fmt::Debug for Refused<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full(_) => "Full",
-            Self::Draining(_) => "Draining",
-        })
-    }
-}
-
-impl<J> fmt::Display for Refused<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full(_) => "the queue of blocking work is full",
-            Self::Draining(_) => "the pool for blocking work is draining",
-        })
-    }
-}
-
-impl<J> std::error::Error for Refused<J> {}
 
 /// The line in which a job waits. The lines alternate if jobs wait in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,28 +24,34 @@ pub enum Line {
     Second,
 }
 
+/// A waiting job, and the moment of its submission.
+type Entry<J> = (J, Instant);
+
 struct State<J> {
     /// Indexed by line.
-    waiting: [VecDeque<J>; 2],
+    waiting: [VecDeque<Entry<J>>; 2],
     /// The line that is next.
     turn: usize,
     running: usize,
     closed: bool,
     /// Threads that wait for a job.
     idle: usize,
-    /// Submitters that wait for room, by line.
-    waiting_for_room: [usize; 2],
+    /// Idle threads that were signalled and do not run yet.
+    summoned: usize,
+    /// Whether submitters wait for room and were not signalled, by line.
+    is_room_awaited: [bool; 2],
     /// Threads that wait until all jobs have ended.
     waiting_for_end: usize,
+    tally: Tally,
 }
 
 impl<J> State<J> {
     /// The next job and its line: the line that is next, unless it is empty.
-    fn next(&mut self) -> Option<(J, usize)> {
+    fn next(&mut self) -> Option<(Entry<J>, usize)> {
         let line = if self.waiting[self.turn].is_empty() { 1 - self.turn } else { self.turn };
-        let job = self.waiting[line].pop_front()?;
+        let entry = self.waiting[line].pop_front()?;
         self.turn = 1 - line;
-        Some((job, line))
+        Some((entry, line))
     }
 
     fn is_empty(&self) -> bool {
@@ -103,8 +78,10 @@ impl<J> Queue<J> {
             running: 0,
             closed: false,
             idle: 0,
-            waiting_for_room: [0, 0],
+            summoned: 0,
+            is_room_awaited: [false, false],
             waiting_for_end: 0,
+            tally: Tally::default(),
         };
         let (job_came, room, all_ended) = (Condvar::new(), Condvar::new(), Condvar::new());
         Self { limits, state: Mutex::new(state), job_came, room, all_ended }
@@ -117,6 +94,7 @@ impl<J> Queue<J> {
 
     /// Queues `form(value)`, or returns the value.
     pub(crate) fn push<T>(&self, line: Line, value: T, form: impl FnOnce(T) -> J) -> Result<(), Refused<T>> {
+        let now = Instant::now();
         let state = self.lock();
         if state.closed {
             return Err(Refused::Draining(value));
@@ -124,22 +102,23 @@ impl<J> Queue<J> {
         if self.is_full(&state, line) {
             return Err(Refused::Full(value));
         }
-        self.put(state, line, form(value));
+        self.put(state, line, (form(value), now));
         Ok(())
     }
 
     /// The same, after waiting for room.
     pub(crate) fn push_waiting<T>(&self, line: Line, value: T, form: impl FnOnce(T) -> J) -> Result<(), Refused<T>> {
+        let mut now = Instant::now();
         let mut state = self.lock();
         while !state.closed && self.is_full(&state, line) {
-            state.waiting_for_room[line as usize] += 1;
+            state.is_room_awaited[line as usize] = true;
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.waiting_for_room[line as usize] -= 1;
+            now = Instant::now();
         }
         if state.closed {
             return Err(Refused::Draining(value));
         }
-        self.put(state, line, form(value));
+        self.put(state, line, (form(value), now));
         Ok(())
     }
 
@@ -147,28 +126,42 @@ impl<J> Queue<J> {
         state.waiting[line as usize].len() >= self.limits[line as usize]
     }
 
-    fn put(&self, mut state: MutexGuard<'_, State<J>>, line: Line, job: J) {
-        state.waiting[line as usize].push_back(job);
-        let is_awaited = state.idle > 0;
+    fn put(&self, mut state: MutexGuard<'_, State<J>>, line: Line, entry: Entry<J>) {
+        state.waiting[line as usize].push_back(entry);
+        let summons = state.idle > state.summoned;
+        state.summoned += usize::from(summons);
         drop(state);
-        if is_awaited {
+        if summons {
             self.job_came.notify_one();
         }
     }
 
-    /// The next job, which counts as running until its thread calls again with `has_ended`. `None`: closed and empty.
-    pub(crate) fn take(&self, has_ended: bool) -> Option<J> {
+    /// Reports the end of the last job, if there was one, and takes the next: the job, which counts as running until its end is reported,
+    /// and the moment of its begin. `None`: closed and empty.
+    ///
+    /// A job that follows another without a wait begins at the other's end: the clock is read once for both.
+    pub(crate) fn take(&self, ended: Option<Ended>) -> Option<(J, Instant)> {
+        let mut now = ended.as_ref().map(Ended::at);
         let mut state = self.lock();
-        if has_ended {
-            self.count_ended(&mut state);
+        if let Some(ended) = ended {
+            state.tally.count_ended(&ended);
+            state.running -= 1;
+            self.tell_if_all_ended(&state);
         }
         loop {
-            if let Some((job, line)) = state.next() {
+            if let Some(((job, submitted), line)) = state.next() {
+                let began = now.unwrap_or_else(Instant::now);
+                state.tally.count_waited(submitted, began);
                 state.running += 1;
-                if state.waiting_for_room[line] > 0 && self.has_room_again(&state, line) {
+                let is_room_awaited = state.is_room_awaited[line] && self.has_room_again(&state, line);
+                if is_room_awaited {
+                    state.is_room_awaited[line] = false;
+                }
+                drop(state);
+                if is_room_awaited {
                     self.room.notify_all();
                 }
-                return Some(job);
+                return Some((job, began));
             }
             if state.closed {
                 return None;
@@ -176,18 +169,15 @@ impl<J> Queue<J> {
             state.idle += 1;
             state = self.job_came.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
+            // A spurious wake-up counts as summoned: at worst one more thread is signalled in vain.
+            state.summoned = state.summoned.saturating_sub(1);
+            now = None;
         }
     }
 
-    /// Whether a line has fallen so far that submitters are woken: waking one for each job would cost two context switches for
-    /// each.
+    /// Whether a line has fallen so far that submitters are woken.
     fn has_room_again(&self, state: &State<J>, line: usize) -> bool {
         state.waiting[line].len() <= low_water(self.limits[line])
-    }
-
-    fn count_ended(&self, state: &mut State<J>) {
-        state.running -= 1;
-        self.tell_if_all_ended(state);
     }
 
     fn tell_if_all_ended(&self, state: &State<J>) {
@@ -218,23 +208,23 @@ impl<J> Queue<J> {
     }
 
     /// Removes all waiting jobs. The caller drops them outside the lock, because their drop is foreign code.
-    pub(crate) fn take_waiting(&self) -> [VecDeque<J>; 2] {
+    pub(crate) fn take_waiting(&self) -> [VecDeque<Entry<J>>; 2] {
         let mut state = self.lock();
         let waiting = std::mem::take(&mut state.waiting);
         self.tell_if_all_ended(&state);
         waiting
     }
 
-    /// Number of waiting jobs, and number of running ones.
-    pub(crate) fn lengths(&self) -> (usize, usize) {
-        let state = self.lock();
-        (state.waiting.iter().map(VecDeque::len).sum(), state.running)
+    /// Number of running jobs.
+    pub(crate) fn running(&self) -> usize {
+        self.lock().running
     }
-}
 
-/// Three quarters of a limit.
-pub(crate) fn low_water(limit: usize) -> usize {
-    limit - limit.div_ceil(4)
+    /// Number of waiting jobs, number of running ones, and the counts of the ended ones.
+    pub(crate) fn counts(&self) -> (usize, usize, Tally) {
+        let state = self.lock();
+        (state.waiting.iter().map(VecDeque::len).sum(), state.running, state.tally)
+    }
 }
 
 #[cfg(test)]
@@ -248,7 +238,8 @@ mod tests {
             queue.push(Line::First, number, |number| number).unwrap();
         }
         let has_room = || queue.has_room_again(&queue.lock(), Line::First as usize);
-        assert_eq!((queue.take(false), has_room()), (Some(0), false));
-        assert_eq!((queue.take(true), has_room()), (Some(1), true));
+        let take = || queue.take(None).map(|(number, _)| number);
+        assert_eq!((take(), has_room()), (Some(0), false));
+        assert_eq!((take(), has_room()), (Some(1), true));
     }
 }

@@ -6,7 +6,11 @@
 //! 1. Tasks whose timer is due become ready.
 //! 2. New tasks are taken, up to [`BATCH`] ready ones in all.
 //! 3. The tasks that are ready now are resumed once each. A task that yields becomes ready again, after the others.
-//! 4. If no task is ready, the loop sleeps until its first timer is due or a task arrives.
+//! 4. The ended tasks are reported to the counters, and to the admission, which then has room for others.
+//! 5. If no task is ready, the loop sleeps until its first timer is due or a task arrives.
+//!
+//! Locks, counters and the clock are accessed once for each turn, not for each task. In a long turn, ended tasks are reported in
+//! batches of [`BATCH`].
 //!
 //! Back-pressure includes suspended tasks, since each holds memory. The hybrid model differs only in its waits: they are blocking
 //! calls ([`Waits::OnThreads`]), because not everything that blocks can be suspended.
@@ -14,11 +18,11 @@
 use super::pool::{Pool, Settings};
 use super::timers::Timers;
 use crate::admission::Admission;
+use crate::back_pressure::Refused;
 use crate::containment::{drop_contained, run_contained};
 use crate::coroutine::{BoxCoroutine, Progress};
 use crate::executor::{Drained, Executor, StartError, check_threads};
-use crate::metrics::{Counters, Metrics};
-use crate::queue::Refused;
+use crate::metrics::{Counters, Metrics, Tally};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -70,15 +74,35 @@ struct Incoming {
     returned: VecDeque<BoxCoroutine>,
     /// Number of sleeping loops.
     sleeping: usize,
+    /// Sleeping loops that were signalled and do not run yet. Each signal is a system call.
+    summoned: usize,
     /// Whether the loops must end when no task is inside.
     ending: bool,
 }
 
+impl Incoming {
+    /// Whether a loop must be signalled because a task has arrived.
+    fn summon(&mut self) -> bool {
+        let summons = self.sleeping > self.summoned;
+        self.summoned += usize::from(summons);
+        summons
+    }
+}
+
 /// State of one loop.
-#[derive(Default)]
 struct Own {
     ready: VecDeque<BoxCoroutine>,
     timers: Timers<BoxCoroutine>,
+    /// Counts of this turn.
+    tally: Tally,
+    /// Begin of this turn.
+    now: Instant,
+}
+
+impl Own {
+    fn new() -> Self {
+        Self { ready: VecDeque::new(), timers: Timers::default(), tally: Tally::default(), now: Instant::now() }
+    }
 }
 
 impl EventLoops {
@@ -124,7 +148,7 @@ impl Shared {
 
     /// The main function of a loop.
     fn run(self: Arc<Self>) {
-        let mut own = Own::default();
+        let mut own = Own::new();
         loop {
             self.wake_due(&mut own);
             if !self.take_incoming(&mut own) {
@@ -133,19 +157,20 @@ impl Shared {
             if self.admission.is_abandoned() {
                 self.drop_begun(&mut own);
             }
-            let began = Instant::now();
             for _ in 0..own.ready.len() {
                 let Some(task) = own.ready.pop_front() else { break };
                 self.resume(task, &mut own);
+                if own.tally.done >= BATCH as u64 {
+                    self.report_ended(&mut own);
+                }
             }
-            self.counters.count_busy(began.elapsed());
+            self.end_turn(&mut own);
         }
         self.counters.count_thread_ended();
     }
 
     fn wake_due(&self, own: &mut Own) {
-        let now = Instant::now();
-        while let Some(task) = own.timers.pop_due(now) {
+        while let Some(task) = own.timers.pop_due(own.now) {
             self.counters.count_unblocked();
             own.ready.push_back(task);
         }
@@ -158,7 +183,7 @@ impl Shared {
             own.ready.append(&mut incoming.returned);
             self.begin_new(&mut incoming, own);
             let timer = own.timers.next();
-            let is_due = timer.is_some_and(|at| self.admission.is_abandoned() || at <= Instant::now());
+            let is_due = timer.is_some_and(|at| self.admission.is_abandoned() || at <= own.now);
             if is_due || !own.ready.is_empty() {
                 return true;
             }
@@ -166,16 +191,18 @@ impl Shared {
                 return false;
             }
             incoming = self.sleep(incoming, timer);
+            own.now = Instant::now();
         }
     }
 
     fn begin_new(&self, incoming: &mut Incoming, own: &mut Own) {
-        if own.ready.len() >= BATCH || incoming.new.is_empty() {
+        let count = BATCH.saturating_sub(own.ready.len()).min(incoming.new.len());
+        if count == 0 {
             return;
         }
-        let (now, count) = (Instant::now(), incoming.new.len().min(BATCH - own.ready.len()));
+        self.counters.count_all_begun(count);
         for (task, submitted) in incoming.new.drain(..count) {
-            self.counters.count_begun(submitted, now);
+            own.tally.count_waited(submitted, own.now);
             own.ready.push_back(task);
         }
     }
@@ -187,6 +214,8 @@ impl Shared {
             None => self.came.wait(incoming).unwrap_or_else(PoisonError::into_inner),
         };
         incoming.sleeping -= 1;
+        // A loop that wakes by its timer counts as summoned: at worst one more loop is signalled in vain.
+        incoming.summoned = incoming.summoned.saturating_sub(1);
         incoming
     }
 
@@ -198,9 +227,24 @@ impl Shared {
             Some(Progress::Wait(duration)) => self.suspend(task, duration, own),
             Some(Progress::Done) | None => {
                 drop_contained(task);
-                self.counters.count_ended(Duration::ZERO, !is_whole);
-                self.leave();
+                own.tally.done += 1;
+                own.tally.panicked += u64::from(!is_whole);
             }
+        }
+    }
+
+    fn end_turn(&self, own: &mut Own) {
+        let began = std::mem::replace(&mut own.now, Instant::now());
+        own.tally.count_busy(own.now.saturating_duration_since(began));
+        self.report_ended(own);
+    }
+
+    /// Reports the counts of this turn so far, and lets the ended tasks leave.
+    fn report_ended(&self, own: &mut Own) {
+        let tally = std::mem::take(&mut own.tally);
+        self.counters.count_all_ended(&tally);
+        if tally.done > 0 {
+            self.leave(tally.done as usize);
         }
     }
 
@@ -222,7 +266,7 @@ impl Shared {
             drop_contained(refused);
             self.counters.count_unblocked();
             self.counters.count_begun_dropped();
-            self.leave();
+            self.leave(1);
         }
     }
 
@@ -231,9 +275,9 @@ impl Shared {
         self.counters.count_unblocked();
         let mut incoming = self.lock();
         incoming.returned.push_back(task);
-        let is_awaited = incoming.sleeping > 0;
+        let summons = incoming.summon();
         drop(incoming);
-        if is_awaited {
+        if summons {
             self.came.notify_one();
         }
     }
@@ -242,16 +286,16 @@ impl Shared {
         let now = Instant::now();
         let mut incoming = self.lock();
         incoming.new.push_back((task, now));
-        let is_awaited = incoming.sleeping > 0;
+        let summons = incoming.summon();
         drop(incoming);
-        if is_awaited {
+        if summons {
             self.came.notify_one();
         }
     }
 
-    /// A task has left. The last one lets the loops end.
-    fn leave(&self) {
-        if self.admission.leave() && self.lock().ending {
+    /// So many tasks have left. The last one lets the loops end.
+    fn leave(&self, tasks: usize) {
+        if self.admission.leave(tasks) && self.lock().ending {
             self.came.notify_all();
         }
     }
@@ -263,7 +307,7 @@ impl Shared {
         self.counters.count_dropped(new.len());
         for task in new {
             drop_contained(task);
-            self.leave();
+            self.leave(1);
         }
         self.came.notify_all();
     }
@@ -277,7 +321,7 @@ impl Shared {
         for task in own.ready.drain(..) {
             drop_contained(task);
             self.counters.count_begun_dropped();
-            self.leave();
+            self.leave(1);
         }
     }
 }

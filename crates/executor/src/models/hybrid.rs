@@ -5,10 +5,10 @@
 //! threads bounds the number of blocked tasks.
 
 use super::event_loop::{EventLoopSettings, EventLoops};
+use crate::back_pressure::Refused;
 use crate::coroutine::BoxCoroutine;
 use crate::executor::{Drained, Executor, StartError};
 use crate::metrics::Metrics;
-use crate::queue::Refused;
 use std::time::Instant;
 
 /// Event loops, and the threads that block for them.

@@ -4,12 +4,12 @@
 //! after the other.
 
 use crate::admission::Admission;
+use crate::back_pressure::Refused;
 use crate::blocking::{Announce, register};
 use crate::containment::run_contained;
 use crate::coroutine::{BoxCoroutine, run_to_end};
 use crate::executor::{Drained, Executor};
-use crate::metrics::{Counters, Metrics};
-use crate::queue::Refused;
+use crate::metrics::{Counters, Ended, Metrics};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,8 +37,8 @@ impl Executor for Inline {
         let run = move || run_to_end(&mut *task);
         let is_whole = self.admission.mark(|| run_contained(&self.name, run));
         drop(registered);
-        self.counters.count_ended(began.elapsed(), !is_whole);
-        self.admission.leave();
+        self.counters.count_ended(&Ended::now(began, !is_whole));
+        self.admission.leave(1);
         Ok(())
     }
 

@@ -16,13 +16,15 @@
 //!
 //! A woken thread needs microseconds to run. A call that returns earlier finds its permit still free and takes it again, and the
 //! woken thread sleeps again: `summoned` prevents such calls from waking one thread after another.
+//!
+//! Idle threads and submitters are signalled after the release of the lock, which a woken thread needs first.
 
+use crate::back_pressure::{Refused, low_water};
 use crate::blocking::{Announce, register};
 use crate::containment::{drop_contained, run_contained};
 use crate::coroutine::{BoxCoroutine, run_to_end};
 use crate::executor::{Drained, Executor, StartError, check_threads};
-use crate::metrics::{Counters, Metrics};
-use crate::queue::{Refused, low_water};
+use crate::metrics::{Counters, Ended, Metrics, Tally};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -79,8 +81,11 @@ struct State {
     /// Idle threads that were woken and do not run yet.
     summoned: usize,
     closed: bool,
-    waiting_for_room: usize,
+    /// Whether submitters wait for room and were not signalled.
+    is_room_awaited: bool,
     waiting_for_end: usize,
+    /// Counts of the ended tasks: under this lock they need no further atomic operation.
+    tally: Tally,
 }
 
 impl IoAwarePool {
@@ -123,36 +128,37 @@ impl Shared {
     /// The main function of a thread.
     fn run(self: Arc<Self>) {
         let _registered = register(Arc::clone(&self) as Arc<dyn Announce>);
-        let mut has_ended = false;
-        while let Some((mut task, submitted)) = self.take(has_ended) {
-            let began = Instant::now();
-            self.counters.count_waited(submitted, began);
+        let mut ended = None;
+        while let Some((mut task, began)) = self.take(ended) {
             let is_whole = run_contained(&self.name, move || run_to_end(&mut *task));
-            self.counters.count_done(began.elapsed(), !is_whole);
-            has_ended = true;
+            ended = Some(Ended::now(began, !is_whole));
         }
         self.counters.count_thread_ended();
     }
 
-    /// Releases the permit of an ended task, and waits for the next task and a permit for it. `None`: closed and empty.
-    fn take(&self, has_ended: bool) -> Option<(BoxCoroutine, Instant)> {
+    /// Reports the end of the last task, if there was one, and releases its permit; waits for the next task and a permit for it.
+    /// Returns the task and the moment of its begin. `None`: closed and empty.
+    ///
+    /// A task that follows another without a wait begins at the other's end: the clock is read once for both.
+    fn take(&self, ended: Option<Ended>) -> Option<(BoxCoroutine, Instant)> {
+        let mut now = ended.as_ref().map(Ended::at);
         let mut state = self.lock();
-        if has_ended {
+        if let Some(ended) = ended {
+            state.tally.count_ended(&ended);
             state.begun -= 1;
             self.give_permit_back(&mut state);
             self.tell_if_all_ended(&state);
         }
         loop {
             if state.running < self.running_max
-                && let Some(task) = state.waiting.pop_front()
+                && let Some((task, submitted)) = state.waiting.pop_front()
             {
+                let began = now.unwrap_or_else(Instant::now);
+                state.tally.count_waited(submitted, began);
                 state.running += 1;
                 state.begun += 1;
-                if state.waiting_for_room > 0 && state.waiting.len() <= low_water(self.queue_max) {
-                    self.room.notify_all();
-                }
-                self.summon(&mut state);
-                return Some(task);
+                self.release_and_signal(state);
+                return Some((task, began));
             }
             if state.closed && state.waiting.is_empty() {
                 return None;
@@ -162,6 +168,21 @@ impl Shared {
             state.idle -= 1;
             // A spurious wake-up counts as summoned: at worst one more thread is woken in vain.
             state.summoned = state.summoned.saturating_sub(1);
+            now = None;
+        }
+    }
+
+    /// Releases the lock, then wakes idle threads and, if the queue has fallen to its low-water mark, submitters.
+    fn release_and_signal(&self, mut state: MutexGuard<'_, State>) {
+        let summoned = self.summon(&mut state);
+        let has_room = state.is_room_awaited && state.waiting.len() <= low_water(self.queue_max);
+        if has_room {
+            state.is_room_awaited = false;
+        }
+        drop(state);
+        (0..summoned).for_each(|_| self.summons.notify_one());
+        if has_room {
+            self.room.notify_all();
         }
     }
 
@@ -175,15 +196,11 @@ impl Shared {
         }
     }
 
-    /// Wakes as many idle threads as there are waiting tasks with a free permit.
-    fn summon(&self, state: &mut State) {
-        while state.running + state.summoned < self.running_max
-            && state.summoned < state.waiting.len()
-            && state.summoned < state.idle
-        {
-            state.summoned += 1;
-            self.summons.notify_one();
-        }
+    /// Summons as many idle threads as there are waiting tasks with a free permit; returns how many must be signalled.
+    fn summon(&self, state: &mut State) -> usize {
+        let permits = self.running_max.saturating_sub(state.running);
+        let summoned = permits.min(state.waiting.len()).min(state.idle).max(state.summoned);
+        summoned - std::mem::replace(&mut state.summoned, summoned)
     }
 
     fn tell_if_all_ended(&self, state: &State) {
@@ -192,9 +209,9 @@ impl Shared {
         }
     }
 
-    fn put(&self, state: &mut State, task: BoxCoroutine) {
-        state.waiting.push_back((task, Instant::now()));
-        self.summon(state);
+    fn put(&self, mut state: MutexGuard<'_, State>, task: BoxCoroutine, submitted: Instant) {
+        state.waiting.push_back((task, submitted));
+        self.release_and_signal(state);
     }
 
     fn close(&self) {
@@ -234,8 +251,7 @@ impl Announce for Shared {
     fn blocks(&self) {
         let mut state = self.lock();
         self.give_permit_back(&mut state);
-        self.summon(&mut state);
-        drop(state);
+        self.release_and_signal(state);
         self.counters.count_blocked();
     }
 
@@ -259,12 +275,13 @@ impl Announce for Shared {
 impl Executor for IoAwarePool {
     fn try_submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
         let shared = &self.shared;
-        let mut state = shared.lock();
+        let now = Instant::now();
+        let state = shared.lock();
         let refused = match (state.closed, state.waiting.len() >= shared.queue_max) {
             (true, _) => Refused::Draining(task),
             (false, true) => Refused::Full(task),
             (false, false) => {
-                shared.put(&mut state, task);
+                shared.put(state, task, now);
                 return Ok(());
             }
         };
@@ -274,17 +291,18 @@ impl Executor for IoAwarePool {
 
     fn submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
         let shared = &self.shared;
+        let mut now = Instant::now();
         let mut state = shared.lock();
         while !state.closed && state.waiting.len() >= shared.queue_max {
-            state.waiting_for_room += 1;
+            state.is_room_awaited = true;
             state = shared.room.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.waiting_for_room -= 1;
+            now = Instant::now();
         }
         if state.closed {
             shared.counters.count_refused();
             return Err(Refused::Draining(task));
         }
-        shared.put(&mut state, task);
+        shared.put(state, task, now);
         Ok(())
     }
 
@@ -301,11 +319,11 @@ impl Executor for IoAwarePool {
     }
 
     fn metrics(&self) -> Metrics {
-        let (queued, begun) = {
+        let (queued, begun, tally) = {
             let state = self.shared.lock();
-            (state.waiting.len(), state.begun)
+            (state.waiting.len(), state.begun, state.tally)
         };
-        self.shared.counters.read(queued, begun)
+        self.shared.counters.read(queued, begun, &tally)
     }
 }
 

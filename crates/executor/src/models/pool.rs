@@ -3,14 +3,14 @@
 //! While a job blocks, its thread is unavailable to other jobs. A pool that is large enough for many blocked threads has too
 //! many threads for the cores when none blocks.
 
+use crate::back_pressure::Refused;
 use crate::blocking::{Announce, register};
 use crate::containment::{drop_contained, run_contained};
 use crate::coroutine::{BoxCoroutine, Job, Work};
 use crate::executor::{Drained, Executor, StartError, check_threads};
-use crate::metrics::{Counters, Metrics};
+use crate::metrics::{Counters, Ended, Metrics};
 use crate::priority::give_way;
-use crate::queue::{Line, Queue, Refused};
-use std::collections::VecDeque;
+use crate::queue::{Line, Queue};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -28,25 +28,9 @@ pub struct Settings {
     pub name: String,
 }
 
-/// A task in the queue.
-struct Entry {
-    work: Work,
-    submitted: Instant,
-}
-
-impl Entry {
-    fn of_job(job: Job) -> Self {
-        Self { work: Work::Job(job), submitted: Instant::now() }
-    }
-
-    fn of_coroutine(coroutine: BoxCoroutine) -> Self {
-        Self { work: Work::Coroutine(coroutine), submitted: Instant::now() }
-    }
-}
-
 struct Shared {
     name: String,
-    queue: Queue<Entry>,
+    queue: Queue<Work>,
     counters: Arc<Counters>,
 }
 
@@ -96,7 +80,7 @@ impl Pool {
 
     /// Queues a job in a line, or returns it at once.
     pub fn try_submit_to(&self, line: Line, job: Job) -> Result<(), Refused<Job>> {
-        self.shared.queue.push(line, job, Entry::of_job).inspect_err(|_| self.shared.counters.count_refused())
+        self.shared.queue.push(line, job, Work::Job).inspect_err(|_| self.shared.counters.count_refused())
     }
 
     /// Takes no more jobs and waits for those queued and running. At `deadline`, jobs that have not started are dropped.
@@ -108,7 +92,7 @@ impl Pool {
             return Drained::Finished;
         }
         let queued = self.shared.drop_waiting();
-        match (queued, self.shared.queue.lengths().1) {
+        match (queued, self.shared.queue.running()) {
             (0, 0) => Drained::Finished,
             (queued, running) => Drained::Left { queued, running },
         }
@@ -116,19 +100,19 @@ impl Pool {
 
     /// The current counters.
     pub fn metrics(&self) -> Metrics {
-        let (queued, running) = self.shared.queue.lengths();
-        self.shared.counters.read(queued, running)
+        let (queued, running, tally) = self.shared.queue.counts();
+        self.shared.counters.read(queued, running, &tally)
     }
 }
 
 impl Executor for Pool {
     fn try_submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
-        let pushed = self.shared.queue.push(Line::First, task, Entry::of_coroutine);
+        let pushed = self.shared.queue.push(Line::First, task, Work::Coroutine);
         pushed.inspect_err(|_| self.shared.counters.count_refused())
     }
 
     fn submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
-        let pushed = self.shared.queue.push_waiting(Line::First, task, Entry::of_coroutine);
+        let pushed = self.shared.queue.push_waiting(Line::First, task, Work::Coroutine);
         pushed.inspect_err(|_| self.shared.counters.count_refused())
     }
 
@@ -159,21 +143,18 @@ impl Shared {
     /// The main function of a thread.
     fn run(&self) {
         let _registered = register(Arc::clone(&self.counters) as Arc<dyn Announce>);
-        let mut has_ended = false;
-        while let Some(Entry { work, submitted }) = self.queue.take(has_ended) {
-            let began = Instant::now();
-            self.counters.count_waited(submitted, began);
+        let mut ended = None;
+        while let Some((work, began)) = self.queue.take(ended) {
             let is_whole = run_contained(&self.name, || work.run());
-            self.counters.count_done(began.elapsed(), !is_whole);
-            has_ended = true;
+            ended = Some(Ended::now(began, !is_whole));
         }
         self.counters.count_thread_ended();
     }
 
     /// Drops the waiting jobs and returns their number.
     fn drop_waiting(&self) -> usize {
-        let waiting: [VecDeque<Entry>; 2] = self.queue.take_waiting();
-        let count = waiting.iter().map(VecDeque::len).sum();
+        let waiting = self.queue.take_waiting();
+        let count = waiting.iter().map(|line| line.len()).sum();
         self.counters.count_dropped(count);
         waiting.into_iter().flatten().for_each(drop_contained);
         count

@@ -4,12 +4,12 @@
 //! that ends lets the next one start. Starting a thread costs 10 to 20 µs.
 
 use crate::admission::Admission;
+use crate::back_pressure::Refused;
 use crate::blocking::{Announce, register};
 use crate::containment::run_contained;
 use crate::coroutine::{BoxCoroutine, run_to_end};
 use crate::executor::{Drained, Executor};
-use crate::metrics::{Counters, Metrics};
-use crate::queue::Refused;
+use crate::metrics::{Counters, Ended, Metrics};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -63,7 +63,7 @@ impl ThreadPerTask {
                 shared.run(task, submitted);
                 // Before the place is freed, so that the peak never counts both an ending thread and its successor.
                 shared.counters.count_thread_ended();
-                shared.admission.leave();
+                shared.admission.leave(1);
             }
         });
         if spawned.is_ok() {
@@ -85,7 +85,7 @@ impl Shared {
         let began = Instant::now();
         self.counters.count_begun(submitted, began);
         let is_whole = self.admission.mark(|| run_contained(&self.name, move || run_to_end(&mut *task)));
-        self.counters.count_ended(began.elapsed(), !is_whole);
+        self.counters.count_ended(&Ended::now(began, !is_whole));
     }
 }
 
@@ -95,7 +95,7 @@ impl Executor for ThreadPerTask {
         let shared = &self.shared;
         let task = shared.admission.try_enter(task).inspect_err(|_| shared.counters.count_refused())?;
         self.start(task).map_err(|task| {
-            shared.admission.leave();
+            shared.admission.leave(1);
             shared.counters.count_refused();
             Refused::Full(task)
         })
@@ -107,7 +107,7 @@ impl Executor for ThreadPerTask {
         let task = shared.admission.enter(task).inspect_err(|_| shared.counters.count_refused())?;
         if let Err(task) = self.start(task) {
             shared.run(task, Instant::now());
-            shared.admission.leave();
+            shared.admission.leave(1);
         }
         Ok(())
     }

@@ -4,10 +4,10 @@
 //! The slowest task of a wave delays the next one: a wave takes as long as its longest wait.
 
 use super::thread_per_task::ThreadPerTask;
+use crate::back_pressure::Refused;
 use crate::coroutine::BoxCoroutine;
 use crate::executor::{Drained, Executor};
 use crate::metrics::Metrics;
-use crate::queue::Refused;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 

@@ -5,12 +5,12 @@
 //! blocked thread is unavailable to other tasks, as in the fixed pool.
 
 use crate::admission::Admission;
+use crate::back_pressure::Refused;
 use crate::blocking::{Announce, register};
 use crate::containment::{drop_contained, run_contained};
 use crate::coroutine::{BoxCoroutine, run_to_end};
 use crate::executor::{Drained, Executor, StartError, check_threads};
-use crate::metrics::{Counters, Metrics};
-use crate::queue::Refused;
+use crate::metrics::{Counters, Ended, Metrics};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -58,9 +58,9 @@ impl Shared {
             let began = Instant::now();
             self.counters.count_begun(submitted, began);
             let is_whole = self.admission.mark(|| run_contained(&self.name, move || run_to_end(&mut *task)));
-            self.counters.count_ended(began.elapsed(), !is_whole);
+            self.counters.count_ended(&Ended::now(began, !is_whole));
         }
-        self.admission.leave();
+        self.admission.leave(1);
     }
 }
 
