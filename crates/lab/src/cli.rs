@@ -223,7 +223,7 @@ fn series(arguments: &Series, out: &mut impl Write, notice: &mut dyn FnMut(&str)
     let experiments = experiments(arguments, cores)?;
     let plan =
         Plan { workload: Arc::new(workload(&arguments.work)?), requests, queue_max: arguments.work.queue as usize };
-    let costs = Costs::measure(&plan.workload);
+    let costs = Costs::measure(&plan.workload, plan.requests);
     let optimum = Optimum::of(&plan, cores, &costs);
     let mut report = Report {
         workload: name_of(&arguments.work),

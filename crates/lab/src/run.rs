@@ -83,6 +83,13 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
+/// The parts that all requests of a run share. In one [`Arc`], because the submitter and all threads of the model count its handles,
+/// and each such count moves a cache line between cores.
+struct Shared {
+    workload: Arc<Workload>,
+    trace: Trace,
+}
+
 /// A request in an executor.
 struct Request {
     id: u32,
@@ -91,29 +98,27 @@ struct Request {
     moments: Moments,
     /// Begin of the current wait; none before the first resumption.
     suspended: Option<u64>,
-    workload: Arc<Workload>,
-    trace: Arc<Trace>,
+    shared: Arc<Shared>,
     waits: Duration,
     yields: u32,
 }
 
 impl Request {
-    fn new(id: u32, workload: &Arc<Workload>, trace: &Arc<Trace>) -> Self {
+    fn new(id: u32, shared: &Arc<Shared>) -> Self {
         Self {
             id,
             place: 0,
             reply: Reply::default(),
-            moments: Moments { submitted: trace.now(), ..Moments::default() },
+            moments: Moments { submitted: shared.trace.now(), ..Moments::default() },
             suspended: None,
-            workload: Arc::clone(workload),
-            trace: Arc::clone(trace),
+            shared: Arc::clone(shared),
             waits: Duration::ZERO,
             yields: 0,
         }
     }
 
     fn note_resumption(&mut self) {
-        let now = self.trace.now();
+        let now = self.shared.trace.now();
         let Some(since) = self.suspended.take() else {
             self.moments.began = now;
             return;
@@ -125,8 +130,8 @@ impl Request {
     }
 
     fn end(&mut self) {
-        self.moments.ended = self.trace.now();
-        self.trace.end(self.id, self.moments, self.reply.result, (self.waits, self.yields));
+        self.moments.ended = self.shared.trace.now();
+        self.shared.trace.end(self.id, self.moments, self.reply.result, (self.waits, self.yields));
         self.reply = Reply::default();
     }
 }
@@ -134,16 +139,16 @@ impl Request {
 impl Coroutine for Request {
     fn resume(&mut self) -> Progress {
         self.note_resumption();
-        let progress = self.workload.advance(self.id, &mut self.place, &mut self.reply);
+        let progress = self.shared.workload.advance(self.id, &mut self.place, &mut self.reply);
         match progress {
             Progress::Done => self.end(),
             Progress::Yield => {
                 self.yields += 1;
-                self.suspended = Some(self.trace.now());
+                self.suspended = Some(self.shared.trace.now());
             }
             Progress::Wait(_) => {
-                self.waits += self.workload.asked_at(self.id, self.place);
-                self.suspended = Some(self.trace.now());
+                self.waits += self.shared.workload.asked_at(self.id, self.place);
+                self.suspended = Some(self.shared.trace.now());
             }
         }
         progress
@@ -156,11 +161,12 @@ pub fn run(model: Model, plan: &Plan) -> Result<Run, RunError> {
     let executor = model.start("lab", plan.queue_max).map_err(RunError::Start)?;
     let is_peak_known = usage::reset_peak();
     let (resident, before) = (usage::resident_bytes(), Usage::now());
-    let trace = Arc::new(Trace::new(plan.requests));
+    let shared = Arc::new(Shared { workload: Arc::clone(&plan.workload), trace: Trace::new(plan.requests) });
+    let trace = &shared.trace;
     let began = Instant::now();
     for id in 0..plan.requests {
         // Rejected only by an executor that drains, and this one is drained below.
-        if executor.submit(Box::new(Request::new(id, &plan.workload, &trace))).is_err() {
+        if executor.submit(Box::new(Request::new(id, &shared))).is_err() {
             break;
         }
     }

@@ -11,7 +11,8 @@ use serde::Serialize;
 use std::hint::black_box;
 use std::time::Duration;
 
-/// Number of requests that are computed to measure their cost.
+/// Number of requests that are computed to measure their cost: about 10 ms of computing. Their ids are spread evenly over those of the
+/// run, because a larger id has a longer result to format.
 const SAMPLE: u32 = 4000;
 
 /// A reply in progress.
@@ -62,12 +63,13 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Measures them, in the order in which a model would run them: many requests, each without a break.
-    pub fn measure(workload: &Workload) -> Self {
+    /// Measures them with a sample of the ids from 0 to `requests` - 1, in the order in which a model would run them: each without a
+    /// break.
+    pub fn measure(workload: &Workload, requests: u32) -> Self {
         let parts = (0..ROUNDS).map(|_| {
-            let first = timed(|| (0..SAMPLE).for_each(|id| first_part(id, &mut Reply::default())));
+            let first = timed(|| sample(requests).for_each(|id| first_part(id, &mut Reply::default())));
             let both = timed(|| {
-                for id in 0..SAMPLE {
+                for id in sample(requests) {
                     let mut reply = Reply::default();
                     first_part(id, &mut reply);
                     workload.second_part(&mut reply);
@@ -79,6 +81,11 @@ impl Costs {
             parts.fold((f64::INFINITY, f64::INFINITY), |(first, both), one| (one.0.min(first), one.1.min(both)));
         Self { first, rest: (both - first).max(0.0) }
     }
+}
+
+/// [`SAMPLE`] ids at equal distances.
+fn sample(requests: u32) -> impl Iterator<Item = u32> {
+    (0..u64::from(SAMPLE)).map(move |index| (index * u64::from(requests) / u64::from(SAMPLE)) as u32)
 }
 
 impl Workload {
@@ -251,8 +258,15 @@ mod tests {
     }
 
     #[test]
+    fn the_sample_is_spread_over_all_ids() {
+        let ids: Vec<u32> = sample(100_000).collect();
+        assert_eq!((ids.len(), ids[0], ids[1], ids[3999]), (4000, 0, 25, 99_975));
+        assert_eq!(sample(2).collect::<Vec<_>>(), [vec![0; 2000], vec![1; 2000]].concat());
+    }
+
+    #[test]
     fn costs_are_measured_and_a_repeated_part_costs_more() {
-        let [once, often] = [1, 8].map(|repeats| Costs::measure(&Workload::source(1.0, repeats)));
+        let [once, often] = [1, 8].map(|repeats| Costs::measure(&Workload::source(1.0, repeats), 100_000));
         assert!(once.first > 0.0 && once.rest > 0.0, "{once:?}");
         assert!(often.rest > 2.0 * once.rest, "{once:?} {often:?}");
     }

@@ -59,7 +59,7 @@ fn a_mix_runs_through_every_model_with_its_waits_and_yields() {
 /// A report of two short runs.
 fn report(workload_name: &str) -> Report {
     let plan = plan(Workload::source(0.01, 1), 1001);
-    let costs = Costs::measure(&plan.workload);
+    let costs = Costs::measure(&plan.workload, plan.requests);
     let optimum = Optimum::of(&plan, CORES, &costs);
     let experiments = numbered(CORES).into_iter().filter(|one| matches!(one.number, Some(1 | 12 | 15)));
     let experiments = experiments.map(|one| {
