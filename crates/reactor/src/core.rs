@@ -10,7 +10,6 @@ use crate::connections::{Connections, Ids};
 use crate::fleet::nanoseconds;
 use crate::kernel::{self, Poller, Token};
 use crate::lists::Lists;
-use crate::neighbour::Neighbour;
 use crate::protocol::{Closed, ConnectionId, Part, Protocol};
 use crate::settings::{Outgoing, Traffic};
 use crate::socket::{Socket, Stream};
@@ -128,15 +127,6 @@ impl Core {
             self.wheel.schedule(link.id.slot, link.deadline_tick);
             link.armed_tick = link.deadline_tick;
         }
-    }
-
-    /// A connection other than the one whose turn it is.
-    pub(crate) fn neighbour(&mut self, id: ConnectionId) -> Option<Neighbour<'_>> {
-        if usize::from(id.loop_index) != self.lp.index() {
-            return None;
-        }
-        let connection = self.connections.get(id.slot, id.generation)?;
-        Neighbour::of(&mut connection.link, &mut self.buffers, &mut self.lists)
     }
 
     /// Begins an outgoing connection and returns its id.

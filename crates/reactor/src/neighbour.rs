@@ -30,9 +30,20 @@ pub struct Neighbour<'a> {
     pub(crate) lists: &'a mut Lists,
 }
 
+impl Core {
+    /// A connection other than the one whose turn it is.
+    pub(crate) fn neighbour(&mut self, id: ConnectionId) -> Option<Neighbour<'_>> {
+        if usize::from(id.loop_index) != self.lp.index() {
+            return None;
+        }
+        let connection = self.connections.get(id.slot, id.generation)?;
+        Neighbour::of(&mut connection.link, &mut self.buffers, &mut self.lists)
+    }
+}
+
 impl<'a> Neighbour<'a> {
     /// `None` once nothing more can be queued.
-    pub(crate) fn of(link: &'a mut Link, buffers: &'a mut Buffers, lists: &'a mut Lists) -> Option<Self> {
+    fn of(link: &'a mut Link, buffers: &'a mut Buffers, lists: &'a mut Lists) -> Option<Self> {
         matches!(link.phase, Phase::Open | Phase::Connecting | Phase::Handshaking).then_some(Self {
             link,
             buffers,

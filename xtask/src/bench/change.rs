@@ -9,7 +9,7 @@
 //! Therefore each turn over HTTP uses a new process.
 
 use super::process::Server;
-use super::results::{Row, record};
+use super::results::{COST_MOST, Row, record};
 use super::stage::{Imported, Stage};
 use super::wrk::{self, Load};
 use super::{Effort, http, instructions, median, writes};
@@ -18,8 +18,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Largest permitted cost of a change.
-pub(super) const COST_MOST: f64 = 1.03;
 /// Turns of each row; each is divided by the mean of its two neighbours.
 const ROUNDS: usize = 11;
 const STORE_EXAMPLE: &str = "crates/store/examples/read_rate.rs";

@@ -5,6 +5,9 @@ use crate::tools;
 use std::fmt::Write as _;
 use std::process::Command;
 
+/// Largest permitted cost of a change beside an earlier revision.
+pub(super) const COST_MOST: f64 = 1.03;
+
 /// One measured row.
 #[derive(Clone, Debug)]
 pub(super) struct Row {

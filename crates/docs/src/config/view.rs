@@ -1,17 +1,8 @@
 //! `[views.NAME]`: a grouped query whose result every write keeps up to date.
 
 use super::table::{Item, Table};
-use super::{Config, names};
+use super::{Config, ViewConfig, names};
 use crate::views::{VIEWS_MAX, compile};
-
-/// A declared view. Its query is checked against the collections and the other views.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ViewConfig {
-    /// Its name.
-    pub name: String,
-    /// Its query.
-    pub query: String,
-}
 
 /// Reads all views of the file, after the collections. Returns those that could be read, and the names of everything with
 /// mistakes so far.

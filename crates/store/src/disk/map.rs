@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::fixed_memory::FixedMemory;
 use super::lost::Watched;
-use super::memory::Memory;
 use super::residency;
 
 /// See the module's text.
@@ -52,7 +52,7 @@ pub struct Map {
 /// Owner of the memory.
 enum Backing {
     File { raw: MmapRaw, file: File },
-    Memory(Arc<Memory>),
+    Memory(Arc<FixedMemory>),
 }
 
 // SAFETY: `base` is only the address of memory owned by `backing`, which may be used and dropped on any thread.
@@ -74,7 +74,7 @@ impl Map {
     }
 
     /// The same for a file in memory, whose pages cannot be lost.
-    pub(super) fn of_memory(memory: Arc<Memory>, reserve: u64) -> Map {
+    pub(super) fn of_memory(memory: Arc<FixedMemory>, reserve: u64) -> Map {
         let (base, reserve) = (memory.base(), reserve.min(memory.bytes()));
         let len = AtomicU64::new(memory.len().min(reserve));
         Map { watched: Watched::nothing(), base, reserve, len, backing: Backing::Memory(memory) }

@@ -6,19 +6,14 @@
 //!
 //! Nothing is ever durable.
 
-#![allow(unsafe_code)] // Slices of a map are in memory that file writes change.
-
-use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::io;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::fixed_memory::{ALIGN, FixedMemory};
 use super::{Access, DirectoryLock, Disk, DiskFile, Map};
 
-/// Alignment of a mapped file's memory: that of a map.
-const ALIGN: usize = 4096;
 /// Free space reported.
 const FREE_BYTES: u64 = 1 << 40;
 
@@ -98,54 +93,6 @@ impl Disk for MemoryDisk {
     }
 }
 
-/// A mapped file's bytes, at a fixed address.
-pub(super) struct Memory {
-    base: NonNull<u8>,
-    bytes: usize,
-    /// Length of the file. The bytes after it are zeros.
-    len: AtomicU64,
-}
-
-// SAFETY: plain memory, freed with its last owner. Callers ensure which thread may access which byte when; the tools
-// that this disk exists for check it.
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    fn layout(bytes: usize) -> io::Result<Layout> {
-        Layout::from_size_align(bytes, ALIGN).map_err(io::Error::other)
-    }
-
-    fn zeroed(bytes: usize) -> io::Result<Memory> {
-        let layout = Memory::layout(bytes)?;
-        // SAFETY: the size is not zero, see `MemoryDisk::new`.
-        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Memory { base, bytes, len: AtomicU64::new(0) })
-    }
-
-    pub(super) fn base(&self) -> *const u8 {
-        self.base.as_ptr()
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes as u64
-    }
-
-    pub(super) fn len(&self) -> u64 {
-        self.len.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if let Ok(layout) = Memory::layout(self.bytes) {
-            // SAFETY: allocated with the same layout, freed once.
-            unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) }
-        }
-    }
-}
-
 struct MemoryFile {
     map_bytes: usize,
     /// Locked by reads and writes, not by reads through a map.
@@ -154,46 +101,12 @@ struct MemoryFile {
 
 enum Content {
     Alone(Vec<u8>),
-    Mapped(Arc<Memory>),
+    Mapped(Arc<FixedMemory>),
 }
 
 impl MemoryFile {
     fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Memory {
-    /// Reads up to `buffer.len()` bytes from `offset` on. The caller holds the lock of the file's content.
-    fn read(&self, buffer: &mut [u8], offset: usize) -> usize {
-        let count = buffer.len().min((self.len() as usize).saturating_sub(offset));
-        // SAFETY: `offset + count` is not above the file's length, so inside the memory (if `count` is 0 nothing is
-        // read, wherever it points); `buffer` is exclusive, and writers hold the lock.
-        unsafe { self.base.as_ptr().wrapping_add(offset).copy_to_nonoverlapping(buffer.as_mut_ptr(), count) };
-        count
-    }
-
-    /// Under the same lock.
-    fn write(&self, bytes: &[u8], offset: usize) -> io::Result<()> {
-        let end = offset.checked_add(bytes.len()).filter(|end| *end <= self.bytes);
-        let end = end.ok_or(io::ErrorKind::StorageFull)?;
-        // SAFETY: up to `end`, inside the memory. The copy-on-write rule of `map.rs` ensures that no slice of a map
-        // holds these bytes; this is what the tools check here.
-        unsafe { self.base.as_ptr().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        self.len.fetch_max(end as u64, Ordering::AcqRel);
-        Ok(())
-    }
-
-    /// Under the same lock.
-    fn set_len(&self, len: usize) -> io::Result<()> {
-        if len > self.bytes {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        let cut = (self.len() as usize).saturating_sub(len);
-        // SAFETY: from the new end to the old one (or nothing), inside the memory; no reader reads the truncated part.
-        unsafe { self.base.as_ptr().add(len).write_bytes(0, cut) };
-        self.len.store(len as u64, Ordering::Release);
-        Ok(())
     }
 }
 
@@ -252,7 +165,7 @@ impl DiskFile for MemoryFile {
     fn map(&self, reserve: u64) -> io::Result<Map> {
         let mut content = self.content();
         if let Content::Alone(bytes) = &*content {
-            let memory = Memory::zeroed(self.map_bytes)?;
+            let memory = FixedMemory::zeroed(self.map_bytes)?;
             memory.write(bytes, 0)?;
             *content = Content::Mapped(Arc::new(memory));
         }

@@ -22,6 +22,7 @@ use std::io;
 use std::sync::Arc;
 
 mod bits;
+mod fixed_memory;
 mod lost;
 mod map;
 mod memory;
