@@ -22,12 +22,12 @@ pub struct FieldBlock {
 /// A header field that cannot be added: it would break the head, contradict the server's own fields (`Content-Length`,
 /// `Content-Type`, `Connection`, …), or exceed the limit of all fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldFault {
+pub struct FieldBlockFault {
     /// The field's name.
     pub name: String,
 }
 
-impl fmt::Display for FieldFault {
+impl fmt::Display for FieldBlockFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -38,15 +38,15 @@ impl fmt::Display for FieldFault {
     }
 }
 
-impl std::error::Error for FieldFault {}
+impl std::error::Error for FieldBlockFault {}
 
 impl FieldBlock {
     /// A block of these fields, names and values, in this order; or the first that cannot be added.
-    pub fn new<'f>(fields: impl IntoIterator<Item = (&'f str, &'f str)>) -> Result<FieldBlock, FieldFault> {
+    pub fn new<'f>(fields: impl IntoIterator<Item = (&'f str, &'f str)>) -> Result<FieldBlock, FieldBlockFault> {
         let mut lines = Vec::new();
         for (name, value) in fields {
             if !append_field(&mut lines, name, value) {
-                return Err(FieldFault { name: name.to_owned() });
+                return Err(FieldBlockFault { name: name.to_owned() });
             }
         }
         Ok(FieldBlock { lines: lines.into() })
@@ -79,7 +79,7 @@ mod tests {
         for (name, value) in
             [("A", "b\r\nC: d"), ("A b", "c"), ("", "c"), ("Content-Length", "5"), ("A", long.as_str())]
         {
-            assert_eq!(FieldBlock::new([("X", "y"), (name, value)]), Err(FieldFault { name: name.to_owned() }));
+            assert_eq!(FieldBlock::new([("X", "y"), (name, value)]), Err(FieldBlockFault { name: name.to_owned() }));
         }
     }
 }

@@ -68,7 +68,7 @@ mod worker;
 
 pub use access_log::AccessLog;
 pub use body::{BodyFault, BodySink, BodySource, More};
-pub use field_block::{FieldBlock, FieldFault};
+pub use field_block::{FieldBlock, FieldBlockFault};
 pub use files::{FILE_BYTES_IN_MEMORY_MAX, FileCache, FileMiss, FileReply, Files, OPEN_FILES_MAX};
 pub use late::{Cutter, LateReply, Nudge};
 pub use latency::{BUCKETS, SERIES_BYTES, SERIES_MAX, Series, SeriesTotal};

@@ -5,7 +5,7 @@
 
 use crate::fail_if::{self, FailIf};
 use crate::recording::Recording;
-use crate::versus::Comparison;
+use crate::versus::SideBySide;
 use crate::{hdr, json, page, table};
 use std::fmt;
 use std::io::{Read, Write};
@@ -71,7 +71,7 @@ impl Outputs {
     pub fn deliver(
         &self,
         run: &Recording,
-        comparison: Option<&Comparison>,
+        comparison: Option<&SideBySide>,
         width: usize,
         summary: &mut impl Write,
     ) -> Result<Vec<String>, OutputError> {
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::sample_run::{self, Shape};
 
-    fn delivered(outputs: &Outputs, comparison: Option<&Comparison>) -> (String, Vec<String>) {
+    fn delivered(outputs: &Outputs, comparison: Option<&SideBySide>) -> (String, Vec<String>) {
         let mut summary = Vec::new();
         let run = sample_run::recording(Shape::Stall);
         let failures = outputs.deliver(&run, comparison, 100, &mut summary).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     fn the_summary_is_json_where_that_is_asked() {
         let outputs = Outputs { is_json: true, ..Outputs::default() };
         let [calm, stall] = [Shape::Calm, Shape::Stall].map(sample_run::recording);
-        let comparison = Comparison::of_runs(&calm, &stall);
+        let comparison = SideBySide::of_runs(&calm, &stall);
         for (comparison, key) in [(None, "latency_us"), (Some(&comparison), "figures")] {
             let (summary, _) = delivered(&outputs, comparison);
             let object: serde_json::Value = serde_json::from_str(&summary).unwrap();

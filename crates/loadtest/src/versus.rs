@@ -48,7 +48,7 @@ pub fn schedule(rounds: usize) -> impl Iterator<Item = Turn> {
 }
 
 /// Runs the turns. The first error ends the comparison.
-pub fn run<E>(rounds: usize, mut turn: impl FnMut(Turn) -> Result<Recording, E>) -> Result<Comparison, E> {
+pub fn run<E>(rounds: usize, mut turn: impl FnMut(Turn) -> Result<Recording, E>) -> Result<SideBySide, E> {
     let (mut turns, mut first, mut second) = (Vec::new(), None, None);
     for place in schedule(rounds) {
         let recording = turn(place)?;
@@ -59,11 +59,11 @@ pub fn run<E>(rounds: usize, mut turn: impl FnMut(Turn) -> Result<Recording, E>)
         }
     }
     let (first, second) = first.zip(second).expect("a schedule has turns of both sides");
-    Ok(Comparison { rows: rows(&turns), rounds: turns.len() / 2, kind: Kind::Turns, first, second })
+    Ok(SideBySide { rows: rows(&turns), rounds: turns.len() / 2, kind: Kind::Turns, first, second })
 }
 
 /// Two servers, or two runs, side by side.
-pub struct Comparison {
+pub struct SideBySide {
     /// A row for each figure.
     pub rows: Vec<Compared>,
     /// Number of ratios behind each row.
@@ -271,11 +271,11 @@ impl Compared {
     }
 }
 
-impl Comparison {
+impl SideBySide {
     /// Compares two runs that were made one after the other. They are compared row by row, at the same second of the plan; a
     /// run's own figures are shown beside the median of these ratios. The ratio includes the drift of the machine between the
     /// runs.
-    pub fn of_runs(first: &Recording, second: &Recording) -> Comparison {
+    pub fn of_runs(first: &Recording, second: &Recording) -> SideBySide {
         let whole = [Figures::of_run(first), Figures::of_run(second)];
         let by_row = (Figures::of_rows(first), Figures::of_rows(second));
         let rounds = by_row.0.len().min(by_row.1.len());
@@ -288,7 +288,7 @@ impl Comparison {
             Compared { figure, first, second, ratio, noise: spread(ratios) }
         };
         let rows = FIGURE.iter().enumerate().map(row).collect();
-        Comparison { rows, rounds, kind: Kind::Runs, first: first.clone(), second: second.clone() }
+        SideBySide { rows, rounds, kind: Kind::Runs, first: first.clone(), second: second.clone() }
     }
 
     /// The comparison as a table for a terminal or a file.
@@ -365,12 +365,12 @@ mod tests {
     use crate::sample_run::{self, Shape};
     use std::convert::Infallible;
 
-    fn row<'a>(comparison: &'a Comparison, key: &str) -> &'a Compared {
+    fn row<'a>(comparison: &'a SideBySide, key: &str) -> &'a Compared {
         comparison.rows.iter().find(|row| row.figure.key == key).unwrap()
     }
 
     /// Turns with the given latencies, in microseconds.
-    fn turns(latencies: &[u64]) -> Comparison {
+    fn turns(latencies: &[u64]) -> SideBySide {
         run(latencies.len() / 2, |turn| {
             let mut run = sample_run::recording(Shape::Calm);
             let mut histogram = sample_run::histogram();
@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn two_single_runs_are_compared_second_by_second() {
         let [calm, slower] = [Shape::Calm, Shape::Slower].map(sample_run::recording);
-        let comparison = Comparison::of_runs(&calm, &slower);
+        let comparison = SideBySide::of_runs(&calm, &slower);
         let slower = row(&comparison, "latency_us.p50");
         assert!((1.1..1.5).contains(&slower.ratio.unwrap()) && slower.noise.unwrap() < 0.1, "{slower:?}");
         assert_eq!(slower.verdict(), "more");

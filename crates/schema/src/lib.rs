@@ -44,7 +44,7 @@ pub struct Schema {
 
 #[derive(Debug)]
 enum Rules {
-    Plain(plain::Plain),
+    Plain(plain::PlainRules),
     Full(Box<full::Full>),
 }
 
@@ -70,7 +70,7 @@ impl Schema {
         // The general compiler also checks the schema against its own rules.
         let full = full::Full::compile(&json)?;
         let promise = promise::of(text, &json);
-        let rules = match plain::Plain::compile(&json, &promise) {
+        let rules = match plain::PlainRules::compile(&json, &promise) {
             Some(plain) => Rules::Plain(plain),
             None => Rules::Full(Box::new(full)),
         };

@@ -3,14 +3,14 @@
 
 use std::cmp::Ordering;
 
-use super::plain::{Bound, Constant, Plain, Rule};
+use super::plain::{Bound, Constant, PlainRules, Rule};
 use super::promise::FieldPromise;
 use super::types::ANY;
 
 /// Each schema comes with its fields, in the order of its rules.
 pub(crate) fn is_looser(
-    (new, new_fields): (&Plain, &[FieldPromise]),
-    (old, old_fields): (&Plain, &[FieldPromise]),
+    (new, new_fields): (&PlainRules, &[FieldPromise]),
+    (old, old_fields): (&PlainRules, &[FieldPromise]),
 ) -> bool {
     let in_new = |name: &str| new_fields.iter().any(|field| field.name == name);
     if new.closed && !(old.closed && old_fields.iter().all(|field| in_new(&field.name))) {

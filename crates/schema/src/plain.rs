@@ -17,7 +17,7 @@ use super::types::{ANY, ARRAY, BOOLEAN, INTEGER, NULL, OBJECT, REAL, STRING, typ
 const REMARKS: [&str; 5] = ["title", "description", "$comment", "default", "examples"];
 
 #[derive(Debug)]
-pub(crate) struct Plain {
+pub(crate) struct PlainRules {
     /// In the order of the schema's fields.
     pub(super) rules: Vec<Rule>,
     pub(super) closed: bool,
@@ -56,9 +56,9 @@ pub(super) enum Constant {
     Text(String),
 }
 
-impl Plain {
+impl PlainRules {
     /// `None` if the schema has keywords that this checker does not support.
-    pub(crate) fn compile(schema: &Json, promise: &Promise) -> Option<Plain> {
+    pub(crate) fn compile(schema: &Json, promise: &Promise) -> Option<PlainRules> {
         let schema = schema.as_object()?;
         let known = ["type", "properties", "required", "additionalProperties"];
         let remark = |key: &str| REMARKS.contains(&key);
@@ -86,7 +86,7 @@ impl Plain {
             let required = required.contains(&field.name.as_str());
             Rule::compile(properties.get(&field.name)?, required)
         });
-        Some(Plain { rules: rules.collect::<Option<_>>()?, closed })
+        Some(PlainRules { rules: rules.collect::<Option<_>>()?, closed })
     }
 
     #[inline]

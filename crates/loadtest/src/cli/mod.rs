@@ -23,7 +23,7 @@ use crate::recording::Recording;
 use crate::request::{Constant, Parts};
 use crate::source::{Observer, Source};
 use crate::target::{self, Target};
-use crate::versus::{self, Comparison, Side, Turn};
+use crate::versus::{self, Side, SideBySide, Turn};
 use reactor::TlsClient;
 use reactor::signals::Termination;
 use std::io::Write;
@@ -76,7 +76,7 @@ fn run_load(arguments: &Arguments, stop: &Stop) -> Result<(), String> {
     let Some(other) = &arguments.results.vs else {
         let before = arguments.results.compared()?;
         let finished = run_once(arguments, url, stop)?;
-        let comparison = before.map(|before| Comparison::of_runs(&before, &finished.recording));
+        let comparison = before.map(|before| SideBySide::of_runs(&before, &finished.recording));
         deliver(&outputs, &finished.recording, comparison.as_ref())?;
         return finished.failure.map_or(Ok(()), |failure| Err(failure.to_string()));
     };
@@ -123,7 +123,7 @@ fn run_once(arguments: &Arguments, url: &str, stop: &Stop) -> Result<Finished, S
 }
 
 /// Writes the outputs that the user requested. A failed condition is the command's error.
-fn deliver(outputs: &Outputs, run: &Recording, comparison: Option<&Comparison>) -> Result<(), String> {
+fn deliver(outputs: &Outputs, run: &Recording, comparison: Option<&SideBySide>) -> Result<(), String> {
     let mut output = std::io::stdout().lock();
     let failed = outputs.deliver(run, comparison, live::standard_output_width(), &mut output);
     let failed = failed.map_err(|error| format!("cannot write {error}"))?;

@@ -9,11 +9,11 @@ use super::over_time::{
 use super::scale::Scale;
 use crate::quantity::moment;
 use crate::recording::Recording;
-use crate::versus::Comparison;
+use crate::versus::SideBySide;
 
 /// The section of a comparison.
-pub(super) fn html(comparison: &Comparison) -> String {
-    let Comparison { first, second, .. } = comparison;
+pub(super) fn html(comparison: &SideBySide) -> String {
+    let SideBySide { first, second, .. } = comparison;
     let distributions = [(first, "A", "first"), (second, "B", "second")].map(|(run, name, class)| Distribution {
         name: format!("{name}, latency"),
         class,
@@ -29,7 +29,7 @@ pub(super) fn html(comparison: &Comparison) -> String {
     )
 }
 
-fn sides(comparison: &Comparison) -> String {
+fn sides(comparison: &SideBySide) -> String {
     let side = |name: &str, run: &Recording| {
         let [target, load] = [&run.target, &run.load].map(|text| escaped(text));
         format!("<p><b>{name}</b>: {target}, {load}, {}</p>\n", moment(run.started))
@@ -37,7 +37,7 @@ fn sides(comparison: &Comparison) -> String {
     side("A", &comparison.first) + &side("B", &comparison.second)
 }
 
-fn ratios(comparison: &Comparison) -> String {
+fn ratios(comparison: &SideBySide) -> String {
     let mut table = Table::new(&["figure", "A", "B", "B / A", "noise", ""]);
     for row in &comparison.rows {
         let [first, second] = [row.first, row.second].map(|value| row.figure.text(value));

@@ -17,7 +17,7 @@ mod tests;
 use crate::figures::{COLUMNS, answered_per_second, causes, validity};
 use crate::quantity::{count, moment, nanoseconds, of_distribution, per_second, rating, share, span};
 use crate::recording::{Outcome, Percentiles, Phase, Recording, Validity};
-use crate::versus::Comparison;
+use crate::versus::SideBySide;
 use base64::Engine as _;
 use distribution::Distribution;
 use markup::{Table, escaped};
@@ -28,7 +28,7 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("hover.js");
 
 /// The page of a run, with a comparison if there is one.
-pub fn html(run: &Recording, comparison: Option<&Comparison>) -> String {
+pub fn html(run: &Recording, comparison: Option<&SideBySide>) -> String {
     let target = escaped(&run.target);
     let mut out = head(&target);
     out.push_str(&header(run));

@@ -3,7 +3,7 @@
 use super::html;
 use crate::recording::{Recording, Validity};
 use crate::sample_run::{self, Shape};
-use crate::versus::Comparison;
+use crate::versus::SideBySide;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn full_page() -> String {
     let run = sample_run::recording(Shape::Stall);
     let calm = sample_run::recording(Shape::Calm);
-    html(&run, Some(&Comparison::of_runs(&calm, &run)))
+    html(&run, Some(&SideBySide::of_runs(&calm, &run)))
 }
 
 fn hostile() -> Recording {
@@ -61,7 +61,7 @@ fn the_page_has_all_parts_and_needs_nothing_from_elsewhere() {
 #[test]
 fn hostile_texts_stay_texts() {
     let run = hostile();
-    let page = html(&run, Some(&Comparison::of_runs(&run, &run)));
+    let page = html(&run, Some(&SideBySide::of_runs(&run, &run)));
     assert!(!page.contains("<img") && !page.contains("<script>alert"), "a text of others became an element");
     assert_eq!(page.matches("<script>").count(), 1);
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));

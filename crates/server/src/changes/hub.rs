@@ -153,7 +153,7 @@ pub(crate) struct Hub {
 
 /// Values of the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Numbers {
+pub(crate) struct FeedNumbers {
     pub(crate) consumers: u64,
     pub(crate) behind: u64,
     pub(crate) window_bytes: u64,
@@ -180,9 +180,9 @@ impl Hub {
         self.replies.take(bytes)
     }
 
-    pub(crate) fn numbers(&self) -> Numbers {
+    pub(crate) fn numbers(&self) -> FeedNumbers {
         let state = self.lock();
-        Numbers {
+        FeedNumbers {
             consumers: state.members.len() as u64,
             behind: state.members.values().filter(|member| member.behind.is_some()).count() as u64,
             window_bytes: state.window.as_ref().map_or(0, Window::bytes) as u64,

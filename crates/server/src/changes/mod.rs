@@ -21,7 +21,7 @@ mod place;
 mod wanted;
 mod window;
 
-pub(crate) use hub::{Arrival, Numbers};
+pub(crate) use hub::{Arrival, FeedNumbers};
 pub(crate) use place::Place;
 pub(crate) use wanted::{Form, Wanted};
 
@@ -80,7 +80,7 @@ impl Feed {
         self.hub.end();
     }
 
-    pub(crate) fn numbers(&self) -> Numbers {
+    pub(crate) fn numbers(&self) -> FeedNumbers {
         self.hub.numbers()
     }
 }

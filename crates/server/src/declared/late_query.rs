@@ -21,7 +21,7 @@ use crate::service::query_limits::Whole;
 use crate::statements::guard::Ended;
 use crate::statements::paging::Page;
 use crate::threads::background;
-use crate::threads::client::Watch;
+use crate::threads::client::ClientWatch;
 use crate::threads::in_flight::InFlight;
 use crate::threads::loop_time::Habit;
 use crate::threads::query_pool::QueryPool;
@@ -126,7 +126,7 @@ impl LateQuery {
 
     /// Answers, or returns the reply: another configuration has taken over.
     fn answer(&self, late: LateReply) -> Option<LateReply> {
-        let client = Watch::of(&late, &self.pool);
+        let client = ClientWatch::of(&late, &self.pool);
         if self.request.page.is_none() && !self.query.has_one_row() {
             self.stream(&client, late)
         } else {
@@ -135,7 +135,7 @@ impl LateQuery {
     }
 
     /// Sends rows while they are made.
-    fn stream(&self, client: &Watch, late: LateReply) -> Option<LateReply> {
+    fn stream(&self, client: &ClientWatch, late: LateReply) -> Option<LateReply> {
         let (media, bytes_max) = (self.request.kept.shape.media(), self.whole.bytes_max());
         let mut reply = pipe::Reply::new(late, (&self.replies, &self.errors, &self.pool), media, bytes_max);
         let mut rest = Vec::new();
@@ -159,7 +159,7 @@ impl LateQuery {
     fn flow(
         &self,
         now: &Moment<'_>,
-        client: &Watch,
+        client: &ClientWatch,
         (reply, rest): (&mut pipe::Reply<'_>, &mut Vec<u8>),
     ) -> Result<(), Failure> {
         let DeclaredQuery { query, before, behind, route, habits, .. } = &*self.query;
@@ -186,7 +186,7 @@ impl LateQuery {
     }
 
     /// Answers with one row, or a page.
-    fn answer_whole(&self, client: &Watch, mut late: LateReply) -> Option<LateReply> {
+    fn answer_whole(&self, client: &ClientWatch, mut late: LateReply) -> Option<LateReply> {
         let ran = self.sessions.with(&self.database, |session| {
             self.check_required(session)?;
             let values = (&self.request.values[..], self.request.page.as_ref(), self.request.guard.as_ref());

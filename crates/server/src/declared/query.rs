@@ -9,7 +9,7 @@ use crate::service::{Local, PathTexts};
 use crate::statements::guard::DeclaredGuard;
 use crate::statements::guard::Ended;
 use crate::statements::paging::{ITEMS, Page, Pages};
-use crate::threads::client::Watch;
+use crate::threads::client::ClientWatch;
 use crate::threads::loop_time::{Habit, Habits};
 use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::Moment;
@@ -214,7 +214,7 @@ impl DeclaredQuery {
         (values, page, guard): (&[OwnedValue], Option<&Page>, Option<&Guard>),
         budget: &Budget<'_>,
         queries: &Queries,
-        (client, late): (&Watch, Option<&mut LateReply>),
+        (client, late): (&ClientWatch, Option<&mut LateReply>),
     ) -> Result<Vec<u8>, Ended> {
         let values: Vec<Value<'_>> = values.iter().map(OwnedValue::value).collect();
         let (mut out, running) = (Vec::new(), self.habits.begin(Habit::of(&values)));

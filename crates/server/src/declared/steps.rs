@@ -15,7 +15,7 @@ use crate::service::query_limits::Whole;
 use crate::service::write;
 use crate::service::{Local, PathTexts, Service, Shared};
 use crate::threads::background;
-use crate::threads::client::Watch;
+use crate::threads::client::ClientWatch;
 use crate::threads::in_flight::Taken;
 use crate::threads::loop_time::{Habit, Habits};
 use crate::threads::query_state::{PLAN_FIELD, Queries};
@@ -325,7 +325,7 @@ impl Owed {
         let Owed { database, shared, errors, reply, late, wants_plan, taken, habits, habit } = self;
         let whole = Whole::of(&shared).of_change();
         let (pool, replies, queries) = (Arc::clone(&shared.pool), shared.replies.clone(), Arc::clone(&shared.queries));
-        let client = Arc::new(Watch::of(&late, &pool));
+        let client = Arc::new(ClientWatch::of(&late, &pool));
         let place = match pool.place(0, habits.expected(habit)) {
             Ok(place) => place,
             Err(failure) => return refusal::refuse(&errors, late, &failure),

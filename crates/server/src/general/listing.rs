@@ -12,7 +12,7 @@ use crate::service::cold_read;
 use crate::service::query_limits::Whole;
 use crate::service::{Local, Service};
 use crate::threads::background;
-use crate::threads::client::Watch;
+use crate::threads::client::ClientWatch;
 use crate::threads::loop_time::LoopTime;
 use docs::engine::ErrorKind;
 use docs::key::{Key, KeyType};
@@ -92,7 +92,7 @@ fn list_late(
     let (database, sessions) = (service.database.clone(), Arc::clone(&service.pool_sessions));
     let (errors, replies) = (Arc::new(ErrorRules::default()), service.replies.clone());
     let (whole, late) = (Whole::of(service), reply.later_watched());
-    let client = Arc::new(Watch::of(&late, &service.pool));
+    let client = Arc::new(ClientWatch::of(&late, &service.pool));
     background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |late| {
         let is_over = whole.question(&client);
         let body = sessions.with(&database, |session| {

@@ -13,7 +13,7 @@ use crate::service::query_limits::Whole;
 use crate::statements::modify::Change;
 use crate::statements::statement::{Arguments, Shape};
 use crate::threads::background;
-use crate::threads::client::Watch;
+use crate::threads::client::ClientWatch;
 use crate::threads::in_flight::Taken;
 use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::sql::{Budget, ModifyError};
@@ -44,7 +44,7 @@ pub(super) fn run(
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
     let late = reply.later_watched();
-    let client = Arc::new(Watch::of(&late, &service.pool));
+    let client = Arc::new(ClientWatch::of(&late, &service.pool));
     background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
         let result = execute(&database, (&sql, &arguments), shape, (&whole, &client), &queries, &mut late);
         drop((sql, arguments, taken));
@@ -63,7 +63,7 @@ fn execute(
     database: &Database,
     (sql, arguments): (&str, &Arguments),
     shape: Shape,
-    (whole, client): (&Whole, &Arc<Watch>),
+    (whole, client): (&Whole, &Arc<ClientWatch>),
     queries: &Queries,
     late: &mut LateReply,
 ) -> Result<(u64, Vec<u8>), Failure> {

@@ -14,7 +14,7 @@ use crate::statements::cursor::{self, Asked};
 use crate::statements::paging::{self, Page};
 use crate::statements::statement::Arguments;
 use crate::threads::background;
-use crate::threads::client::Watch;
+use crate::threads::client::ClientWatch;
 use crate::threads::in_flight::{InFlight, Taken};
 use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::Database;
@@ -79,7 +79,7 @@ impl PageWanted {
         let (whole, queries) = (Whole::of(service), Arc::clone(&service.queries));
         let errors = Arc::new(ErrorRules::default());
         let late = reply.later_watched();
-        let client = Watch::of(&late, &service.pool);
+        let client = ClientWatch::of(&late, &service.pool);
         background::run_until(whole.ends(), &service.pool, &Arc::clone(&errors), late, move |mut late| {
             let of = (&sql[..], &arguments);
             let page = loop {
@@ -98,7 +98,7 @@ impl PageWanted {
         &self,
         database: &Database,
         (sql, arguments): (&str, &Arguments),
-        (whole, client): (&Whole, &Watch),
+        (whole, client): (&Whole, &ClientWatch),
         queries: &Queries,
         late: &mut LateReply,
     ) -> Result<Option<Vec<u8>>, Failure> {

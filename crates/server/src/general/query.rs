@@ -19,7 +19,7 @@ use crate::service::write;
 use crate::statements::modify::Change;
 use crate::statements::statement::{Arguments, Statement};
 use crate::threads::background;
-use crate::threads::client::Watch;
+use crate::threads::client::ClientWatch;
 use crate::threads::in_flight::Taken;
 use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::Database;
@@ -51,7 +51,7 @@ pub(super) fn run(service: &Service, request: &Request<'_>, granted: Granted<'_>
     let (database, replies) = (service.database.clone(), service.replies.clone());
     let whole = Whole::of(service);
     let late = reply.later_watched();
-    let client = Watch::of(&late, &service.pool);
+    let client = ClientWatch::of(&late, &service.pool);
     let errors = Arc::new(ErrorRules::default());
     let queries = Arc::clone(&service.queries);
     let pool = Arc::clone(&service.pool);
@@ -111,7 +111,7 @@ fn execute(
     database: &Database,
     (sql, arguments): (&str, &Arguments),
     shape: Shape,
-    (whole, client): (&Whole, &Watch),
+    (whole, client): (&Whole, &ClientWatch),
     queries: &Queries,
     (reply, rest): (&mut pipe::Reply<'_>, &mut Vec<u8>),
 ) -> Result<Option<()>, Failure> {

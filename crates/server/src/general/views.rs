@@ -11,7 +11,7 @@ use crate::requests::params::echo;
 use crate::service::Service;
 use crate::service::query_limits::Whole;
 use crate::threads::background;
-use crate::threads::client::Watch;
+use crate::threads::client::ClientWatch;
 use docs::views::{ViewState, ViewStatus};
 use docs::{Database, ReadError};
 use http::{Params, Reply, Request, Status};
@@ -44,7 +44,7 @@ pub(super) fn verify(service: &Service, request: &Request<'_>, params: &Params<'
     let (database, waits_until) = (service.database.clone(), Whole::of(service).ends());
     let errors = Arc::new(ErrorRules::default());
     let late = reply.later_watched();
-    let client = Arc::new(Watch::of(&late, &service.pool));
+    let client = Arc::new(ClientWatch::of(&late, &service.pool));
     background::run_until(waits_until, &service.pool, &Arc::clone(&errors), late, move |late| {
         let report = verified(&database.newest(), &view.name, &client, &turn.begin());
         drop(turn);
@@ -89,7 +89,7 @@ fn told(view: &ViewStatus) -> Json {
     })
 }
 
-fn verified(database: &Database, name: &str, client: &Watch, run: &Run<'_>) -> Result<Json, Failure> {
+fn verified(database: &Database, name: &str, client: &ClientWatch, run: &Run<'_>) -> Result<Json, Failure> {
     // A view of few documents ends before the first check.
     if let Some(failure) = run.end(Instant::now()) {
         return Err(failure);

@@ -23,11 +23,11 @@ pub(crate) struct UnderWay {
 }
 
 /// Permission to make a backup; returned when it is dropped, whatever the result.
-pub(crate) struct Turn {
+pub(crate) struct BackupPermit {
     pub(crate) backups: Arc<Backups>,
 }
 
-impl Drop for Turn {
+impl Drop for BackupPermit {
     fn drop(&mut self) {
         *self.backups.under_way() = None;
     }
@@ -47,7 +47,7 @@ impl Backups {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn take_turn(self: &Arc<Backups>, name: &str) -> Result<Turn, Failure> {
+    pub(crate) fn take_turn(self: &Arc<Backups>, name: &str) -> Result<BackupPermit, Failure> {
         let mut under_way = self.under_way();
         if let Some(other) = under_way.as_ref() {
             let detail =
@@ -55,7 +55,7 @@ impl Backups {
             return Err(Failure::new(Kind::Conflict, detail));
         }
         *under_way = Some(UnderWay { name: name.to_owned(), progress: Progress::default() });
-        Ok(Turn { backups: Arc::clone(self) })
+        Ok(BackupPermit { backups: Arc::clone(self) })
     }
 
     /// Records the progress, and returns whether the backup may continue.

@@ -26,9 +26,9 @@ struct Counts {
     lag_ms: AtomicU64,
 }
 
-/// Numbers for the metrics.
+/// ExpiryNumbers for the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Numbers {
+pub(crate) struct ExpiryNumbers {
     /// Documents removed since start.
     pub(crate) removed: u64,
     /// Attempts that failed.
@@ -82,10 +82,10 @@ impl Expiry {
         }
     }
 
-    pub(crate) fn numbers(&self) -> Numbers {
+    pub(crate) fn numbers(&self) -> ExpiryNumbers {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let Counts { removed, failures, blocked, unremovable, lag_ms } = &*self.counts;
-        Numbers {
+        ExpiryNumbers {
             removed: of(removed),
             failures: of(failures),
             blocked: of(blocked),

@@ -26,27 +26,27 @@ impl Verifications {
     }
 
     /// Permission to verify a view: two at a time would take all threads of the pool.
-    pub(crate) fn take_turn(self: &Arc<Self>) -> Result<Turn, Failure> {
+    pub(crate) fn take_turn(self: &Arc<Self>) -> Result<VerificationPermit, Failure> {
         match self.is_under_way.swap(true, Ordering::AcqRel) {
             true => Err(Failure::new(Kind::Busy, "another verification is under way: one at a time")),
-            false => Ok(Turn { all: Arc::clone(self) }),
+            false => Ok(VerificationPermit { all: Arc::clone(self) }),
         }
     }
 }
 
 /// Permission to verify a view; returned when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct VerificationPermit {
     all: Arc<Verifications>,
 }
 
-impl Drop for Turn {
+impl Drop for VerificationPermit {
     fn drop(&mut self) {
         self.all.is_under_way.store(false, Ordering::Release);
     }
 }
 
-impl Turn {
+impl VerificationPermit {
     /// Begins the verification.
     pub(crate) fn begin(&self) -> Run<'_> {
         Run { turn: self, ends: Instant::now() + TIME_MAX }
@@ -55,7 +55,7 @@ impl Turn {
 
 /// A running verification.
 pub(crate) struct Run<'t> {
-    turn: &'t Turn,
+    turn: &'t VerificationPermit,
     ends: Instant,
 }
 

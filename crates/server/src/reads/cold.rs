@@ -39,7 +39,7 @@ const QUIET_LOOKS: u32 = 16;
 
 /// One loop's record of its waits for the disk.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct DiskWaits {
     /// Requests until the next check.
     left: u32,
     quiet: u32,
@@ -48,7 +48,7 @@ pub(crate) struct Watch {
     is_asking: bool,
 }
 
-impl Watch {
+impl DiskWaits {
     /// Counts a request, and returns whether its reads check residency.
     #[inline]
     pub(crate) fn is_asking(&mut self) -> bool {
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn reads_ask_from_a_new_fault_on_until_there_are_none_for_a_while() {
-        let mut watch = Watch::default();
+        let mut watch = DiskWaits::default();
         watch.note(500);
         assert!(!watch.is_asking, "faults before the first check do not count");
         watch.note(501);

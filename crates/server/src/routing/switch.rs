@@ -23,7 +23,7 @@ pub(crate) struct Switch {
 }
 
 /// State of a loop.
-pub(crate) struct Turn {
+pub(crate) struct LoopRouting {
     routing: Arc<Routing>,
     number: u64,
     local: Local,
@@ -55,7 +55,7 @@ impl Switch {
         loops.iter().for_each(|lp| lp.run(Box::new(|_| {})));
     }
 
-    fn turn(&self, lp: &Loop, listener: Listener) -> Turn {
+    fn turn(&self, lp: &Loop, listener: Listener) -> LoopRouting {
         let mut loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
         if loops.iter().all(|known| known.index() != lp.index()) {
             loops.push(lp.clone());
@@ -63,18 +63,18 @@ impl Switch {
         drop(loops);
         let (routing, number) = self.numbered();
         let local = Local::new(&routing.service, lp, listener);
-        Turn { routing, number, local }
+        LoopRouting { routing, number, local }
     }
 
     #[inline]
-    fn look(&self, turn: &mut Turn) {
+    fn look(&self, turn: &mut LoopRouting) {
         if self.number.load(Ordering::Acquire) != turn.number {
             self.renew(turn);
         }
     }
 
     #[cold]
-    fn renew(&self, turn: &mut Turn) {
+    fn renew(&self, turn: &mut LoopRouting) {
         let (routing, number) = self.numbered();
         // If no reader is free, this request continues with the old one.
         let Ok(session) = service::session(&routing.service.database, turn.local.listener) else { return };
@@ -88,52 +88,52 @@ impl Switch {
 }
 
 impl http::Service for Switch {
-    type Local = Turn;
+    type Local = LoopRouting;
 
-    fn local(&self, lp: &Loop) -> Turn {
+    fn local(&self, lp: &Loop) -> LoopRouting {
         self.turn(lp, Listener::Public)
     }
 
     #[inline]
-    fn order(&self, turn: &mut Turn, request: &Request<'_>) -> Order {
+    fn order(&self, turn: &mut LoopRouting, request: &Request<'_>) -> Order {
         self.look(turn);
         turn.routing.order(request)
     }
 
-    fn takes_pieces(&self, _: &mut Turn, request: &Request<'_>) -> bool {
+    fn takes_pieces(&self, _: &mut LoopRouting, request: &Request<'_>) -> bool {
         Routing::takes_pieces(request)
     }
 
     #[inline]
-    fn foresee(&self, turn: &mut Turn, method: http::Method, path: &str, query: &str) {
+    fn foresee(&self, turn: &mut LoopRouting, method: http::Method, path: &str, query: &str) {
         turn.routing.foresee(&mut turn.local, method, path, query);
     }
 
     #[inline]
-    fn prepare(&self, turn: &mut Turn) {
+    fn prepare(&self, turn: &mut LoopRouting) {
         turn.local.session.fetch();
     }
 
     #[inline]
-    fn call(&self, turn: &mut Turn, request: &Request<'_>, reply: Reply<'_>) {
+    fn call(&self, turn: &mut LoopRouting, request: &Request<'_>, reply: Reply<'_>) {
         turn.routing.call(&mut turn.local, request, reply);
     }
 
     #[inline]
-    fn became_alone(&self, turn: &mut Turn) -> bool {
+    fn became_alone(&self, turn: &mut LoopRouting) -> bool {
         turn.local.long_writes.take_note()
     }
 
-    fn completions(&self, turn: &Turn) -> Option<RawFd> {
+    fn completions(&self, turn: &LoopRouting) -> Option<RawFd> {
         turn.local.completions()
     }
 
-    fn completed(&self, turn: &mut Turn) {
+    fn completed(&self, turn: &mut LoopRouting) {
         turn.routing.completed(&mut turn.local);
     }
 
     #[inline]
-    fn tick_ended(&self, turn: &mut Turn) {
+    fn tick_ended(&self, turn: &mut LoopRouting) {
         turn.local.tick_ended();
         self.look(turn);
     }
@@ -143,29 +143,29 @@ impl http::Service for Switch {
 pub(crate) struct AdminEntrance(pub(crate) Arc<Switch>);
 
 impl http::Service for AdminEntrance {
-    type Local = Turn;
+    type Local = LoopRouting;
 
-    fn local(&self, lp: &Loop) -> Turn {
+    fn local(&self, lp: &Loop) -> LoopRouting {
         self.0.turn(lp, Listener::Admin)
     }
 
-    fn order(&self, turn: &mut Turn, request: &Request<'_>) -> Order {
+    fn order(&self, turn: &mut LoopRouting, request: &Request<'_>) -> Order {
         http::Service::order(&*self.0, turn, request)
     }
 
-    fn takes_pieces(&self, _: &mut Turn, request: &Request<'_>) -> bool {
+    fn takes_pieces(&self, _: &mut LoopRouting, request: &Request<'_>) -> bool {
         Routing::takes_pieces(request)
     }
 
-    fn call(&self, turn: &mut Turn, request: &Request<'_>, reply: Reply<'_>) {
+    fn call(&self, turn: &mut LoopRouting, request: &Request<'_>, reply: Reply<'_>) {
         turn.routing.call_admin(&mut turn.local, request, reply);
     }
 
-    fn became_alone(&self, turn: &mut Turn) -> bool {
+    fn became_alone(&self, turn: &mut LoopRouting) -> bool {
         http::Service::became_alone(&*self.0, turn)
     }
 
-    fn tick_ended(&self, turn: &mut Turn) {
+    fn tick_ended(&self, turn: &mut LoopRouting) {
         http::Service::tick_ended(&*self.0, turn);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Service;
 use crate::failure::{ErrorRules, Failure, Kind};
-use crate::reads::cold::{Room, Watch};
+use crate::reads::cold::{DiskWaits, Room};
 use crate::service::query_limits::Whole;
 use crate::threads::background;
 use docs::Session;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Counts a read that leaves its loop.
-pub(crate) fn count_cold(service: &Service, cold: &mut Watch) {
+pub(crate) fn count_cold(service: &Service, cold: &mut DiskWaits) {
     service.cold_reads.fetch_add(1, Ordering::Relaxed);
     cold.handed_over();
 }

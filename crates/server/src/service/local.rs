@@ -4,7 +4,7 @@ use super::held_write::HeldWrites;
 use super::long_write::LongWrites;
 use super::shared::Service;
 use crate::access::sender::Listener;
-use crate::reads::cold::Watch;
+use crate::reads::cold::DiskWaits;
 use crate::reads::direct::Direct;
 use docs::{Database, Session};
 use http::FileCache;
@@ -29,7 +29,7 @@ pub(crate) struct Local {
     /// Shared with large documents that are being sent.
     pub(crate) session: Rc<Session>,
     /// Whether this loop waits for the disk.
-    pub(crate) cold: Watch,
+    pub(crate) cold: DiskWaits,
     /// Its reads past the page cache.
     pub(crate) direct: Option<Direct>,
     pub(crate) lp: Loop,
@@ -58,7 +58,7 @@ impl Local {
         Local {
             listener,
             session: Rc::new(session),
-            cold: Watch::default(),
+            cold: DiskWaits::default(),
             direct: places.and_then(|places| Direct::new(&service.database, places)),
             lp: lp.clone(),
             held: HeldWrites::default(),

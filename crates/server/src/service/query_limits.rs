@@ -2,7 +2,7 @@
 
 use super::Shared;
 use crate::reads::cold::Room;
-use crate::threads::client::Watch;
+use crate::threads::client::ClientWatch;
 use crate::threads::query_state::Queries;
 use docs::sql::{Budget, SpillSpace};
 use reactor::Loop;
@@ -64,18 +64,18 @@ impl Whole {
     }
 
     /// The same for a client that may disconnect.
-    pub(crate) fn run_for<R>(self, client: &Watch, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
+    pub(crate) fn run_for<R>(self, client: &ClientWatch, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
         self.run_until(&|now| client.is_over(now), now_ms, run)
     }
 
     /// The same for a writing statement: the checks of its documents, too, end with its time, its client and the server.
-    pub(crate) fn run_change<R>(self, client: &Arc<Watch>, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
+    pub(crate) fn run_change<R>(self, client: &Arc<ClientWatch>, now_ms: i64, run: impl FnOnce(&Budget<'_>) -> R) -> R {
         let question = self.question(client);
         docs::asking(Some(&question), || self.run_for(client, now_ms, run))
     }
 
     /// Whether its time is over, its client has left or the server has stopped.
-    pub(crate) fn question(&self, client: &Arc<Watch>) -> docs::Question {
+    pub(crate) fn question(&self, client: &Arc<ClientWatch>) -> docs::Question {
         let (ends, client, queries) = (self.ends, Arc::clone(client), Arc::clone(&self.queries));
         Arc::new(move || {
             let now = Instant::now();

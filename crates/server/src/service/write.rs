@@ -11,7 +11,7 @@ use crate::failure::refusal;
 use crate::replies::media::JSON;
 use crate::replies::new_key::KeyTold;
 use crate::statements::guard::DeclaredGuard;
-use crate::threads::client::Watch;
+use crate::threads::client::ClientWatch;
 use crate::threads::in_flight::Taken;
 use docs::sql::Guard;
 use docs::{Database, LARGE_BYTES, Op, Question, Required, Session, Submission, TakeLong, Write, WriteError, Written};
@@ -93,7 +93,8 @@ pub(crate) fn later(
 
 /// Whether the client of a watched reply has left, or the server has stopped. The caller yields to the loops first.
 pub(crate) fn question(shared: &Shared, late: &LateReply) -> Question {
-    let (client, queries, loops) = (Watch::elsewhere(late), Arc::clone(&shared.queries), Arc::clone(&shared.loops));
+    let (client, queries, loops) =
+        (ClientWatch::elsewhere(late), Arc::clone(&shared.queries), Arc::clone(&shared.loops));
     Arc::new(move || {
         let now = Instant::now();
         executor::let_others(now, || loops.iter().any(Loop::waits));

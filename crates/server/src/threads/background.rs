@@ -1,7 +1,7 @@
 //! Work that would block a loop: it runs on a pool, and its reply is late. If the reply is watched (`http`'s
 //! `Reply::later_watched`), work whose client has gone meanwhile is not begun.
 
-use super::query_pool::{Place, QueryPool};
+use super::query_pool::{QueryPool, QueuePlace};
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, Kind};
 use executor::{Executor, Job, Line, once};
@@ -77,7 +77,7 @@ pub(crate) fn run_until(
 /// The same for a declared query or steps, which have a place in the queue.
 pub(crate) fn run_declared(
     ends: Instant,
-    (pool, place): (&QueryPool, Place),
+    (pool, place): (&QueryPool, QueuePlace),
     errors: &Arc<ErrorRules>,
     late: LateReply,
     work: impl FnOnce(LateReply) + Send + 'static,

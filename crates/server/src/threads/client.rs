@@ -17,7 +17,7 @@ const ENDED_MAX: Duration = Duration::from_secs(1);
 const ENDED_MAX_CROWDED: Duration = Duration::from_millis(100);
 
 /// See the module's documentation.
-pub(crate) struct Watch {
+pub(crate) struct ClientWatch {
     presence: Presence,
     /// The pool whose thread computes the reply.
     pool: Option<Arc<QueryPool>>,
@@ -25,15 +25,15 @@ pub(crate) struct Watch {
     ended: OnceLock<Instant>,
 }
 
-impl Watch {
+impl ClientWatch {
     /// For a watched reply that a thread of the pool computes.
-    pub(crate) fn of(late: &LateReply, pool: &Arc<QueryPool>) -> Watch {
-        Watch { presence: late.presence(), pool: Some(Arc::clone(pool)), ended: OnceLock::new() }
+    pub(crate) fn of(late: &LateReply, pool: &Arc<QueryPool>) -> ClientWatch {
+        ClientWatch { presence: late.presence(), pool: Some(Arc::clone(pool)), ended: OnceLock::new() }
     }
 
     /// For a watched reply that a thread of another kind computes.
-    pub(crate) fn elsewhere(late: &LateReply) -> Watch {
-        Watch { presence: late.presence(), pool: None, ended: OnceLock::new() }
+    pub(crate) fn elsewhere(late: &LateReply) -> ClientWatch {
+        ClientWatch { presence: late.presence(), pool: None, ended: OnceLock::new() }
     }
 
     /// The state of the client.

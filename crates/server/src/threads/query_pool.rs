@@ -36,13 +36,13 @@ struct Declared {
 }
 
 /// A place in the queue of declared queries. Released when the query begins, or is given up.
-pub(crate) struct Place {
+pub(crate) struct QueuePlace {
     of: Arc<Declared>,
     expected_ns: u64,
     _taken: Taken,
 }
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         self.of.count.fetch_sub(1, Ordering::Relaxed);
         self.of.expected_ns.fetch_sub(self.expected_ns, Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl QueryPool {
     }
 
     /// A place for a declared query that holds this many bytes besides its own structures and is expected to take this time.
-    pub(crate) fn place(&self, bytes: usize, expected: Duration) -> Result<Place, Failure> {
+    pub(crate) fn place(&self, bytes: usize, expected: Duration) -> Result<QueuePlace, Failure> {
         let waiting_ns = self.declared.expected_ns.load(Ordering::Relaxed);
         let wait = Duration::from_nanos(waiting_ns / POOL_THREADS as u64);
         if wait > self.time_max {
@@ -86,7 +86,7 @@ impl QueryPool {
         let expected_ns = u64::try_from(expected.min(self.time_max).as_nanos()).unwrap_or(u64::MAX);
         self.declared.count.fetch_add(1, Ordering::Relaxed);
         self.declared.expected_ns.fetch_add(expected_ns, Ordering::Relaxed);
-        Ok(Place { of: Arc::clone(&self.declared), expected_ns, _taken: taken })
+        Ok(QueuePlace { of: Arc::clone(&self.declared), expected_ns, _taken: taken })
     }
 
     #[cold]
@@ -128,7 +128,7 @@ mod tests {
         let division = Division::of(&ServerConfig { threads: 2, ..ServerConfig::default() });
         let pool = QueryPool::start(&division, Duration::from_secs(30)).unwrap();
         let fill = |expected| {
-            let places: Vec<Place> = std::iter::from_fn(|| pool.place(64, expected).ok()).collect();
+            let places: Vec<QueuePlace> = std::iter::from_fn(|| pool.place(64, expected).ok()).collect();
             let failure = pool.place(64, expected).err().expect("it is full");
             (places, failure)
         };

@@ -71,8 +71,8 @@ impl FailStop {
 
     /// Stops the store if the calling thread panics while the returned value lives.
     #[inline]
-    pub(crate) fn watch(&self, doing: &'static str) -> Watch<'_> {
-        Watch { fail_stop: self, doing, was_panicking: std::thread::panicking() }
+    pub(crate) fn watch(&self, doing: &'static str) -> PanicWatch<'_> {
+        PanicWatch { fail_stop: self, doing, was_panicking: std::thread::panicking() }
     }
 
     /// Locks state that a panic would leave half changed: a panic stops the store before the lock is released.
@@ -105,14 +105,14 @@ pub(crate) fn panicked() -> Error {
 }
 
 /// See [`FailStop::watch`].
-pub(crate) struct Watch<'f> {
+pub(crate) struct PanicWatch<'f> {
     fail_stop: &'f FailStop,
     doing: &'static str,
     /// The store may be used by code that runs while an unrelated panic unwinds.
     was_panicking: bool,
 }
 
-impl Drop for Watch<'_> {
+impl Drop for PanicWatch<'_> {
     #[inline]
     fn drop(&mut self) {
         if std::thread::panicking() && !self.was_panicking {
@@ -123,7 +123,7 @@ impl Drop for Watch<'_> {
 
 /// See [`FailStop::lock`]. The fields are dropped in this order.
 pub(crate) struct Held<'f, T> {
-    _watch: Watch<'f>,
+    _watch: PanicWatch<'f>,
     guard: MutexGuard<'f, T>,
 }
 
