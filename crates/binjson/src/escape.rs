@@ -7,8 +7,9 @@
 use crate::error::JsonErrorKind;
 use std::borrow::Cow;
 
-/// The required escape for a byte below 0x80; `None` if the byte is not escaped.
-pub(crate) fn escape_of(byte: u8) -> Option<([u8; 6], usize)> {
+/// The escape of a byte in a stored string, and its length; `None` if the byte stands for itself, as all from 0x80 do.
+#[inline]
+pub fn escape_of(byte: u8) -> Option<([u8; 6], usize)> {
     let short = |letter: u8| Some(([b'\\', letter, 0, 0, 0, 0], 2));
     match byte {
         b'"' | b'\\' => short(byte),
@@ -109,9 +110,8 @@ pub(crate) fn unescape(stored: &[u8]) -> Option<Cow<'_, str>> {
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-/// Appends the stored form of `string`, without quotes.
-pub(crate) fn append_escaped(out: &mut Vec<u8>, string: &str) {
-    let bytes = string.as_bytes();
+/// Appends the stored form of a text, without quotes.
+pub(crate) fn append_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut from = 0;
     loop {
         let stop = crate::scan::string_stop(bytes, from);
@@ -130,7 +130,7 @@ mod tests {
     fn every_character_below_0x80_comes_back_from_its_stored_form() {
         for code in 1..0x80u8 {
             let mut stored = Vec::new();
-            append_escaped(&mut stored, &char::from(code).to_string());
+            append_escaped(&mut stored, &[code]);
             let (form, len) = stored_form(char::from(code));
             assert_eq!(&stored, &form[..len]);
             assert_eq!(unescape(&stored).unwrap(), char::from(code).to_string());

@@ -33,7 +33,7 @@ impl<'a> Value<'a> {
             return fields.find(name.as_bytes());
         }
         let mut stored = Vec::with_capacity(name.len() + 8);
-        escape::append_escaped(&mut stored, name);
+        escape::append_escaped(&mut stored, name.as_bytes());
         fields.find(&stored)
     }
 

@@ -88,7 +88,7 @@ impl FieldName {
     /// Prepares `name`.
     pub fn new(name: &str) -> Self {
         let mut stored = Vec::with_capacity(name.len());
-        escape::append_escaped(&mut stored, name);
+        escape::append_escaped(&mut stored, name.as_bytes());
         let Key { head, tail, .. } = Key::new(&stored);
         Self { stored: stored.into_boxed_slice(), head, tail }
     }

@@ -164,6 +164,6 @@ pub(crate) fn find(text: &[u8], table: &FieldTable<'_>, name: &str) -> Option<Fo
 #[inline(never)]
 fn find_escaped(text: &[u8], table: &FieldTable<'_>, name: &str) -> Option<Found> {
     let mut stored = Vec::with_capacity(name.len() + 8);
-    escape::append_escaped(&mut stored, name);
+    escape::append_escaped(&mut stored, name.as_bytes());
     table.find(text, &Key::new(&stored))
 }

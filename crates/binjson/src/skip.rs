@@ -1,13 +1,13 @@
 //! Skipping over JSON text: the end of a string or a value.
 //!
-//! Whitespace between tokens is allowed, because texts are also scanned as sent (`split.rs`). Nothing recurses: skipping only
+//! Whitespace between tokens is allowed, because texts are also scanned as sent. Nothing recurses: skipping only
 //! counts brackets, so damaged bytes cost at most one pass over the text.
 
 use crate::scan::{string_stop, structure_stop};
 
-/// The offset after the string whose opening quote is at `at`.
+/// The offset after the string whose opening quote is at `at`. `None`: it is not closed, or has a control character.
 #[inline]
-pub(crate) fn string_end(text: &[u8], at: usize) -> Option<usize> {
+pub fn string_end(text: &[u8], at: usize) -> Option<usize> {
     let mut stop = string_stop(text, at + 1);
     loop {
         match text.get(stop)? {
@@ -18,9 +18,10 @@ pub(crate) fn string_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The offset after the value that begins at `at`.
+/// The offset after the value that begins at `at`; brackets and strings are matched, and nothing else is checked. `None`: it is
+/// not closed, or there is none.
 #[inline]
-pub(crate) fn value_end(text: &[u8], at: usize) -> Option<usize> {
+pub fn value_end(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
         b'"' => string_end(text, at),
         b'{' | b'[' => container_end(text, at),
@@ -56,7 +57,7 @@ fn container_end(text: &[u8], open: usize) -> Option<usize> {
 
 /// The offset of the first byte at or after `at` that is not whitespace.
 #[inline]
-pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
+pub fn skip_space(text: &[u8], mut at: usize) -> usize {
     while matches!(text.get(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
         at += 1;
     }

@@ -6,8 +6,14 @@ use crate::value::Value;
 /// Appends `string` as a JSON string, with its quotes.
 #[inline]
 pub fn append_string(out: &mut Vec<u8>, string: &str) {
+    append_text(out, string.as_bytes());
+}
+
+/// The same for the bytes of a text.
+#[inline]
+pub fn append_text(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
-    append_escaped(out, string);
+    append_escaped(out, text);
     out.push(b'"');
 }
 

@@ -10,7 +10,6 @@ mod support;
 mod categories;
 mod damage;
 mod fuzz_documents;
-mod imports;
 mod marks;
 mod patches;
 mod refusals;

@@ -4,6 +4,7 @@
 //! or one element. An element's text is delimited by its brackets and quotation marks but not validated: the caller parses it.
 //! Skipped values are not validated either.
 
+use binjson::ValueScan;
 use std::io::{self, BufRead};
 
 /// Largest element in bytes: an entry of a HAR may hold a whole image.
@@ -105,7 +106,7 @@ impl<R: BufRead> JsonCursor<R> {
     /// Reads one value into `text`, or skips it.
     fn value(&mut self, text: &mut Option<&mut Vec<u8>>, bytes_max: usize) -> io::Result<()> {
         self.peek()?.ok_or_else(cut_short)?;
-        let mut scan = Scan::default();
+        let mut scan = ValueScan::default();
         loop {
             let bytes = self.reader.fill_buf()?;
             if bytes.is_empty() {
@@ -122,56 +123,6 @@ impl<R: BufRead> JsonCursor<R> {
             self.reader.consume(length);
             if end.is_some() {
                 return Ok(());
-            }
-        }
-    }
-}
-
-/// State of the scan within a value.
-#[derive(Default)]
-struct Scan {
-    depth: u64,
-    in_string: bool,
-    escaped: bool,
-    /// Whether a number or a word has begun outside any bracket: it ends before the first byte that cannot belong to it.
-    in_word: bool,
-}
-
-impl Scan {
-    /// Number of bytes in `bytes` that belong to the value, if it ends there.
-    fn end_in(&mut self, bytes: &[u8]) -> Option<usize> {
-        bytes
-            .iter()
-            .enumerate()
-            .find_map(|(index, byte)| self.step(*byte).map(|takes_byte| index + usize::from(takes_byte)))
-    }
-
-    /// Whether the value ends here: after this byte (true), or before it (false).
-    fn step(&mut self, byte: u8) -> Option<bool> {
-        if self.in_string {
-            let closes = byte == b'"' && !self.escaped;
-            self.escaped = byte == b'\\' && !self.escaped;
-            self.in_string = !closes;
-            return (closes && self.depth == 0).then_some(true);
-        }
-        match byte {
-            b',' | b':' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' if self.in_word && self.depth == 0 => Some(false),
-            b'"' => {
-                self.in_string = true;
-                None
-            }
-            b'{' | b'[' => {
-                self.depth += 1;
-                None
-            }
-            b'}' | b']' => {
-                // A closing bracket in place of a value ends it, empty: the caller's parser rejects that.
-                self.depth = self.depth.saturating_sub(1);
-                (self.depth == 0).then_some(true)
-            }
-            _ => {
-                self.in_word = self.depth == 0;
-                None
             }
         }
     }

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // Each driver takes its part.
 
-use binjson::{Document, JsonErrorKind, Value, encode, merge_patch, split_array, split_lines};
+use binjson::{Document, JsonErrorKind, Value, ValueScan, encode, merge_patch, skip_space, value_end};
 use serde_json::Value as Json;
 
 /// How deep and how far a damaged document is traversed: its tables may describe one larger than its bytes.
@@ -67,26 +67,21 @@ pub(crate) fn check_stored(bytes: &[u8], patch: &[u8]) {
     let _ = (merge_patch(document, patch, &mut out), merge_patch(patch, document, &mut out));
 }
 
-/// An import file: if it is JSON of the right form, the elements are the same as another parser's; otherwise the iteration must
-/// end.
-pub(crate) fn check_import(text: &[u8]) {
-    let theirs = serde_json::from_slice::<Json>(text).ok();
-    let mut ours = Vec::new();
-    let split = split_array(text, |element, offset| {
-        assert_eq!(text.get(offset..offset + element.len()), Some(element));
-        ours.push(element.to_vec());
-        Ok::<(), binjson::JsonError>(())
-    });
-    let expected: Option<Vec<Json>> = theirs.and_then(|theirs| match theirs {
-        Json::Array(elements) => Some(elements),
-        _ => None,
-    });
-    if let Some(expected) = expected {
-        assert!(split.is_ok(), "{split:?}");
-        let ours: Vec<Option<Json>> = ours.iter().map(|text| serde_json::from_slice(text).ok()).collect();
-        assert_eq!(ours, expected.into_iter().map(Some).collect::<Vec<_>>());
+/// JSON that arrives in pieces: its first value ends where another parser sees the end, whatever the pieces.
+pub(crate) fn check_pieces(text: &[u8]) {
+    let text = &text[skip_space(text, 0)..];
+    let mut values = serde_json::Deserializer::from_slice(text).into_iter::<Json>();
+    let is_valid = values.next().is_some_and(|value| value.is_ok());
+    // A number or a word ends with the text, or before what follows it.
+    let is_delimited = matches!(text.first(), Some(b'"' | b'{' | b'['));
+    let whole = ValueScan::default().end_in(text);
+    if is_valid && is_delimited {
+        assert_eq!((whole, value_end(text, 0)), (Some(values.byte_offset()), whole));
     }
-    for (line, offset) in split_lines(text) {
-        assert_eq!(text.get(offset..offset + line.len()), Some(line));
+    for piece_bytes in [1, 2, 3, 7, 64] {
+        let mut scan = ValueScan::default();
+        let mut pieces = text.chunks(piece_bytes).enumerate();
+        let end = pieces.find_map(|(number, piece)| Some(number * piece_bytes + scan.end_in(piece)?));
+        assert_eq!(end, whole, "in pieces of {piece_bytes}");
     }
 }

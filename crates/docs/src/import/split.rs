@@ -8,6 +8,8 @@ use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
+use binjson::ValueScan;
+
 use super::csv::{Columns, RowScan};
 use super::{ARRAY_NAME_BYTES_MAX, BATCH_BYTES, RECORD_BYTES_MAX};
 
@@ -323,10 +325,10 @@ impl<R: Read> Splitter<R> {
 
     /// The end of the value at `at`: strings and brackets are matched, any other value ends at a separator.
     fn scan_value(&mut self) -> Result<usize, SplitError> {
-        let mut scan = Scan { depth: 0, in_string: false, escaped: false };
+        let mut scan = ValueScan::default();
         let mut done = 0;
         loop {
-            if let Some(length) = scan.run(&self.buffer[self.at + done..]) {
+            if let Some(length) = scan.end_in(&self.buffer[self.at + done..]) {
                 let length = done + length;
                 if length == 0 {
                     return Err(self.error("expected a record"));
@@ -394,51 +396,6 @@ impl<R: Read> Splitter<R> {
         let place =
             if self.counts_lines() { format!("line {}", self.line) } else { format!("byte {}", self.position()) };
         SplitError { why: format!("{place}: {why}") }
-    }
-}
-
-/// The state of a value's scan between two reads.
-struct Scan {
-    depth: usize,
-    in_string: bool,
-    escaped: bool,
-}
-
-impl Scan {
-    /// The number of these bytes that belong to the value, if it ends within them.
-    fn run(&mut self, bytes: &[u8]) -> Option<usize> {
-        let mut at = 0;
-        while let Some(&byte) = bytes.get(at) {
-            at += 1;
-            if self.in_string {
-                match byte {
-                    _ if self.escaped => self.escaped = false,
-                    b'\\' => self.escaped = true,
-                    b'"' => {
-                        self.in_string = false;
-                        if self.depth == 0 {
-                            return Some(at);
-                        }
-                    }
-                    _ => {}
-                }
-                continue;
-            }
-            match byte {
-                b'"' => self.in_string = true,
-                b'{' | b'[' => self.depth += 1,
-                b'}' | b']' if self.depth == 0 => return Some(at - 1),
-                b'}' | b']' => {
-                    self.depth -= 1;
-                    if self.depth == 0 {
-                        return Some(at);
-                    }
-                }
-                b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' if self.depth == 0 => return Some(at - 1),
-                _ => {}
-            }
-        }
-        None
     }
 }
 

@@ -1,5 +1,7 @@
 //! Result rows: the trait [`RowSink`], and sinks that write JSON or drop the rows.
 
+use binjson::{append_string, append_text};
+
 use crate::sql::limits::QueryError;
 use crate::sql::values::{Field, Value};
 
@@ -71,7 +73,7 @@ impl RowShape {
     pub(crate) fn new<'n>(names: impl Iterator<Item = &'n str>) -> Self {
         let before = names.enumerate().map(|(number, name)| {
             let mut text = vec![if number == 0 { b'{' } else { b',' }];
-            write_text(name.as_bytes(), &mut text);
+            append_string(&mut text, name);
             text.push(b':');
             Piece::new(text)
         });
@@ -187,7 +189,7 @@ fn write_other(value: Value<'_>, out: &mut Vec<u8>) {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Integer(integer) => write_integer(integer, out),
         Value::Real(real) => write_real(real, out),
-        Value::Text(text) => write_text(text, out),
+        Value::Text(text) => append_text(out, text),
     }
 }
 
@@ -257,28 +259,6 @@ fn eight_digits(number: u32) -> u64 {
     let pairs = ((fours - 100 * hundreds) << 16) | hundreds;
     let tens = ((pairs * 103) >> 10) & 0x000f_000f_000f_000f;
     ((pairs - 10 * tens) << 8) | tens
-}
-
-fn write_text(text: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    let mut rest = text;
-    while let Some(at) = rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
-        out.extend_from_slice(&rest[..at]);
-        match rest[at] {
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
-            byte => {
-                const HEX: &[u8; 16] = b"0123456789abcdef";
-                let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
-            }
-        }
-        rest = &rest[at + 1..];
-    }
-    out.extend_from_slice(rest);
-    out.push(b'"');
 }
 
 /// The error of a result that JSON cannot represent.

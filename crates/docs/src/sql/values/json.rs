@@ -1,16 +1,15 @@
 //! Access to parts of a value by its JSON text: `->`, `->>` and paths.
 //!
-//! Stored texts are minified and well formed; texts that a query computes may be anything, so every step is checked. Nesting is
-//! limited by [`DEPTH_MAX`], and skipping a value does not recurse.
+//! Stored texts are minified and well formed; texts that a query computes may be anything, so every step is checked. Skipping a
+//! value does not recurse.
 
+use binjson::{skip_space, string_end, value_end};
 use bumpalo::Bump;
 
 use super::value::{self, Value};
 use super::workspace::{TextBuilder, Workspace};
 use crate::sql::limits::{Fault, Meter};
 
-/// Deepest nesting that is skipped.
-const DEPTH_MAX: usize = 1000;
 /// Most bytes of an escape in a string, which may denote one byte.
 const ESCAPE_BYTES_MAX: usize = 6;
 
@@ -33,57 +32,6 @@ pub(crate) enum PathStep<'p> {
     Field(&'p str),
     /// See [`Step::Item`].
     Item(i64),
-}
-
-fn spaces(text: &[u8], mut at: usize) -> usize {
-    while matches!(text.get(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-        at += 1;
-    }
-    at
-}
-
-/// The end of the string that starts at `at`.
-fn string_end(text: &[u8], at: usize) -> Option<usize> {
-    let mut i = at + 1;
-    loop {
-        match text.get(i)? {
-            b'"' => return Some(i + 1),
-            b'\\' => i += 2,
-            _ => i += 1,
-        }
-    }
-}
-
-/// The end of the value that starts at `at`. Its contents are not checked beyond the brackets.
-fn value_end(text: &[u8], at: usize) -> Option<usize> {
-    match text.get(at)? {
-        b'"' => string_end(text, at),
-        b'{' | b'[' => {
-            let (mut depth, mut i) = (0usize, at);
-            loop {
-                match text.get(i)? {
-                    b'"' => {
-                        i = string_end(text, i)?;
-                        continue;
-                    }
-                    b'{' | b'[' => depth += 1,
-                    b'}' | b']' => depth -= 1,
-                    _ => {}
-                }
-                i += 1;
-                match depth {
-                    0 => return Some(i),
-                    DEPTH_MAX.. => return None,
-                    _ => {}
-                }
-            }
-        }
-        _ => {
-            let is_end = |b: &u8| matches!(b, b',' | b'}' | b']' | b':' | b' ' | b'\t' | b'\n' | b'\r');
-            let length = text[at..].iter().position(is_end).unwrap_or(text.len() - at);
-            (length > 0).then_some(at + length)
-        }
-    }
 }
 
 impl Step {
@@ -112,17 +60,17 @@ pub(crate) fn step<'a>(text: &'a [u8], step: &Step) -> Option<&'a [u8]> {
 }
 
 fn field<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    let mut at = spaces(text, 0);
+    let mut at = skip_space(text, 0);
     if text.get(at) != Some(&b'{') {
         return None;
     }
     let mut arena = Bump::new(); // Allocates only for a key with escapes.
     let meter = Meter::unbounded();
-    at = spaces(text, at + 1);
+    at = skip_space(text, at + 1);
     while text.get(at) == Some(&b'"') {
         let end = string_end(text, at)?;
-        let colon = spaces(text, end);
-        let start = spaces(text, colon + 1);
+        let colon = skip_space(text, end);
+        let start = skip_space(text, colon + 1);
         let value_end = value_end(text, start)?;
         // With escapes a text is at most six times as long.
         if end - at <= ESCAPE_BYTES_MAX * name.len() + 2 {
@@ -132,11 +80,11 @@ fn field<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
             }
             arena.reset();
         }
-        at = spaces(text, value_end);
+        at = skip_space(text, value_end);
         if text.get(at) != Some(&b',') {
             return None;
         }
-        at = spaces(text, at + 1);
+        at = skip_space(text, at + 1);
     }
     None
 }
@@ -149,31 +97,31 @@ fn item(text: &[u8], index: i64) -> Option<&[u8]> {
 
 /// The elements of an array; none for any other value.
 pub(crate) fn items(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let open = spaces(text, 0);
-    let mut at = if text.get(open) == Some(&b'[') { spaces(text, open + 1) } else { text.len() };
+    let open = skip_space(text, 0);
+    let mut at = if text.get(open) == Some(&b'[') { skip_space(text, open + 1) } else { text.len() };
     std::iter::from_fn(move || {
         let end = value_end(text, at).filter(|_| text[at] != b']')?;
         let value = &text[at..end];
-        at = spaces(text, end);
-        at = if text.get(at) == Some(&b',') { spaces(text, at + 1) } else { text.len() };
+        at = skip_space(text, end);
+        at = if text.get(at) == Some(&b',') { skip_space(text, at + 1) } else { text.len() };
         Some(value)
     })
 }
 
 /// The names and values of an object's fields, names as written; none for any other value.
 pub(crate) fn fields(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let open = spaces(text, 0);
-    let mut at = if text.get(open) == Some(&b'{') { spaces(text, open + 1) } else { text.len() };
+    let open = skip_space(text, 0);
+    let mut at = if text.get(open) == Some(&b'{') { skip_space(text, open + 1) } else { text.len() };
     std::iter::from_fn(move || {
         if text.get(at) != Some(&b'"') {
             return None;
         }
         let end = string_end(text, at)?;
-        let start = spaces(text, spaces(text, end) + 1);
+        let start = skip_space(text, skip_space(text, end) + 1);
         let stop = value_end(text, start)?;
         let field = (&text[at..end], &text[start..stop]);
-        at = spaces(text, stop);
-        at = if text.get(at) == Some(&b',') { spaces(text, at + 1) } else { text.len() };
+        at = skip_space(text, stop);
+        at = if text.get(at) == Some(&b',') { skip_space(text, at + 1) } else { text.len() };
         Some(field)
     })
 }
@@ -185,26 +133,29 @@ pub(crate) fn is_valid(text: &[u8]) -> bool {
 
 /// Whether its containers are nested no deeper than in a document.
 fn is_shallow(text: &[u8]) -> bool {
-    let (mut depth, mut is_text, mut is_escaped) = (0usize, false, false);
-    for byte in text {
+    let (mut depth, mut at) = (0usize, 0);
+    while let Some(byte) = text.get(at) {
         match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = is_text,
-            b'"' => is_text = !is_text,
-            b'{' | b'[' if !is_text => depth += 1,
-            b'}' | b']' if !is_text => depth = depth.saturating_sub(1),
-            _ => continue,
+            b'"' => {
+                // A string without an end is no JSON: nothing behind it matters.
+                at = string_end(text, at).unwrap_or(text.len());
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
         }
         if depth > binjson::DEPTH_MAX {
             return false;
         }
+        at += 1;
     }
     true
 }
 
 /// Valid JSON without the whitespace around it.
 pub(crate) fn trimmed(text: &[u8]) -> &[u8] {
-    let start = spaces(text, 0);
+    let start = skip_space(text, 0);
     value_end(text, start).map_or(text, |end| &text[start..end])
 }
 
@@ -216,15 +167,13 @@ pub(crate) fn minified<'a>(text: &'a [u8], workspace: Workspace<'a>) -> Result<&
         return Ok(text);
     }
     let mut out = workspace.text_within(text.len())?;
-    let (mut inside, mut escaped) = (false, false);
-    for &byte in text {
-        if inside || !is_space(&byte) {
-            out.push(byte)?;
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        let end = if *byte == b'"' { string_end(text, at).unwrap_or(text.len()) } else { at + 1 };
+        if !is_space(byte) {
+            out.extend(&text[at..end])?;
         }
-        if !escaped && byte == b'"' {
-            inside = !inside;
-        }
-        escaped = inside && !escaped && byte == b'\\';
+        at = end;
     }
     Ok(out.finish())
 }
@@ -323,19 +272,9 @@ pub(crate) fn arrow<'a>(
 pub(in crate::sql) fn push_string(text: &[u8], out: &mut TextBuilder<'_>) -> Result<(), Fault> {
     out.push(b'"')?;
     for &byte in text {
-        match byte {
-            b'"' | b'\\' => out.extend(&[b'\\', byte])?,
-            b'\n' => out.extend(b"\\n")?,
-            b'\r' => out.extend(b"\\r")?,
-            b'\t' => out.extend(b"\\t")?,
-            8 => out.extend(b"\\b")?,
-            12 => out.extend(b"\\f")?,
-            0..0x20 => {
-                const HEX: &[u8; 16] = b"0123456789abcdef";
-                let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-                out.extend(&[b'\\', b'u', b'0', b'0', high, low])?;
-            }
-            _ => out.push(byte)?,
+        match binjson::escape_of(byte) {
+            Some((escape, bytes)) => out.extend(&escape[..bytes])?,
+            None => out.push(byte)?,
         }
     }
     out.push(b'"')
