@@ -22,7 +22,7 @@ pub mod output;
 pub mod page;
 mod printable;
 pub mod profile;
-mod quantity;
+pub mod quantity;
 pub mod rating;
 mod recording;
 pub mod reply;

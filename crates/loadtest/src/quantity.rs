@@ -25,7 +25,7 @@ pub(crate) fn of_distribution(ns: u64, max_ns: u64) -> String {
 }
 
 /// A count: `1,234,567`.
-pub(crate) fn count(count: u64) -> String {
+pub fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {

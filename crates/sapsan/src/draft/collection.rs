@@ -2,9 +2,9 @@
 
 use super::distinct::ValueSpace;
 use super::field::FieldProfile;
-use super::number::grouped;
 use binjson::Document;
 use docs::import::Cell;
+use loadtest::quantity::count;
 use std::collections::HashMap;
 
 /// Most fields of a collection that are declared. Documents may have more.
@@ -101,7 +101,7 @@ impl CollectionProfile {
                 "{} has no field for its key. A key is in all documents ({} were read), and in each has another value: an integer, or a \
                  text of 1 to {} bytes. Add such a field; to NDJSON, for example, with `jq -c '{{id: input_line_number}} + .' FILE`",
                 self.name,
-                grouped(self.documents),
+                count(self.documents),
                 docs::key::KEY_BYTES_MAX
             ));
         };

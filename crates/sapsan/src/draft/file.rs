@@ -2,8 +2,8 @@
 
 use super::collection::CollectionProfile;
 use super::field::FieldProfile;
-use super::number::grouped;
 use super::reading::Draft;
+use loadtest::quantity;
 use std::fmt::Write;
 
 /// Most fields in each list of suggestions: for indexes, as unique, instead of the key.
@@ -59,7 +59,7 @@ impl Draft {
 
 fn write_collection(collection: &CollectionProfile, is_whole: bool, out: &mut String) -> Result<(), String> {
     let key = collection.key()?;
-    let documents = grouped(collection.documents);
+    let documents = quantity::count(collection.documents);
     line(out, format_args!("[collections.{}]", collection.name));
     let others = match &key.others[..] {
         [] => String::new(),
@@ -82,7 +82,7 @@ fn write_collection(collection: &CollectionProfile, is_whole: bool, out: &mut St
         write_field(field, collection.documents, out);
     }
     if collection.undeclared > 0 {
-        let values = grouped(collection.undeclared);
+        let values = quantity::count(collection.undeclared);
         line(
             out,
             format_args!(
@@ -96,13 +96,13 @@ fn write_collection(collection: &CollectionProfile, is_whole: bool, out: &mut St
 
 /// Candidates for unique fields and indexes, as comments: a rule that refuses writes is the author's decision.
 fn write_candidates(collection: &CollectionProfile, key: &FieldProfile, out: &mut String) {
-    let is_other = |field: &&FieldProfile| field.name != key.name && is_indexed(&field.name);
+    let is_other = |field: &&FieldProfile| field.name != key.name;
     let unique: Vec<_> = collection.fields.iter().filter(is_other).filter(|field| field.is_distinct()).collect();
     if !unique.is_empty() {
         line(out, "# Candidates for unique fields, of which no two documents have the same value:");
         line(out, format_args!("# unique = [{}]", names(&unique)));
         for field in unique.iter().take(SUGGESTIONS_MAX) {
-            let count = grouped(field.documents - field.nulls);
+            let count = quantity::count(field.documents - field.nulls);
             line(out, format_args!("#     {}: {count} different values in {count} documents", quoted(&field.name)));
         }
     }
@@ -113,7 +113,7 @@ fn write_candidates(collection: &CollectionProfile, key: &FieldProfile, out: &mu
         let lists = indexed.iter().take(SUGGESTIONS_MAX).map(|field| format!("[{}]", quoted(&field.name)));
         line(out, format_args!("# indexes = [{}]", lists.collect::<Vec<_>>().join(", ")));
         for field in indexed.iter().take(SUGGESTIONS_MAX) {
-            let (found, count) = (grouped(values(field).unwrap_or_default()), grouped(field.documents));
+            let (found, count) = (quantity::count(values(field).unwrap_or_default()), quantity::count(field.documents));
             line(out, format_args!("#     {}: {found} different values in {count} documents", quoted(&field.name)));
         }
     }
@@ -122,7 +122,7 @@ fn write_candidates(collection: &CollectionProfile, key: &FieldProfile, out: &mu
 fn write_required(collection: &CollectionProfile, is_whole: bool, out: &mut String) {
     let is_in_all = |field: &&FieldProfile| field.documents == collection.documents;
     let names: Vec<String> = collection.fields.iter().filter(is_in_all).map(|field| quoted(&field.name)).collect();
-    let documents = grouped(collection.documents);
+    let documents = quantity::count(collection.documents);
     let (comment, condition) =
         if is_whole { ("", "") } else { ("# ", " that were read (remove the `#` if the others have them, too)") };
     line(out, format_args!("# Fields of all {documents} documents{condition}:"));
@@ -141,10 +141,10 @@ fn write_field(field: &FieldProfile, documents: u64, out: &mut String) {
     let mut evidence: Vec<String> = Vec::new();
     evidence.extend(Some(field.range()).filter(|range| !range.is_empty()));
     if field.documents < documents {
-        evidence.push(format!("in {} of {} documents", grouped(field.documents), grouped(documents)));
+        evidence.push(format!("in {} of {} documents", quantity::count(field.documents), quantity::count(documents)));
     }
     if field.nulls > 0 {
-        evidence.push(format!("null in {}", grouped(field.nulls)));
+        evidence.push(format!("null in {}", quantity::count(field.nulls)));
     }
     let evidence = if evidence.is_empty() { String::new() } else { format!(" # {}", evidence.join(", ")) };
     line(out, format_args!("{} = {types}{evidence}", key(&field.name)));
@@ -174,11 +174,6 @@ fn line(out: &mut String, text: impl std::fmt::Display) {
 /// The names of the first fields, as a list.
 fn names(fields: &[&FieldProfile]) -> String {
     fields.iter().take(SUGGESTIONS_MAX).map(|field| quoted(&field.name)).collect::<Vec<_>>().join(", ")
-}
-
-/// Whether a field of this name may be unique or in an index: the name is a part of a tree's name, whose length is limited.
-fn is_indexed(name: &str) -> bool {
-    name.len() <= docs::config::NAME_BYTES_MAX
 }
 
 /// Whether a collection's name can begin a path: `/_/` is the general API.

@@ -14,7 +14,6 @@ mod collection;
 mod distinct;
 mod field;
 mod file;
-mod number;
 mod reading;
 
 pub(crate) use file::Shown;

@@ -2,9 +2,9 @@
 
 use super::collection::CollectionProfile;
 use super::distinct::ValueSpace;
-use super::number::grouped;
 use docs::config::is_name;
 use docs::import::{Input, Sampled, sample};
+use loadtest::quantity::count;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -63,7 +63,7 @@ impl Draft {
     /// How much was read, as in "10,000 documents (1,048,576 bytes), all of the file".
     pub(crate) fn extent(&self) -> String {
         let of_file = if self.is_whole { "all of the file" } else { "the beginning of the file" };
-        format!("{} documents ({} bytes), {of_file}", grouped(self.documents), grouped(self.bytes))
+        format!("{} documents ({} bytes), {of_file}", count(self.documents), count(self.bytes))
     }
 
     /// The names of the collections.

@@ -3,12 +3,15 @@
 //! Whole numbers throughout, since the same seed must give the same bytes on every machine: powers and logarithms of
 //! floating point differ between mathematics libraries.
 
+use jiff::ToSpan;
+use jiff::civil::{Date, date};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-/// The first day, a Thursday, and the year and month after the last one.
-const FIRST: (u16, usize, u8) = (2008, 7, 31);
-const END: (u16, usize) = (2016, 9);
+/// The first day, a Thursday, and the day after the last one.
+const FIRST: Date = date(2008, 7, 31);
+const END: Date = date(2016, 9, 1);
+const FIRST_YEAR: u16 = 2008;
 const FIRST_WEEKDAY: usize = 3;
 
 /// Registrations of a usual day at the beginning of each year from 2008 on; between them they grow evenly.
@@ -48,7 +51,7 @@ impl Calendar {
         let mut sum = 0u64;
         for (number, &(year, day_of_year, _)) in dates.iter().enumerate() {
             before.push(sum);
-            let (low, high) = (DAILY[usize::from(year - FIRST.0)], DAILY[usize::from(year - FIRST.0) + 1]);
+            let (low, high) = (DAILY[usize::from(year - FIRST_YEAR)], DAILY[usize::from(year - FIRST_YEAR) + 1]);
             let usual = low * 365 + (high - low) * day_of_year;
             sum += usual * WEEKDAYS[(FIRST_WEEKDAY + number) % 7] * random.random_range(SPREAD);
         }
@@ -88,21 +91,10 @@ impl Calendar {
 
 /// Year, day of the year and date of every day.
 fn dates() -> Vec<(u16, u64, String)> {
-    let mut dates = Vec::new();
-    for year in FIRST.0..=END.0 {
-        let february = if year % 4 == 0 { 29 } else { 28 };
-        let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-        let mut day_of_year = 0;
-        for (month, days) in (1..).zip(months) {
-            for day in 1..=days {
-                if (year, month, day) >= FIRST && (year, month) < END {
-                    dates.push((year, day_of_year, format!("{year}-{month:02}-{day:02}")));
-                }
-                day_of_year += 1;
-            }
-        }
-    }
-    dates
+    let days = FIRST.series(1.day()).take_while(|day| *day < END);
+    let parts =
+        |day: Date| (day.year().unsigned_abs(), u64::from(day.day_of_year().unsigned_abs()) - 1, day.to_string());
+    days.map(parts).collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 /// Bytes of a reply: the general API's answers to commands are short.
 const REPLY_BYTES_MAX: u64 = 1 << 20;
+/// Header fields of a reply.
+const REPLY_FIELDS_MAX: usize = 64;
 const SCHEME: &str = "http://";
 const UNIX_SCHEME: &str = "unix:";
 
@@ -119,19 +121,16 @@ pub(crate) fn refusal(status: u16, body: &str) -> String {
     format!("the server answers {status}: {}", problem["detail"].as_str().unwrap_or("no reason was told"))
 }
 
-/// Status and body; `None` for one that is cut off.
+/// Status and body; `None` for an answer that is cut off, or is no HTTP.
 fn parse(mut reply: Vec<u8>) -> Option<(u16, Vec<u8>)> {
-    let end = reply.windows(4).position(|window| window == b"\r\n\r\n")?;
-    let head = std::str::from_utf8(&reply[..end]).ok()?;
-    let mut lines = head.lines();
-    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
-    let length = lines.find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-    });
-    let start = end + 4;
-    reply.get(start..start.checked_add(length?)?)?;
-    reply.truncate(start + length?);
+    let mut fields = [httparse::EMPTY_HEADER; REPLY_FIELDS_MAX];
+    let mut head = httparse::Response::new(&mut fields);
+    let httparse::Status::Complete(start) = head.parse(&reply).ok()? else { return None };
+    let status = head.code?;
+    let length = head.headers.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"))?;
+    let length: usize = std::str::from_utf8(length.value).ok()?.parse().ok()?;
+    let end = start.checked_add(length).filter(|end| *end <= reply.len())?;
+    reply.truncate(end);
     Some((status, reply.split_off(start)))
 }
 
