@@ -62,9 +62,6 @@ const I64_END: f64 = 9_223_372_036_854_775_808.0;
 
 const _: () = assert!(MINUS_END > HUGE_NEGATIVE && ZERO_END < HUGE_POSITIVE && TEXT < TAIL_MIN);
 
-/// Longest encoding of a number.
-pub const NUMBER_BYTES_MAX: usize = 18;
-
 /// Appends the encoding of `value`, self-delimiting.
 #[inline]
 pub fn encode(value: Scalar<'_>, out: &mut Vec<u8>) {

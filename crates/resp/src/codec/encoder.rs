@@ -108,11 +108,6 @@ impl<'o> ReplyWriter<'o> {
         self.output.extend_from_slice(if self.is_resp3() { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// No array, as the result of a transaction that was not executed. RESP3 has only one null.
-    pub fn null_array(&mut self) {
-        self.output.extend_from_slice(if self.is_resp3() { b"_\r\n" } else { b"*-1\r\n" });
-    }
-
     /// An array; the caller writes its elements next.
     pub fn array(&mut self, elements: u64) {
         write_count(self.output, b'*', elements);
