@@ -19,6 +19,7 @@ mod promtool;
 mod quick;
 mod redis;
 mod redis_clients;
+mod sources;
 mod tally;
 mod tests;
 mod tools;
@@ -129,6 +130,12 @@ const TASKS: &[Task] = &[
         usage: "[address|thread] [CRATE] [ARGUMENT]...",
         about: "the tests of the store or another crate under a sanitizer (nightly); arguments go to cargo test",
         run: campaign::sanitize,
+    },
+    Task {
+        name: "sources",
+        usage: "",
+        about: "circles of imports between files, and public types of one name; part of `test`",
+        run: sources::run,
     },
 ];
 

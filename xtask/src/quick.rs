@@ -5,7 +5,7 @@
 //! lints of unchanged packages; the closing line names the omissions. `cargo xtask test` checks everything.
 
 use crate::tally::{Tally, run_programs, step};
-use crate::tools;
+use crate::{sources, tools};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,7 @@ pub(crate) fn run(revision: &str) -> Result<(), String> {
     let affected = affected(&changed, &packages);
     println!("== changed since {revision}: {}", told(&changed));
     step("format", || tools::run("cargo", &["fmt", "--all", "--check"]))?;
+    step("sources", sources::check)?;
     let mut tally = Tally::default();
     let mut outcome = Ok(());
     if !changed.is_empty() {

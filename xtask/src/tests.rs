@@ -1,7 +1,7 @@
 //! `cargo xtask test`: all checks that a change must pass. Its last line counts the tests.
 
 use crate::tally::{Tally, run_programs, step};
-use crate::{browser, openapi, promtool, quick, redis, redis_clients, tools};
+use crate::{browser, openapi, promtool, quick, redis, redis_clients, sources, tools};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,6 +32,7 @@ fn run_all(setup: bool) -> Result<(), String> {
     // Downloads keep no core busy, so the lints are compiled meanwhile.
     let installing = std::thread::spawn(move || if setup { install_checkers() } else { Vec::new() });
     step("format", || tools::run("cargo", &["fmt", "--all", "--check"]))?;
+    step("sources", sources::check)?;
     step("lints", || {
         tools::run("cargo", &["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"])
     })?;
