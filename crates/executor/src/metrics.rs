@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A snapshot of an executor's counters. Each is exact; together they describe a single moment only if nothing
-/// runs.
+/// runs. Event loops count ended tasks in batches, at the latest at the end of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// Tasks that were taken and have not begun.

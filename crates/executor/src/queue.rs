@@ -238,8 +238,21 @@ mod tests {
             queue.push(Line::First, number, |number| number).unwrap();
         }
         let has_room = || queue.has_room_again(&queue.lock(), Line::First as usize);
+        let is_awaited = || queue.lock().is_room_awaited[Line::First as usize];
         let take = || queue.take(None).map(|(number, _)| number);
-        assert_eq!((take(), has_room()), (Some(0), false));
-        assert_eq!((take(), has_room()), (Some(1), true));
+        queue.lock().is_room_awaited[Line::First as usize] = true;
+        assert_eq!((take(), has_room(), is_awaited()), (Some(0), false, true));
+        assert_eq!((take(), has_room(), is_awaited()), (Some(1), true, false), "the submitters were signalled");
+    }
+
+    #[test]
+    fn no_more_threads_are_signalled_than_wait() {
+        let queue = Queue::new([8, 0]);
+        queue.lock().idle = 2;
+        let summoned = [(); 3].map(|()| {
+            queue.push(Line::First, (), |()| ()).unwrap();
+            queue.lock().summoned
+        });
+        assert_eq!(summoned, [1, 2, 2]);
     }
 }

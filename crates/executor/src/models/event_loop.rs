@@ -120,17 +120,10 @@ impl EventLoops {
 
     fn start(settings: EventLoopSettings, waits: Waits) -> Result<Self, StartError> {
         check_threads(settings.loops)?;
-        let shared = Arc::new(Shared {
-            name: settings.name,
-            counters: Counters::default(),
-            admission: Admission::of_memory(settings.tasks_max.max(1)),
-            incoming: Mutex::default(),
-            came: Condvar::new(),
-            waits,
-        });
+        let (count, shared) = (settings.loops, Arc::new(Shared::new(settings, waits)));
         // From here on, dropping `loops` ends the threads that have started.
-        let mut loops = Self { shared, threads: Vec::with_capacity(settings.loops) };
-        for index in 0..settings.loops {
+        let mut loops = Self { shared, threads: Vec::with_capacity(count) };
+        for index in 0..count {
             let shared = Arc::clone(&loops.shared);
             let builder = thread::Builder::new().name(format!("{}-{index}", shared.name));
             loops.threads.push(builder.spawn(move || shared.run()).map_err(StartError::Spawn)?);
@@ -141,6 +134,17 @@ impl EventLoops {
 }
 
 impl Shared {
+    fn new(settings: EventLoopSettings, waits: Waits) -> Self {
+        Self {
+            name: settings.name,
+            counters: Counters::default(),
+            admission: Admission::of_memory(settings.tasks_max.max(1)),
+            incoming: Mutex::default(),
+            came: Condvar::new(),
+            waits,
+        }
+    }
+
     /// No foreign code runs under the lock, so the state is consistent even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, Incoming> {
         self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
@@ -157,13 +161,7 @@ impl Shared {
             if self.admission.is_abandoned() {
                 self.drop_begun(&mut own);
             }
-            for _ in 0..own.ready.len() {
-                let Some(task) = own.ready.pop_front() else { break };
-                self.resume(task, &mut own);
-                if own.tally.done >= BATCH as u64 {
-                    self.report_ended(&mut own);
-                }
-            }
+            self.resume_ready(&mut own);
             self.end_turn(&mut own);
         }
         self.counters.count_thread_ended();
@@ -217,6 +215,17 @@ impl Shared {
         // A loop that wakes by its timer counts as summoned: at worst one more loop is signalled in vain.
         incoming.summoned = incoming.summoned.saturating_sub(1);
         incoming
+    }
+
+    /// Resumes each task that is ready now once.
+    fn resume_ready(self: &Arc<Self>, own: &mut Own) {
+        for _ in 0..own.ready.len() {
+            let Some(task) = own.ready.pop_front() else { break };
+            self.resume(task, own);
+            if own.tally.done >= BATCH as u64 {
+                self.report_ended(own);
+            }
+        }
     }
 
     fn resume(self: &Arc<Self>, mut task: BoxCoroutine, own: &mut Own) {
@@ -382,5 +391,34 @@ impl Drop for EventLoops {
                 tracing::error!(pool = self.shared.name, "a loop's thread ended by a panic");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coroutine::once;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn no_more_loops_are_signalled_than_sleep() {
+        let mut incoming = Incoming { sleeping: 2, ..Incoming::default() };
+        assert_eq!([(); 3].map(|()| incoming.summon()), [true, true, false]);
+    }
+
+    #[test]
+    fn ended_tasks_are_reported_in_the_middle_of_a_long_turn() {
+        let settings = EventLoopSettings { loops: 1, tasks_max: 64, name: "test".to_owned() };
+        let (shared, mut own) = (Arc::new(Shared::new(settings, Waits::OnTimers)), Own::new());
+        (0..=BATCH).for_each(|_| shared.admission.try_enter(()).unwrap());
+        shared.counters.count_all_begun(BATCH + 1);
+        own.ready.extend((0..BATCH).map(|_| once(|| ())));
+        let (say, inside) = channel();
+        let last = Arc::clone(&shared);
+        own.ready.push_back(once(move || say.send(last.admission.inside()).unwrap()));
+        shared.resume_ready(&mut own);
+        assert_eq!(inside.recv(), Ok(1), "the last task is alone");
+        shared.end_turn(&mut own);
+        assert_eq!((shared.admission.inside(), shared.counters.begun()), (0, 0));
     }
 }
