@@ -70,6 +70,11 @@ impl ReadError {
 }
 
 impl WriteError {
+    /// Whether the write takes more than one transaction may take.
+    pub fn exceeds_transaction(&self) -> bool {
+        matches!(self, WriteError::TooLarge { what, .. } if what.starts_with(engine::OF_TRANSACTION))
+    }
+
     pub(crate) fn invalid(why: impl Into<String>, pointer: impl Into<String>) -> WriteError {
         WriteError::Invalid { why: why.into(), pointer: pointer.into() }
     }

@@ -34,6 +34,27 @@ pub fn major_faults() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::WriteError;
+
+    #[test]
+    fn a_write_over_any_bound_of_a_transaction_is_recognised() {
+        let (mut by_itself, mut by_memtable) = (Options::default(), Options::default());
+        by_itself.transaction_bytes_max = 1 << 20;
+        by_memtable.memtable_bytes = 1 << 20;
+        for options in [by_itself, by_memtable] {
+            let store = in_memory(64 << 20, options).unwrap();
+            let tree = store.tree("texts").unwrap();
+            let put = |bytes: usize, key: &[u8]| {
+                store.commit(&mut |tx| {
+                    tx.put(tree, key, &vec![0; bytes]);
+                    Ok(())
+                })
+            };
+            put(1 << 10, b"short").unwrap();
+            assert!(WriteError::from(put(2 << 20, b"long").unwrap_err()).exceeds_transaction());
+            assert!(!WriteError::from(put(1, &[0; 2000]).unwrap_err()).exceeds_transaction());
+        }
+    }
 
     #[test]
     fn a_database_in_memory_is_empty_and_takes_writes() {

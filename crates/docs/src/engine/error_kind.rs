@@ -2,6 +2,9 @@
 
 use std::io;
 
+/// Beginning of the name of each bound of one transaction, in an error that names the exceeded bound.
+pub const OF_TRANSACTION: &str = "transaction,";
+
 /// Kinds of errors of an engine, by what the caller can do about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

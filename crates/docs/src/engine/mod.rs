@@ -4,7 +4,7 @@
 //! - [`View`] and [`Change`]: the two traits through which queries read and writes happen, so most of this crate knows no type
 //!   of the engine.
 //! - The engine's own types, bound to names in `binding.rs`, the only file that names the engine's crate. The engine is chosen
-//!   when the program is built, so no call is dispatched at run time.
+//!   when the program is built, and calls of these types are direct.
 //! - [`ErrorKind`]: what an [`Error`] means. Callers outside this crate decide by it and by nothing else.
 //!
 //! Another engine needs a `binding.rs` and an `adapter.rs` (the traits for its types) of its own, with these items:
@@ -12,7 +12,7 @@
 //! | items | what this crate requires of them |
 //! |---|---|
 //! | [`TreeId`], [`KeyRange`], [`Direction`], [`Entry`], [`Version`] | named trees of byte strings in byte order; versions are numbers that ascend with each commit |
-//! | [`Snapshot`], [`Reader`], [`Across`], [`Entries`] | reads of one version, from any thread, which no write delays; [`View`] for `Snapshot` and `Across`; whole leaves, prefetches and reads by several threads may be left out, as the defaults of [`View`] do |
+//! | [`Snapshot`], [`Reader`], [`Across`], [`Entries`] | reads of one version, which no write delays; [`View`] for `Snapshot` and `Across`; whole leaves, prefetches and reads by several threads may be left out, as the defaults of [`View`] do |
 //! | [`Tx`], [`Transaction`], [`Submit`], [`Commit`], [`Abort`] | serializable transactions that are prepared again after a conflict, and return at once if they are submitted; [`Change`] for `Tx` |
 //! | [`Fold`], [`FoldView`], [`Folded`], [`Further`], [`RowChange`] | operands merged into a row at the commit, so that writes to one row do not conflict, and rows that follow from merged rows |
 //! | [`LargeTx`], [`Operand`], [`Revise`], [`Changed`] | a transaction of any size beside running writes |
@@ -22,7 +22,7 @@
 //! | [`Store`], [`Options`], [`Durability`], [`Recovery`], [`in_memory`] | opening a folder; settings, each with a default; `server` divides its memory among the settings of [`Options`] |
 //! | [`Stats`] | numbers for metrics and health; numbers without a meaning in an engine are 0 |
 //! | [`Progress`], [`Copied`], [`Restored`], [`Examination`], [`Compacted`] | backup, restoring, verification and compaction of a whole folder, with their progress and results |
-//! | [`Error`], by [`Classified`] | this crate makes and matches `Busy`, `Pinned`, `Unknown`, `Full`, `Aborted`, `Refused`, `Limit`, `Io`, `NotInMemory` and `Closed` |
+//! | [`Error`], by [`Classified`] | this crate makes and matches `Busy`, `Pinned`, `Unknown`, `Full`, `Aborted`, `Refused`, `Limit`, `Io`, `NotInMemory` and `Closed`; in `Limit`, the name of a bound of one transaction begins with [`OF_TRANSACTION`] |
 //! | [`major_faults`], [`RANGES_MAX`], [`TREE_NAME_BYTES_MAX`] | page faults of a thread that waited for the disk (0 if unknown); bounds |
 
 mod adapter;
@@ -37,5 +37,5 @@ pub use binding::{
     Snapshot, SortedEntries, SortedRun, SortedRunWriter, Sorter, Stats, Store, Submit, TREE_NAME_BYTES_MAX,
     Transaction, TreeId, Tx, Version, in_memory, major_faults,
 };
-pub use error_kind::{Classified, ErrorKind};
+pub use error_kind::{Classified, ErrorKind, OF_TRANSACTION};
 pub use view::{Change, STAMP_BYTES, View, Within};

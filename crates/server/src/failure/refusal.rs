@@ -50,8 +50,8 @@ pub(crate) fn of_write(error: &WriteError) -> Failure {
         _ => Kind::Unavailable,
     };
     match error {
-        // The store names it by an option of its own, which no file has.
-        WriteError::TooLarge { what, limit } if what.starts_with("transaction,") => {
+        // The engine names it by an option of its own, which no file has.
+        WriteError::TooLarge { limit, .. } if error.exceeds_transaction() => {
             let takes = format!("what this writes takes over {limit} bytes with its index entries");
             Failure::new(kind, format!("{takes}: the most of one transaction, a part of `[server] memory`"))
         }

@@ -23,6 +23,7 @@ use crate::threads::panics::Panics;
 use crate::threads::query_pool::QueryPool;
 use crate::threads::query_state::Queries;
 use docs::Database;
+use docs::engine::OF_TRANSACTION;
 use docs::{Submission, WriteError};
 use executor::Pool;
 use http::Reply;
@@ -169,7 +170,7 @@ impl Shared {
     pub(crate) fn take_large(&self, database: &Database, submission: Submission, is_large: bool) -> Option<Submission> {
         let bytes = submission.write.op.bytes();
         if bytes > self.transaction_bytes {
-            let (what, limit) = ("transaction, by its body alone".to_owned(), self.transaction_bytes as u64);
+            let (what, limit) = (format!("{OF_TRANSACTION} by its body alone"), self.transaction_bytes as u64);
             (submission.done)(Err(WriteError::TooLarge { what, limit }));
             return None;
         }
