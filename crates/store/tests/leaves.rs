@@ -107,27 +107,68 @@ fn a_range_has_the_same_entries_leaf_by_leaf() {
 }
 
 #[test]
-fn a_range_with_changes_is_refused_and_others_are_not() {
-    let (_dir, store, tree) = filled(0);
+fn a_range_with_changes_is_merged_with_them() {
+    let (_dir, store, tree) = filled(1 << 20);
     let reader = store.reader().expect("a reader");
     let before = reader.snapshot();
     let commit = store.commit(&mut |tx| {
         tx.delete(tree, &key(500));
+        tx.put(tree, &key(510), b"replaced");
+        tx.put(tree, &[&key(520)[..], &[0]].concat(), b"inserted");
+        // Before the first leaf, after the last one, and many between two.
+        tx.put(tree, b"", b"first");
+        tx.put(tree, &[0xff; 20], b"last");
+        (0..200u32).for_each(|number| tx.put(tree, &[&key(700)[..], &number.to_be_bytes()].concat(), b"between"));
+        // A whole leaf and more.
+        (900..1200).for_each(|number| tx.delete(tree, &key(number)));
+        (1300..1600).for_each(|number| tx.put(tree, &key(number), b"all replaced"));
         Ok(())
     });
     commit.expect("committed");
-    let (low, changed, high) = (key(400), key(500), key(600));
-    let range = KeyRange { from: Bound::Included(&low), to: Bound::Excluded(&high) };
     let after = reader.snapshot();
-    for direction in [Direction::Forward, Direction::Backward] {
-        assert_eq!(by_leaves(&after, tree, range, direction, usize::MAX), None);
-        assert_eq!(by_leaves(&before, tree, range, direction, usize::MAX).map(|pairs| pairs.len()), Some(200));
+    let counted = |snapshot: &Snapshot<'_>, low: u32, high: u32| {
+        let (low, high) = (key(low), key(high));
+        let range = KeyRange { from: Bound::Included(&low), to: Bound::Excluded(&high) };
+        by_leaves(snapshot, tree, range, Direction::Forward, usize::MAX).map(|pairs| pairs.len())
+    };
+    assert_eq!((counted(&before, 400, 600), counted(&after, 400, 600)), (Some(200), Some(200)));
+    assert_eq!((counted(&before, 699, 702), counted(&after, 699, 702)), (Some(3), Some(203)));
+    assert_eq!((counted(&before, 890, 1210), counted(&after, 890, 1210)), (Some(320), Some(20)));
+    for snapshot in [&before, &after] {
+        check(snapshot, tree, Bound::Unbounded, Bound::Unbounded);
+        for step in 0..100 {
+            let [low, high] = [step * 37 % KEYS, (step * 37 + step * step % 450) % KEYS].map(key);
+            check(snapshot, tree, Bound::Included(&low), Bound::Excluded(&high));
+            check(snapshot, tree, Bound::Excluded(&low), Bound::Included(&high));
+            check(snapshot, tree, Bound::Included(&low), Bound::Unbounded);
+            check(snapshot, tree, Bound::Unbounded, Bound::Excluded(&high));
+        }
     }
-    check(&after, tree, Bound::Included(&low), Bound::Excluded(&changed));
-    check(&after, tree, Bound::Excluded(&changed), Bound::Included(&high));
-    drop((before, after));
+    let all = |snapshot: &Snapshot<'_>| by_leaves(snapshot, tree, KeyRange::ALL, Direction::Backward, usize::MAX);
+    let (old, new) = (all(&before), all(&after));
+    // Both snapshots keep their leaves while a checkpoint splits, empties and replaces them.
     store.checkpoint().expect("a checkpoint");
-    check(&reader.snapshot(), tree, Bound::Included(&low), Bound::Excluded(&high));
+    assert_eq!((all(&before), all(&after)), (old, new.clone()));
+    assert_eq!(all(&reader.snapshot()), new);
+}
+
+#[test]
+fn a_range_with_deleted_ranges_is_merged_too() {
+    let (_dir, store, tree) = filled(0);
+    let reader = store.reader().expect("a reader");
+    let commit = store.commit(&mut |tx| {
+        let (low, high) = (key(450), key(550));
+        tx.delete_range(tree, KeyRange { from: Bound::Included(&low), to: Bound::Excluded(&high) });
+        tx.put(tree, &key(500), b"alone");
+        Ok(())
+    });
+    commit.expect("committed");
+    let (low, high) = (key(400), key(600));
+    let range = KeyRange { from: Bound::Included(&low), to: Bound::Excluded(&high) };
+    let snapshot = reader.snapshot();
+    let pairs = by_leaves(&snapshot, tree, range, Direction::Forward, usize::MAX);
+    assert_eq!(pairs.map(|pairs| pairs.len()), Some(101));
+    check(&snapshot, tree, Bound::Included(&low), Bound::Excluded(&high));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::base::key::Version;
 /// Prefetch distance in keys: about the time of a memory access divided by that of a step.
 const PREFETCH_AHEAD: usize = 8;
 /// Lines fetched for each: key, record header, start of the value.
-const PREFETCH_LINES: usize = 2;
+pub(super) const PREFETCH_LINES: usize = 2;
 
 /// The entry at the cursor. The slices live as long as the memtable, not only until the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,6 +32,7 @@ mod cursor;
 mod hash;
 mod node;
 mod ordered;
+mod range_cursor;
 mod ranges;
 
 use std::ops::Bound;
@@ -44,6 +45,7 @@ use arena::{Arena, AtomicRef, Fill, Record, TreeEntry};
 pub use cursor::{Cursor, Entry};
 use hash::{Index, KeyHash, Table};
 use node::{NODE_ENTRIES, Node};
+pub(crate) use range_cursor::{RangeChange, RangeCursor};
 pub use ranges::{BOUNDARIES_MAX, Stretch};
 
 /// Number of chains in the directory of trees; further trees share chains.
@@ -166,6 +168,12 @@ impl Memtable {
             _ if deleted > Version(0) => Lookup::Deleted,
             _ => Lookup::Absent,
         }
+    }
+
+    /// False if the tree has no change. Costs a load or two, less than the lookup of a key.
+    #[inline]
+    pub(crate) fn may_change(&self, tree: TreeId) -> bool {
+        !self.is_empty() && (self.has_ranges() || self.tree_entry(tree).is_some())
     }
 
     /// The version that last changed a key.

@@ -42,6 +42,7 @@ impl Batch {
         Batch { keys: [None; NODE_ENTRIES], count: 0, low: None, next: None }
     }
 
+    #[inline]
     pub(super) fn key(&self, at: usize) -> Option<KeyRef> {
         self.keys[..self.count].get(at).copied().flatten()
     }

@@ -5,7 +5,10 @@
 
 pub(crate) mod across;
 pub(crate) mod catalog;
+mod changes;
 pub(crate) mod direct;
+pub(crate) mod entries;
+mod merge;
 pub(super) mod pin;
 pub(crate) mod places;
 pub(crate) mod snapshot;

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::direct::{DirectReads, Got};
+use super::entries::VisitEntries;
 use super::places::Places;
 use super::view::{Generation, View, first_of};
 use crate::base::error::Error;
@@ -12,7 +13,7 @@ use crate::base::key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
 use crate::base::readers::{Guard, ReaderSlot};
 use crate::engine::Engine;
 use crate::engine::write::gathering::Gathering;
-use crate::tree::{Lack, VisitEntries};
+use crate::tree::Lack;
 
 /// The registration of one thread as a reader. Not `Sync`. It keeps the files open, so the store cannot be reopened
 /// before all readers are dropped.
@@ -224,8 +225,8 @@ impl Snapshot<'_> {
         self.check().map(|()| true)
     }
 
-    /// Visits entries in key order, leaf by leaf, until the range ends or `visit` breaks. Returns `false` without a visit if some
-    /// of the entries have changed since the last checkpoint, or if this snapshot refuses to wait; use [`Snapshot::scan`] then.
+    /// Visits entries in key order, those of a leaf together, until the range ends or `visit` breaks. Entries changed since the last
+    /// checkpoint are merged into them. Returns `false` without a visit if this snapshot refuses to wait; use [`Snapshot::scan`] then.
     pub fn scan_leaves<'s>(
         &'s self,
         tree: TreeId,
@@ -233,9 +234,10 @@ impl Snapshot<'_> {
         direction: Direction,
         visit: &mut VisitEntries<'_, 's>,
     ) -> Result<bool, Error> {
-        if self.is_asking || !self.view().scan_leaves(Some(self.places), tree, range, direction, visit)? {
+        if self.is_asking {
             return Ok(false);
         }
+        self.view().scan_leaves(Some(self.places), tree, range, direction, visit)?;
         self.check().map(|()| true)
     }
 

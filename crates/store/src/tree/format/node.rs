@@ -88,7 +88,11 @@ fn is_equal(one: &[u8], other: &[u8]) -> bool {
     }
     match (one.first_chunk::<HEAD_BYTES>(), one.last_chunk(), other.first_chunk(), other.last_chunk::<HEAD_BYTES>()) {
         (Some(a), Some(b), Some(c), Some(d)) => a == c && b == d,
-        _ => head(one) == head(other),
+        // Shorter than a head.
+        _ => match (one.first_chunk::<4>(), one.last_chunk::<4>(), other.first_chunk(), other.last_chunk::<4>()) {
+            (Some(a), Some(b), Some(c), Some(d)) => a == c && b == d,
+            _ => head(one) == head(other),
+        },
     }
 }
 
@@ -249,6 +253,23 @@ impl<'p> Node<'p> {
         Ok((low, false))
     }
 
+    /// How key `index` compares with `key`.
+    #[inline]
+    pub(in crate::tree) fn order_of(&self, index: usize, key: &[u8]) -> Result<Ordering, Damage> {
+        let suffix = match self.suffix(key) {
+            Ok(suffix) => suffix,
+            Err(0) => return Ok(Ordering::Greater),
+            Err(_) => return Ok(Ordering::Less),
+        };
+        let bytes = self.heads.get(index).ok_or(Damage("entry beyond the node's count"))?;
+        Ok(match u64::from_le_bytes(*bytes).cmp(&head(suffix)) {
+            Ordering::Equal => {
+                self.tail(index)?.cmp(tail(suffix)).then_with(|| self.suffix_len(index).cmp(&suffix.len()))
+            }
+            order => order,
+        })
+    }
+
     /// Length of the suffix of key `index`.
     #[inline]
     fn suffix_len(&self, index: usize) -> usize {
@@ -281,15 +302,22 @@ impl<'p> Node<'p> {
         self.cell(index)?.get(..tail_len).ok_or(Damage("key beyond its cell"))
     }
 
-    /// The value of leaf entry `index`.
+    /// The value of leaf entry `index`. Each slot is read once.
     #[inline]
     pub(in crate::tree) fn stored(&self, index: usize) -> Result<Stored<'p>, Damage> {
-        let cell = self.cell(index)?;
-        let tail_len = self.suffix_len(index).saturating_sub(HEAD_BYTES);
+        let slots = self.slots.get(index..).and_then(<[_]>::first_chunk::<2>);
+        let Some([slot, next]) = slots else { return Err(Damage("entry beyond the node's count")) };
+        let start = usize::from(u16::from_le_bytes([slot[0], slot[1]]));
+        let end = usize::from(u16::from_le_bytes([next[0], next[1]]));
+        let cell = self.page.get(start..end).ok_or(Damage("cell beyond the page"))?;
+        let key = u16::from_le_bytes([slot[2], slot[3]]);
+        let tail_len = usize::from(key & SUFFIX_MASK).saturating_sub(HEAD_BYTES);
         let value = cell.get(tail_len..).ok_or(Damage("key beyond its cell"))?;
-        let overflow =
-            self.slots.get(index).is_some_and(|slot| u16::from_le_bytes([slot[2], slot[3]]) & OVERFLOW_BIT != 0);
-        if overflow { OverflowRef::decode(value).map(Stored::Overflow) } else { Ok(Stored::Inline(value)) }
+        if key & OVERFLOW_BIT != 0 {
+            OverflowRef::decode(value).map(Stored::Overflow)
+        } else {
+            Ok(Stored::Inline(value))
+        }
     }
 
     /// Offset in the page of a slice of the page.
@@ -342,7 +370,8 @@ impl<'p> Node<'p> {
     /// are copied as words, because a copy of a length known only at run time is a function call.
     #[inline]
     pub(in crate::tree) fn push_entry(&self, index: usize, key: &mut Vec<u8>) -> Result<Stored<'p>, Damage> {
-        let (Some(head_bytes), Some([slot, next])) = (self.heads.get(index), self.slots.get(index..index + 2)) else {
+        let slots = self.slots.get(index..).and_then(<[_]>::first_chunk::<2>);
+        let (Some(head_bytes), Some([slot, next])) = (self.heads.get(index), slots) else {
             return Err(Damage("entry beyond the node's count"));
         };
         let suffix_len = usize::from(u16::from_le_bytes([slot[2], slot[3]]) & SUFFIX_MASK);
@@ -355,11 +384,14 @@ impl<'p> Node<'p> {
         let tail_len = suffix_len.saturating_sub(HEAD_BYTES);
         let (tail, value) = cell.split_at_checked(tail_len).ok_or(Damage("key beyond its cell"))?;
         let whole = key.len() + suffix_len;
-        key.extend_from_slice(&u64::from_le_bytes(*head_bytes).to_be_bytes());
+        let head_bytes = u64::from_le_bytes(*head_bytes).to_be_bytes();
         match tail_len {
-            0 => {}
-            1..=HEAD_BYTES => key.extend_from_slice(&head(tail).to_be_bytes()),
-            _ => key.extend_from_slice(tail),
+            0 => key.extend_from_slice(&head_bytes),
+            1..=HEAD_BYTES => key.extend_from_slice([head_bytes, head(tail).to_be_bytes()].as_flattened()),
+            _ => {
+                key.extend_from_slice(&head_bytes);
+                key.extend_from_slice(tail);
+            }
         }
         key.truncate(whole);
         if u16::from_le_bytes([slot[2], slot[3]]) & OVERFLOW_BIT != 0 {

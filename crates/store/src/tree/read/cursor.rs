@@ -1,12 +1,11 @@
 //! Cursor: a position in a tree that moves in both directions.
 //!
-//! Within a leaf it moves without key comparisons. [`Cursor::leaf_entries_below`] returns how far a merging reader can
-//! go without checking its other sources.
+//! Readers of whole ranges use `entries.rs`, which costs less for each entry.
 
 use std::ops::Bound;
 
 use super::view::TreeView;
-use super::walk::{Beginning, Walk};
+use super::walk::Walk;
 use crate::base::error::Error;
 use crate::base::key::TreeId;
 
@@ -23,18 +22,6 @@ impl TreeView {
 }
 
 impl<'v> Cursor<'v> {
-    /// The same, but returns [`Error::NotInMemory`] instead of waiting for the disk. Costs a system call for each page.
-    pub(crate) fn asking(mut self) -> Cursor<'v> {
-        self.walk.ask();
-        self
-    }
-
-    /// The same, but returns [`Error::NotInMemory`] instead of computing the checksum of a value of more than `bytes` bytes.
-    pub(crate) fn checking_at_most(mut self, bytes: usize) -> Cursor<'v> {
-        self.walk.check_at_most(bytes);
-        self
-    }
-
     /// Moves to the first entry within a lower bound.
     pub fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), Error> {
         match from {
@@ -42,18 +29,6 @@ impl<'v> Cursor<'v> {
             Bound::Included(key) => self.walk.seek(key, true),
             Bound::Excluded(key) => self.walk.seek(key, false),
         }
-    }
-
-    /// Moves to the first entry of a range whose beginning is known.
-    #[inline]
-    pub(crate) fn begin_at(&mut self, beginning: Beginning) -> Result<(), Error> {
-        self.walk.begin_at(beginning)
-    }
-
-    /// The beginning of a range whose first entry is the current one.
-    #[inline]
-    pub(crate) fn beginning(&self) -> Option<Beginning> {
-        self.walk.beginning()
     }
 
     /// Moves to the last entry within an upper bound.
@@ -84,22 +59,6 @@ impl<'v> Cursor<'v> {
         self.walk.previous()
     }
 
-    /// Moves to the next entry if it is in the same leaf; otherwise stays and returns false.
-    #[inline]
-    pub fn next_in_leaf(&mut self) -> Result<bool, Error> {
-        self.walk.next_in_leaf()
-    }
-
-    /// Moves to the previous entry if it is in the same leaf; otherwise stays and returns false.
-    #[inline]
-    pub fn previous_in_leaf(&mut self) -> Result<bool, Error> {
-        if self.walk.index() == 0 || !self.is_valid() {
-            return Ok(false);
-        }
-        self.walk.previous()?;
-        Ok(true)
-    }
-
     /// The current key; empty if the cursor is on no entry.
     #[inline]
     pub fn key(&self) -> &[u8] {
@@ -110,35 +69,5 @@ impl<'v> Cursor<'v> {
     #[inline]
     pub fn value(&self) -> Result<&'v [u8], Error> {
         if self.is_valid() { self.walk.value() } else { Ok(&[]) }
-    }
-
-    /// Number of entries of the leaf, from the current one on, that are within all upper bounds `ends`, and whether an
-    /// entry of the leaf is not. A merging reader can visit these without checking its other sources.
-    #[inline]
-    pub fn leaf_entries_below(&self, ends: [Bound<&[u8]>; 2]) -> Result<(usize, bool), Error> {
-        let Some((_, leaf)) = self.walk.leaf() else { return Ok((0, true)) };
-        let mut stop = leaf.count();
-        for end in ends {
-            stop = match end {
-                Bound::Unbounded => stop,
-                Bound::Included(key) => stop.min(self.walk.rank_in_leaf(key, false)?),
-                Bound::Excluded(key) => stop.min(self.walk.rank_in_leaf(key, true)?),
-            };
-        }
-        Ok((stop.saturating_sub(self.walk.index()), stop < leaf.count()))
-    }
-
-    /// The same backward: entries within all lower bounds `ends`.
-    #[inline]
-    pub fn leaf_entries_above(&self, ends: [Bound<&[u8]>; 2]) -> Result<(usize, bool), Error> {
-        let mut first = 0;
-        for end in ends {
-            first = match end {
-                Bound::Unbounded => first,
-                Bound::Included(key) => first.max(self.walk.rank_in_leaf(key, true)?),
-                Bound::Excluded(key) => first.max(self.walk.rank_in_leaf(key, false)?),
-            };
-        }
-        Ok(((self.walk.index() + 1).saturating_sub(first), first > 0))
     }
 }

@@ -1,20 +1,22 @@
 //! Entries of a leaf within a range, passed together.
 //!
-//! An ordinary scan assembles every key and calls its visitor for every entry, even if the visitor does not use the key. A visitor of a
-//! leaf's entries requests only what it needs of each, and the values live as long as the view.
+//! A reader of a leaf's entries requests only what it needs of each, the key or the value, and the values live as long as the view. A
+//! merging reader asks where a key of another source belongs among them.
 
+use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
 use super::view::TreeView;
 use super::walk::{Beginning, Walk};
 use crate::base::error::Error;
-use crate::base::key::{Direction, KeyRange, TreeId};
-use crate::tree::format::node::{Node, Stored};
+use crate::base::key::{Direction, KeyRange, TreeId, Visit};
+use crate::tree::format::node::{Node, OverflowRef, Stored};
 use crate::tree::format::page::PageNo;
 use crate::tree::state::shared::Shared;
 
-/// Consecutive entries of one leaf in a scan's order; at least one.
-pub struct Entries<'v> {
+/// Consecutive entries of one leaf in a scan's order, numbered from 0; at least one.
+#[derive(Clone, Copy)]
+pub(crate) struct LeafEntries<'v> {
     shared: &'v Shared,
     place: PageNo,
     leaf: Node<'v>,
@@ -22,22 +24,26 @@ pub struct Entries<'v> {
     first: usize,
     end: usize,
     direction: Direction,
-    /// Longest value whose checksum is computed.
-    check_max: usize,
+    waiting: Waiting,
 }
 
-/// The callback of a scan, called with each leaf's entries until it breaks.
-pub type VisitEntries<'f, 'v> = dyn FnMut(&Entries<'v>) -> ControlFlow<()> + 'f;
+/// What a read may wait for.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting {
+    /// Return [`Error::NotInMemory`] for a page that is not in memory. Costs a system call for each page.
+    pub(crate) is_asking: bool,
+    /// Longest value whose checksum is computed; a longer one that was not read before is [`Error::NotInMemory`].
+    pub(crate) check_max: usize,
+}
 
-impl<'v> Entries<'v> {
+impl<'v> LeafEntries<'v> {
     /// Number of entries.
     #[inline]
-    #[expect(clippy::len_without_is_empty, reason = "they are never none")]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.end - self.first
     }
 
-    /// Index in the leaf of an entry, counted in the scan's order.
+    /// Index in the leaf of an entry.
     #[inline]
     fn index(&self, number: usize) -> usize {
         match self.direction {
@@ -47,79 +53,217 @@ impl<'v> Entries<'v> {
         }
     }
 
+    /// The entries from number `from` up to number `to`, which is above.
+    #[inline]
+    pub(crate) fn part(&self, from: usize, to: usize) -> LeafEntries<'v> {
+        let (first, end) = match self.direction {
+            Direction::Forward => (self.first + from, self.first + to),
+            Direction::Backward => (self.end - to, self.end - from),
+        };
+        LeafEntries { first, end, ..*self }
+    }
+
     /// The value of an entry.
     #[inline]
-    pub fn value(&self, number: usize) -> Result<&'v [u8], Error> {
-        match self.leaf.stored(self.index(number)).map_err(|damage| self.shared.damage(self.place, damage))? {
-            Stored::Inline(value) => Ok(value),
-            Stored::Overflow(place) => self.shared.overflow_unless_long(place, self.check_max),
+    pub(crate) fn value(&self, number: usize) -> Result<&'v [u8], Error> {
+        match self.leaf.stored(self.index(number)) {
+            Ok(Stored::Inline(value)) => Ok(value),
+            Ok(Stored::Overflow(place)) => self.overflow(place),
+            Err(damage) => Err(self.shared.damage(self.place, damage)),
         }
+    }
+
+    #[inline]
+    fn value_of(&self, stored: Stored<'v>) -> Result<&'v [u8], Error> {
+        match stored {
+            Stored::Inline(value) => Ok(value),
+            Stored::Overflow(place) => self.overflow(place),
+        }
+    }
+
+    #[inline(never)]
+    fn overflow(&self, place: OverflowRef) -> Result<&'v [u8], Error> {
+        if self.waiting.is_asking && !self.shared.is_overflow_resident(&place) {
+            return Err(Error::NotInMemory);
+        }
+        self.shared.overflow_unless_long(place, self.waiting.check_max)
     }
 
     /// Writes the key of an entry into `key`.
     #[inline]
-    pub fn key_into(&self, number: usize, key: &mut Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn key_into(&self, number: usize, key: &mut Vec<u8>) -> Result<(), Error> {
         key.clear();
         key.extend_from_slice(self.leaf.prefix());
         let built = self.leaf.push_entry(self.index(number), key).map(drop);
         built.map_err(|damage| self.shared.damage(self.place, damage))
     }
+
+    /// Visits one entry; `key` is a buffer.
+    #[inline]
+    pub(crate) fn visit(
+        &self,
+        number: usize,
+        key: &mut Vec<u8>,
+        visit: &mut Visit<'_>,
+    ) -> Result<ControlFlow<()>, Error> {
+        key.clear();
+        key.extend_from_slice(self.leaf.prefix());
+        let stored = self.leaf.push_entry(self.index(number), key);
+        let stored = stored.map_err(|damage| self.shared.damage(self.place, damage))?;
+        Ok(visit(key, self.value_of(stored)?))
+    }
+
+    /// Visits all entries; `key` is a buffer. The leaf's prefix is copied once.
+    pub(crate) fn visit_all(&self, key: &mut Vec<u8>, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, Error> {
+        let prefix = self.leaf.prefix();
+        key.clear();
+        key.extend_from_slice(prefix);
+        for number in 0..self.len() {
+            key.truncate(prefix.len());
+            let stored = self.leaf.push_entry(self.index(number), key);
+            let stored = stored.map_err(|damage| self.shared.damage(self.place, damage))?;
+            if visit(key, self.value_of(stored)?).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Where a key of the range belongs: the number of entries before it, and whether the next one has this key. The first
+    /// `passed` entries are known to be before it.
+    pub(crate) fn place_of(&self, key: &[u8], passed: usize) -> Result<(usize, bool), Error> {
+        let damaged = |damage| self.shared.damage(self.place, damage);
+        if passed >= self.len() {
+            return Ok((self.len(), false));
+        }
+        // With many changes, the key often belongs right here.
+        let order = self.leaf.order_of(self.index(passed), key).map_err(damaged)?;
+        match (order, self.direction) {
+            (Ordering::Equal, _) => return Ok((passed, true)),
+            (Ordering::Greater, Direction::Forward) | (Ordering::Less, Direction::Backward) => {
+                return Ok((passed, false));
+            }
+            _ => {}
+        }
+        let (rank, found) = self.leaf.rank(key).map_err(damaged)?;
+        let before = match self.direction {
+            Direction::Forward => rank.saturating_sub(self.first),
+            Direction::Backward => self.end.saturating_sub(rank + usize::from(found)),
+        };
+        Ok((before.clamp(passed, self.len()), found && before < self.len()))
+    }
+}
+
+/// The leaves of a range, one after another.
+pub(crate) struct Leaves<'v, 'r> {
+    shared: &'v Shared,
+    walk: Walk<'v>,
+    range: KeyRange<'r>,
+    direction: Direction,
+    waiting: Waiting,
+    /// Where the range was found to begin, in a forward scan.
+    beginning: Option<Beginning>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// On the first leaf, whose entries are not passed yet.
+    First(Option<Beginning>),
+    /// On a leaf whose entries were passed.
+    Inside,
+    Ended,
 }
 
 impl TreeView {
-    /// Visits the entries of a range, leaf by leaf. `beginning` is the known beginning of the range; if `None`, it is set for forward
-    /// scans from a key, so that it can be remembered. Values of over `check_max` bytes are treated as in [`TreeView::find`].
-    pub(crate) fn scan_leaves<'v>(
+    /// The leaves of a range, before the first.
+    #[inline]
+    pub(crate) fn leaves<'v, 'r>(
         &'v self,
         tree: TreeId,
-        range: KeyRange<'_>,
+        range: KeyRange<'r>,
         direction: Direction,
-        (beginning, check_max): (&mut Option<Beginning>, usize),
-        visit: &mut VisitEntries<'_, 'v>,
-    ) -> Result<(), Error> {
-        let shared = self.shared();
-        let mut walk = Walk::new(shared, self.root(tree), false);
-        let start = match direction {
-            Direction::Forward => range.from,
-            Direction::Backward => range.to,
-        };
-        let known = *beginning;
-        let mut more = match known {
-            Some(known) => walk.start_in(known).map(|()| true)?,
-            None => walk.start(start, direction)?,
-        };
-        let mut is_first = true;
-        while more {
-            let Some((place, leaf)) = walk.leaf() else { return Ok(()) };
-            let rank = |key: &[u8], with_equal: bool| {
-                let (rank, found) = leaf.rank(key).map_err(|damage| shared.damage(place, damage))?;
-                Ok::<usize, Error>(rank + usize::from(found && with_equal))
-            };
-            // The bound at the scan's start applies only to the first leaf.
-            let first = match range.from {
-                _ if is_first && let Some(known) = known => known.rank,
-                Bound::Included(key) if is_first || direction == Direction::Backward => rank(key, false)?,
-                Bound::Excluded(key) if is_first || direction == Direction::Backward => rank(key, true)?,
-                _ => 0,
-            };
-            let end = match range.to {
-                Bound::Included(key) if is_first || direction == Direction::Forward => rank(key, true)?,
-                Bound::Excluded(key) if is_first || direction == Direction::Forward => rank(key, false)?,
-                _ => leaf.count(),
-            };
-            if is_first && known.is_none() && direction == Direction::Forward && first < leaf.count() {
-                *beginning = Some(Beginning { leaf: place, rank: first });
-            }
-            if first < end && visit(&Entries { shared, place, leaf, first, end, direction, check_max }).is_break() {
-                return Ok(());
-            }
-            let ends = match direction {
-                Direction::Forward => end < leaf.count(),
-                Direction::Backward => first > 0,
-            };
-            more = !ends && walk.turn_to_next(direction)?;
-            is_first = false;
+        waiting: Waiting,
+    ) -> Leaves<'v, 'r> {
+        let walk = Walk::new(self.shared(), self.root(tree), false);
+        Leaves { shared: self.shared(), walk, range, direction, waiting, beginning: None, stage: Stage::Ended }
+    }
+}
+
+impl<'v> Leaves<'v, '_> {
+    /// Moves to the first leaf. `known` is the beginning of the range, for a forward scan.
+    #[inline]
+    pub(crate) fn start(&mut self, known: Option<Beginning>) -> Result<(), Error> {
+        if self.waiting.is_asking {
+            self.walk.ask();
         }
+        let start = match self.direction {
+            Direction::Forward => self.range.from,
+            Direction::Backward => self.range.to,
+        };
+        let is_any = match known {
+            Some(known) => self.walk.start_in(known).map(|()| true)?,
+            None => self.walk.start(start, self.direction)?,
+        };
+        self.stage = if is_any { Stage::First(known) } else { Stage::Ended };
         Ok(())
+    }
+
+    /// The entries of the next leaf that has any in the range.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<LeafEntries<'v>>, Error> {
+        loop {
+            let (is_first, known) = match std::mem::replace(&mut self.stage, Stage::Inside) {
+                Stage::First(known) => (true, known),
+                Stage::Inside if self.walk.turn_to_next(self.direction)? => (false, None),
+                _ => {
+                    self.stage = Stage::Ended;
+                    return Ok(None);
+                }
+            };
+            let entries = self.entries(is_first, known)?;
+            if entries.is_some() {
+                return Ok(entries);
+            }
+        }
+    }
+
+    /// The beginning of the range, to be remembered: found with the first leaf, unless it was known.
+    #[inline]
+    pub(crate) fn found_beginning(&self) -> Option<Beginning> {
+        self.beginning
+    }
+
+    /// The entries of the leaf that are in the range.
+    #[inline]
+    fn entries(&mut self, is_first: bool, known: Option<Beginning>) -> Result<Option<LeafEntries<'v>>, Error> {
+        let (shared, direction) = (self.shared, self.direction);
+        let Some((place, leaf)) = self.walk.leaf() else { return Ok(None) };
+        let rank = |key: &[u8], with_equal: bool| {
+            let (rank, found) = leaf.rank(key).map_err(|damage| shared.damage(place, damage))?;
+            Ok::<usize, Error>(rank + usize::from(found && with_equal))
+        };
+        // The bound at the scan's start applies only to the first leaf.
+        let first = match self.range.from {
+            _ if let Some(known) = known => known.rank,
+            Bound::Included(key) if is_first || direction == Direction::Backward => rank(key, false)?,
+            Bound::Excluded(key) if is_first || direction == Direction::Backward => rank(key, true)?,
+            _ => 0,
+        };
+        let end = match self.range.to {
+            Bound::Included(key) if is_first || direction == Direction::Forward => rank(key, true)?,
+            Bound::Excluded(key) if is_first || direction == Direction::Forward => rank(key, false)?,
+            _ => leaf.count(),
+        };
+        if is_first && known.is_none() && direction == Direction::Forward && first < leaf.count() {
+            self.beginning = Some(Beginning { leaf: place, rank: first });
+        }
+        let ends = match direction {
+            Direction::Forward => end < leaf.count(),
+            Direction::Backward => first > 0,
+        };
+        if ends {
+            self.stage = Stage::Ended;
+        }
+        Ok((first < end).then_some(LeafEntries { shared, place, leaf, first, end, direction, waiting: self.waiting }))
     }
 }

@@ -41,8 +41,6 @@ pub(in crate::tree) struct Walk<'v> {
     checked: bool,
     /// Return an error for a page that is not in memory.
     is_asking: bool,
-    /// Longest value whose checksum is computed; a longer one that was not read before is refused.
-    check_max: usize,
     /// `path[l]` is the branch of level l + 1 above the leaf.
     path: [Step; PATH_MAX],
     /// The walk began in a known leaf, so `path` is not set.
@@ -60,7 +58,6 @@ impl<'v> Walk<'v> {
             root,
             checked,
             is_asking: false,
-            check_max: usize::MAX,
             path: [Step::default(); PATH_MAX],
             lacks_path: false,
             leaf: None,
@@ -85,26 +82,12 @@ impl<'v> Walk<'v> {
         self.is_asking = true;
     }
 
-    /// From now on a value of more bytes whose checksum was not computed yet is refused with [`Error::NotInMemory`].
-    pub(super) fn check_at_most(&mut self, bytes: usize) {
-        self.check_max = bytes;
-    }
-
-    /// The current entry's rank in its leaf.
-    #[inline]
-    pub(super) fn index(&self) -> usize {
-        self.index
-    }
-
     /// The value of the current entry.
     #[inline]
     pub(super) fn value(&self) -> Result<&'v [u8], Error> {
         match self.stored {
             Stored::Inline(value) => Ok(value),
-            Stored::Overflow(place) if self.is_asking && !self.shared.is_overflow_resident(&place) => {
-                Err(Error::NotInMemory)
-            }
-            Stored::Overflow(place) => self.shared.overflow_unless_long(place, self.check_max),
+            Stored::Overflow(place) => self.shared.overflow(place, false),
         }
     }
 
@@ -143,19 +126,6 @@ impl<'v> Walk<'v> {
         self.leaf = Some((beginning.leaf, self.node(beginning.leaf, 0)?));
         self.lacks_path = true;
         Ok(())
-    }
-
-    /// Moves to the entry where a range begins.
-    #[inline]
-    pub(super) fn begin_at(&mut self, beginning: Beginning) -> Result<(), Error> {
-        self.start_in(beginning)?;
-        self.enter(beginning.rank)
-    }
-
-    /// The beginning of a range whose first entry is the current one; `None` on no entry.
-    #[inline]
-    pub(super) fn beginning(&self) -> Option<Beginning> {
-        self.leaf.map(|(leaf, _)| Beginning { leaf, rank: self.index })
     }
 
     /// The current leaf and its place.
@@ -212,7 +182,7 @@ impl<'v> Walk<'v> {
 
     /// Number of entries of the leaf that are below `key` (or, unless `or_equal`, equal to it).
     #[inline]
-    pub(super) fn rank_in_leaf(&self, key: &[u8], or_equal: bool) -> Result<usize, Error> {
+    fn rank_in_leaf(&self, key: &[u8], or_equal: bool) -> Result<usize, Error> {
         let Some((place, leaf)) = self.leaf else { return Ok(0) };
         let (rank, found) = leaf.rank(key).map_err(|damage| self.shared.damage(place, damage))?;
         Ok(rank + usize::from(found && !or_equal))
@@ -298,7 +268,7 @@ impl<'v> Walk<'v> {
 
     /// Moves to the next entry of the same leaf, if there is one.
     #[inline]
-    pub(super) fn next_in_leaf(&mut self) -> Result<bool, Error> {
+    fn next_in_leaf(&mut self) -> Result<bool, Error> {
         match self.leaf {
             Some((place, leaf)) if self.index + 1 < leaf.count() => {
                 self.key.truncate(leaf.prefix().len());

@@ -1,21 +1,25 @@
 //! All data at one version: the memtables over the tree.
 //!
 //! A generation is the pair of tree and memtables that stays the same between a freeze and the end of a checkpoint. A
-//! view is a generation with a version. A lookup reads the newest part first. A scan merges up to three cursors. A
-//! memtable without changes of the tree has no cursor, and in stretches without changes the tree's entries need no
-//! comparisons. If ranges were deleted, a scan proceeds from boundary to boundary and skips what is deleted between
-//! them.
+//! view is a generation with a version. A lookup reads the newest part first. A scan passes the tree's leaves, merged with
+//! the memtables' changes where there are any (`merge.rs`). If ranges were deleted, a scan proceeds from boundary to
+//! boundary and skips what is deleted between them.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use super::changes::Changes;
+use super::entries::{Entries, VisitEntries};
+use super::merge::{First, Merge};
 use super::places::Places;
 use crate::base::error::Error;
 use crate::base::key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
-use crate::memtable::{self, Lookup, Memtable, Stretch};
-use crate::tree::{Cursor, Lack, TreeView, VisitEntries};
+use crate::memtable::{Lookup, Memtable, Stretch};
+use crate::tree::{Lack, Leaves, TreeView, Waiting};
+
+/// Buffer for the keys of most entries of a scan, allocated at once; longer keys enlarge it.
+const KEY_BYTES_USUAL: usize = 128;
 
 /// What readers see, apart from the version. Replaced as a whole.
 #[derive(Clone)]
@@ -69,7 +73,8 @@ impl<'g> View<'g> {
     ) -> Result<(), Error> {
         let generation = self.generation;
         places.get_all(&generation.tree, tree, keys, values)?;
-        if generation.active.is_empty() && generation.frozen.as_ref().is_none_or(|frozen| frozen.is_empty()) {
+        let may_change = |table: &Memtable| table.may_change(tree);
+        if !may_change(&generation.active) && !generation.frozen.as_deref().is_some_and(may_change) {
             return Ok(());
         }
         for (key, value) in keys.iter().zip(values) {
@@ -105,8 +110,8 @@ impl<'g> View<'g> {
         None
     }
 
-    /// Visits the tree's entries of a range leaf by leaf if no memtable changes any of them; else visits nothing and
-    /// returns false. The reader's cache of positions may contain the range's beginning.
+    /// Visits the entries of a range in key order, those of a leaf together, merged with changes. The reader's cache of positions may
+    /// contain the range's beginning.
     pub(crate) fn scan_leaves(
         &self,
         places: Option<&Places>,
@@ -114,29 +119,8 @@ impl<'g> View<'g> {
         range: KeyRange<'_>,
         direction: Direction,
         visit: &mut VisitEntries<'_, 'g>,
-    ) -> Result<bool, Error> {
-        let generation = self.generation;
-        if self.has_ranges() {
-            return Ok(false);
-        }
-        for table in generation.tables() {
-            let changes = Changes::seek(table, self.version, tree, range, direction, 0);
-            if changes.is_some_and(|changes| changes.current().is_some()) {
-                return Ok(false);
-            }
-        }
-        let asked = match (places, range.from, direction) {
-            (Some(places), Bound::Included(from), Direction::Forward) => Some((places, from)),
-            _ => None,
-        };
-        let known = asked.and_then(|(places, from)| places.beginning(&generation.tree, tree, from));
-        let mut beginning = known;
-        let check_max = places.map_or(usize::MAX, Places::check_max);
-        generation.tree.scan_leaves(tree, range, direction, (&mut beginning, check_max), visit)?;
-        if let (Some((places, from)), None, Some(beginning)) = (asked, known, beginning) {
-            places.remember_beginning(&generation.tree, tree, from, beginning);
-        }
-        Ok(true)
+    ) -> Result<(), Error> {
+        RangeScan { view: *self, places, is_asking: false, tree, direction, first: First::Several }.run(range, visit)
     }
 
     pub(crate) fn scan(
@@ -150,7 +134,7 @@ impl<'g> View<'g> {
     }
 
     /// The same, optionally with the reader's cache of positions. With `is_asking`, returns an error if the tree's part
-    /// is not in memory ([`Cursor::asking`]).
+    /// is not in memory.
     pub(crate) fn scan_by(
         &self,
         places: Option<&Places>,
@@ -160,14 +144,16 @@ impl<'g> View<'g> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let scan = PartScan { view: *self, places, is_asking, tree, direction };
-        if !self.has_ranges() {
-            return scan.part(range, Hidden::default(), visit).map(drop);
-        }
-        match direction {
-            Direction::Forward => scan.forward(range, visit),
-            Direction::Backward => scan.backward(range, visit),
-        }
+        let scan = RangeScan { view: *self, places, is_asking, tree, direction, first: First::One };
+        let (mut key, mut failed) = (Vec::with_capacity(KEY_BYTES_USUAL), None);
+        let mut visit_each = |entries: &Entries<'g>| {
+            entries.visit_each(&mut key, visit).unwrap_or_else(|error| {
+                failed = Some(error);
+                ControlFlow::Break(())
+            })
+        };
+        scan.run(range, &mut visit_each)?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// The number of keys of a tree. The tree file stores its number of entries; each key changed in the memtables is
@@ -183,10 +169,10 @@ impl<'g> View<'g> {
         }
         count = self.generation.tree.entries(tree);
         let direction = Direction::Forward;
-        let seek = |table| Changes::seek(table, self.version, tree, KeyRange::ALL, direction, 0);
-        let older = self.generation.frozen.as_deref().and_then(seek);
-        let mut changed = Changed { newer: seek(&self.generation.active), older, direction };
-        while let Some(change) = changed.next() {
+        let of = |table: &'g Memtable| table.range(Version(self.version), tree, KeyRange::ALL, direction, Version(0));
+        let older = self.generation.frozen.as_deref().and_then(of);
+        let mut changes = Changes::new(of(&self.generation.active), older, direction);
+        while let Some(change) = changes.next() {
             match (self.generation.tree.get(tree, change.key)?.is_some(), change.value.is_some()) {
                 (false, true) => count += 1,
                 (true, false) => count -= 1,
@@ -201,71 +187,78 @@ impl<'g> View<'g> {
     }
 }
 
-/// A scan that goes from one boundary of deleted ranges to the next.
-struct PartScan<'g, 'p> {
+/// A scan of a range. It goes from one boundary of deleted ranges to the next.
+struct RangeScan<'g, 'p> {
     view: View<'g>,
     places: Option<&'p Places>,
     is_asking: bool,
     tree: TreeId,
     direction: Direction,
+    first: First,
 }
 
-impl<'g> PartScan<'g, '_> {
-    /// The tree's part of a range, at its beginning.
-    fn below<'r>(&self, range: KeyRange<'r>) -> Result<Below<'g, 'r>, Error> {
-        let (tree, direction) = (&*self.view.generation.tree, self.direction);
-        let cursor = tree.cursor(self.tree).checking_at_most(self.places.map_or(usize::MAX, Places::check_max));
-        let mut cursor = if self.is_asking { cursor.asking() } else { cursor };
-        match (self.places, range.from, direction) {
-            (Some(places), Bound::Included(from), Direction::Forward) => {
-                match places.beginning(tree, self.tree, from) {
-                    Some(beginning) => cursor.begin_at(beginning)?,
-                    None => {
-                        cursor.seek(range.from)?;
-                        if let Some(beginning) = cursor.beginning() {
-                            places.remember_beginning(tree, self.tree, from, beginning);
-                        }
-                    }
-                }
-            }
-            (_, _, Direction::Forward) => cursor.seek(range.from)?,
-            (_, _, Direction::Backward) => cursor.seek_back(range.to)?,
+impl<'g> RangeScan<'g, '_> {
+    #[inline]
+    fn run(&self, range: KeyRange<'_>, visit: &mut VisitEntries<'_, 'g>) -> Result<(), Error> {
+        if !self.view.has_ranges() {
+            return self.part(range, Hidden::default(), visit).map(drop);
         }
-        Ok(Below { cursor, range, direction })
+        match self.direction {
+            Direction::Forward => self.forward(range, visit),
+            Direction::Backward => self.backward(range, visit),
+        }
     }
 
     /// Scans a part of the range in which the same deletions apply to all keys.
-    fn part(&self, range: KeyRange<'_>, hidden: Hidden, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, Error> {
-        let (generation, direction) = (self.view.generation, self.direction);
-        let mut below = match hidden {
-            Hidden { in_active: 0, in_frozen: 0 } => Some(self.below(range)?),
-            _ => None,
-        };
-        let seek = |table, below| Changes::seek(table, self.view.version, self.tree, range, direction, below);
+    fn part(
+        &self,
+        range: KeyRange<'_>,
+        hidden: Hidden,
+        visit: &mut VisitEntries<'_, 'g>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let (generation, direction, version) = (self.view.generation, self.direction, Version(self.view.version));
+        let of = |table: &'g Memtable, below| table.range(version, self.tree, range, direction, Version(below));
         let older = generation.frozen.as_deref().filter(|_| hidden.in_active == 0);
-        let mut changed = Changed {
-            newer: seek(&generation.active, hidden.in_active),
-            older: older.and_then(|table| seek(table, hidden.in_frozen)),
-            direction,
+        let older = older.and_then(|table| of(table, hidden.in_frozen));
+        let newer = of(&generation.active, hidden.in_active);
+        let mut changes = match (&newer, &older) {
+            (None, None) => None,
+            _ => Some(Changes::new(newer, older, direction)),
         };
-        while let Some(change) = changed.next() {
-            // First the tree's entries before the change, then the change, which replaces the tree's entry of its key.
-            if let Some(below) = &mut below {
-                if below.show_until(Some(change.key), visit)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-                below.skip(change.key)?;
-            }
-            if let Some(value) = change.value
-                && visit(change.key, value).is_break()
-            {
-                return Ok(ControlFlow::Break(()));
-            }
+        let merge = changes.as_mut().and_then(|changes| Merge::new(changes, self.first));
+        match merge {
+            Some(mut merge) if hidden.hides_tree() => merge.run(None, visit),
+            Some(mut merge) => self.read_leaves(range, |leaves| merge.run(Some(leaves), visit)),
+            None if hidden.hides_tree() => Ok(ControlFlow::Continue(())),
+            None => self.read_leaves(range, |leaves| each_leaf(leaves, visit)),
         }
-        below.map_or(Ok(ControlFlow::Continue(())), |mut below| below.show_until(None, visit))
     }
 
-    fn forward(&self, range: KeyRange<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
+    /// Reads the tree's leaves of a range. The reader's cache of positions may contain the range's beginning.
+    #[inline]
+    fn read_leaves<'r>(
+        &self,
+        range: KeyRange<'r>,
+        read: impl FnOnce(&mut Leaves<'g, 'r>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let tree = &*self.view.generation.tree;
+        let cache = match (self.places, range.from, self.direction) {
+            (Some(places), Bound::Included(from), Direction::Forward) => Some((places, from)),
+            _ => None,
+        };
+        let known = cache.and_then(|(places, from)| places.beginning(tree, self.tree, from));
+        let check_max = self.places.map_or(usize::MAX, Places::check_max);
+        let waiting = Waiting { is_asking: self.is_asking, check_max };
+        let mut leaves = tree.leaves(self.tree, range, self.direction, waiting);
+        leaves.start(known)?;
+        let flow = read(&mut leaves)?;
+        if let (Some((places, from)), Some(beginning)) = (cache, leaves.found_beginning()) {
+            places.remember_beginning(tree, self.tree, from, beginning);
+        }
+        Ok(flow)
+    }
+
+    fn forward(&self, range: KeyRange<'_>, visit: &mut VisitEntries<'_, 'g>) -> Result<(), Error> {
         let mut from = range.from;
         loop {
             let at = match from {
@@ -286,7 +279,7 @@ impl<'g> PartScan<'g, '_> {
         }
     }
 
-    fn backward(&self, range: KeyRange<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
+    fn backward(&self, range: KeyRange<'_>, visit: &mut VisitEntries<'_, 'g>) -> Result<(), Error> {
         let mut to = range.to;
         loop {
             let (hidden, stretches) = self.stretches(|table, version| table.stretch_below(version, self.tree, to));
@@ -323,162 +316,21 @@ struct Hidden {
     in_frozen: u64,
 }
 
-/// The tree's part of a scan.
-struct Below<'v, 'r> {
-    cursor: Cursor<'v>,
-    range: KeyRange<'r>,
-    direction: Direction,
-}
-
-impl Below<'_, '_> {
-    /// Shows entries before `limit` and within the range. Without a limit the scan ends, and the cursor's position
-    /// afterwards does not matter.
-    fn show_until(&mut self, limit: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, Error> {
-        while self.cursor.is_valid() {
-            let (count, ends) = self.entries_before(limit)?;
-            for left in (0..count).rev() {
-                if visit(self.cursor.key(), self.cursor.value()?).is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-                if left > 0 {
-                    match self.direction {
-                        Direction::Forward => self.cursor.next_in_leaf()?,
-                        Direction::Backward => self.cursor.previous_in_leaf()?,
-                    };
-                }
-            }
-            if !ends {
-                self.step()?;
-                continue;
-            }
-            if count > 0 && limit.is_some() {
-                self.step()?;
-            }
-            break;
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Number of entries of the leaf, from the current one on, that are before `limit` and within the range, and
-    /// whether one of the two ends in this leaf. One search instead of a comparison of each key.
-    #[inline]
-    fn entries_before(&self, limit: Option<&[u8]>) -> Result<(usize, bool), Error> {
-        let limit = limit.map_or(Bound::Unbounded, Bound::Excluded);
-        match self.direction {
-            Direction::Forward => self.cursor.leaf_entries_below([self.range.to, limit]),
-            Direction::Backward => self.cursor.leaf_entries_above([self.range.from, limit]),
-        }
-    }
-
-    /// Steps over the entry of this key, if the cursor is on it.
-    fn skip(&mut self, key: &[u8]) -> Result<(), Error> {
-        if self.cursor.is_valid() && self.cursor.key() == key { self.step() } else { Ok(()) }
-    }
-
-    fn step(&mut self) -> Result<(), Error> {
-        match self.direction {
-            Direction::Forward => self.cursor.next(),
-            Direction::Backward => self.cursor.previous(),
-        }
+impl Hidden {
+    /// Whether all entries of the tree are hidden.
+    fn hides_tree(self) -> bool {
+        self.in_active > 0 || self.in_frozen > 0
     }
 }
 
-/// Whether a key is not past the range's end, in the scan's direction.
-fn is_within(key: &[u8], range: KeyRange<'_>, direction: Direction) -> bool {
-    match direction {
-        Direction::Forward => range.is_below_end(key),
-        Direction::Backward => range.is_above_start(key),
-    }
-}
-
-/// One memtable's part of a scan, positioned on its next change.
-struct Changes<'m, 'r> {
-    cursor: memtable::Cursor<'m>,
-    range: KeyRange<'r>,
-    direction: Direction,
-    /// A deleted range hides records of older versions.
-    hidden_below: Version,
-}
-
-impl<'m, 'r> Changes<'m, 'r> {
-    fn seek(
-        table: &'m Memtable,
-        version: u64,
-        tree: TreeId,
-        range: KeyRange<'r>,
-        direction: Direction,
-        hidden_below: u64,
-    ) -> Option<Changes<'m, 'r>> {
-        if table.is_empty() {
-            return None;
-        }
-        let mut cursor = table.cursor(Version(version), tree);
-        match direction {
-            Direction::Forward => cursor.seek(range.from),
-            Direction::Backward => cursor.seek_back(range.to),
-        };
-        let mut changes = Changes { cursor, range, direction, hidden_below: Version(hidden_below) };
-        if hidden_below > 0 {
-            changes.skip_hidden();
-        }
-        Some(changes)
-    }
-
-    fn skip_hidden(&mut self) {
-        while self.current().is_some_and(|entry| entry.version < self.hidden_below) {
-            self.advance();
+/// Visits leaves that have no changes.
+fn each_leaf<'g>(leaves: &mut Leaves<'g, '_>, visit: &mut VisitEntries<'_, 'g>) -> Result<ControlFlow<()>, Error> {
+    while let Some(leaf) = leaves.next()? {
+        if visit(&Entries::of_leaf(leaf)).is_break() {
+            return Ok(ControlFlow::Break(()));
         }
     }
-
-    fn current(&self) -> Option<memtable::Entry<'m>> {
-        self.cursor.current().filter(|entry| is_within(entry.key, self.range, self.direction))
-    }
-
-    fn step(&mut self) {
-        self.advance();
-        if self.hidden_below > Version(0) {
-            self.skip_hidden();
-        }
-    }
-
-    fn advance(&mut self) {
-        match self.direction {
-            Direction::Forward => self.cursor.next(),
-            Direction::Backward => self.cursor.prev(),
-        };
-    }
-}
-
-/// Both memtables' changes in the scan's order; of equal keys the newer one.
-struct Changed<'m, 'r> {
-    newer: Option<Changes<'m, 'r>>,
-    older: Option<Changes<'m, 'r>>,
-    direction: Direction,
-}
-
-impl<'m> Changed<'m, '_> {
-    fn next(&mut self) -> Option<memtable::Entry<'m>> {
-        let newer = self.newer.as_ref().and_then(Changes::current);
-        let older = self.older.as_ref().and_then(Changes::current);
-        let order = match (newer, older) {
-            (Some(newer), Some(older)) if self.direction == Direction::Forward => newer.key.cmp(older.key),
-            (Some(newer), Some(older)) => older.key.cmp(newer.key),
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (None, None) => return None,
-        };
-        if order.is_le()
-            && let Some(newer) = &mut self.newer
-        {
-            newer.step();
-        }
-        if order.is_ge()
-            && let Some(older) = &mut self.older
-        {
-            older.step();
-        }
-        if order.is_le() { newer } else { older }
-    }
+    Ok(ControlFlow::Continue(()))
 }
 
 /// The first entry that a scan visits.

@@ -11,6 +11,8 @@ use crate::memtable::MemtableWriter;
 use crate::tree::TreeFile;
 
 const TREE: TreeId = TreeId(1);
+/// Enough keys for several leaves, and for runs of unchanged entries longer than those that a merge lists.
+const KEYS: u8 = 120;
 const LOG_START: LogPosition = LogPosition { segment: 1, offset: 4096, previous: 0, sequence: 1, epoch: 1 };
 
 #[derive(Clone, Debug)]
@@ -22,9 +24,14 @@ enum Step {
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// Most leaves hold about twenty.
+fn value(version: u64) -> Vec<u8> {
+    vec![version as u8; 3 + version as usize * 37 % 300]
+}
+
 fn apply_to_map(map: &mut Map, version: u64, step: &Step) {
     match step {
-        Step::Put(key) => drop(map.insert(vec![*key], vec![version as u8; 3])),
+        Step::Put(key) => drop(map.insert(vec![*key], value(version))),
         Step::Delete(key) => drop(map.remove(&vec![*key])),
         Step::DeleteRange(from, to) => map.retain(|key, _| !(key[0] >= *from && to.is_none_or(|to| key[0] < to))),
     }
@@ -33,7 +40,7 @@ fn apply_to_map(map: &mut Map, version: u64, step: &Step) {
 fn apply_to_table(table: &mut MemtableWriter, version: u64, step: &Step) {
     let at = Version(version);
     match step {
-        Step::Put(key) => table.insert(at, TREE, &[*key], Some(&[version as u8; 3])),
+        Step::Put(key) => table.insert(at, TREE, &[*key], Some(&value(version))),
         Step::Delete(key) => table.insert(at, TREE, &[*key], None),
         Step::DeleteRange(from, to) => table.delete_range(at, TREE, &[*from], to.as_ref().map(std::slice::from_ref)),
     }
@@ -41,24 +48,35 @@ fn apply_to_table(table: &mut MemtableWriter, version: u64, step: &Step) {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let range = (0u8..30, proptest::option::weighted(0.9, 1u8..12));
+    let range = (0..KEYS, proptest::option::weighted(0.9, 1u8..12));
     prop_oneof![
-        4 => (0u8..30).prop_map(Step::Put),
-        2 => (0u8..30).prop_map(Step::Delete),
+        4 => (0..KEYS).prop_map(Step::Put),
+        2 => (0..KEYS).prop_map(Step::Delete),
         1 => range.prop_map(|(from, len)| Step::DeleteRange(from, len.map(|len| from + len))),
     ]
 }
 
+/// Each step is read in every way. Half of the histories have no deleted ranges, which are scanned in parts.
 fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    // Each step is read in every way.
-    proptest::collection::vec(step(), 0..if cfg!(miri) { 4 } else { most })
+    let steps = proptest::collection::vec(step(), 0..if cfg!(miri) { 4 } else { most });
+    (steps, proptest::bool::ANY).prop_map(|(mut steps, has_ranges)| {
+        steps.retain(|step| has_ranges || !matches!(step, Step::DeleteRange(..)));
+        steps
+    })
+}
+
+/// The first steps of a tree: a key and a few after it, over and over, so that some leaves are full.
+fn filled() -> impl Strategy<Value = Vec<Step>> {
+    let runs = proptest::collection::vec((0..KEYS, 0u8..40), 0..if cfg!(miri) { 2 } else { 6 });
+    let puts = |(from, count): (u8, u8)| (from..from.saturating_add(count).min(KEYS)).map(Step::Put);
+    runs.prop_map(move |runs| runs.into_iter().flat_map(puts).collect())
 }
 
 fn bound() -> impl Strategy<Value = Bound<[u8; 1]>> {
     prop_oneof![
         Just(Bound::Unbounded),
-        (0u8..32).prop_map(|key| Bound::Included([key])),
-        (0u8..32).prop_map(|key| Bound::Excluded([key]))
+        (0..KEYS + 2).prop_map(|key| Bound::Included([key])),
+        (0..KEYS + 2).prop_map(|key| Bound::Excluded([key]))
     ]
 }
 
@@ -85,7 +103,7 @@ fn generation(file: &TreeFile, parts: &[Vec<Step>; 3]) -> Generation {
 }
 
 fn check(view: View<'_>, map: &Map, range: KeyRange<'_>) -> Result<(), TestCaseError> {
-    for key in 0..32 {
+    for key in 0..KEYS + 2 {
         let found = view.get(TREE, &[key]).unwrap();
         prop_assert_eq!(found.as_deref(), map.get(&vec![key]).map(Vec::as_slice), "{} as of {}", key, view.version);
     }
@@ -99,8 +117,22 @@ fn check(view: View<'_>, map: &Map, range: KeyRange<'_>) -> Result<(), TestCaseE
                 if found.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })
             .unwrap();
+            let (mut merged, mut key) = (Vec::new(), Vec::new());
+            view.scan_leaves(None, TREE, range, direction, &mut |entries| {
+                assert_ne!(entries.len(), 0);
+                for number in 0..entries.len() {
+                    entries.key_into(number, &mut key).unwrap();
+                    merged.push((key.clone(), entries.value(number).unwrap().to_vec()));
+                    if merged.len() == most {
+                        return ControlFlow::Break(());
+                    }
+                }
+                ControlFlow::Continue(())
+            })
+            .unwrap();
             let expected: Vec<_> = expected.iter().take(most).cloned().collect();
-            prop_assert_eq!(found, expected, "{:?} {:?} as of {}", range, direction, view.version);
+            prop_assert_eq!(&found, &expected, "{:?} {:?} as of {}", range, direction, view.version);
+            prop_assert_eq!(&merged, &expected, "leaves of {:?} {:?} as of {}", range, direction, view.version);
         }
         expected.reverse();
     }
@@ -112,12 +144,12 @@ proptest! {
 
     #[test]
     fn a_view_shows_its_version_through_all_three_parts(
-        first in steps(60), second in steps(20), third in steps(20), from in bound(), to in bound()
+        first in (filled(), steps(60)), second in steps(20), third in steps(20), from in bound(), to in bound()
     ) {
         let disk = MemoryDisk::new(2 << 20);
         TreeFile::create(&disk, "tree", Version(0), LOG_START).unwrap();
         let file = TreeFile::open(&disk, "tree", 1 << 30).unwrap().choose(0).unwrap();
-        let parts = [first, second, third];
+        let parts = [[first.0, first.1].concat(), second, third];
         let generation = generation(&file, &parts);
         let range = KeyRange { from: from.as_ref().map(<[u8; 1]>::as_slice), to: to.as_ref().map(<[u8; 1]>::as_slice) };
         let mut map = Map::new();
