@@ -36,8 +36,8 @@ pub trait View {
             ControlFlow::Break(())
         })
     }
-    /// Visits the entries of a range leaf by leaf, in key order, until it ends or `visit` breaks. `false`: nothing was visited;
-    /// use [`View::scan`]. The borrowed keys and values live as long as the view is borrowed.
+    /// Visits the entries of a range in key order, those of a leaf together, until it ends or `visit` breaks. `false`: nothing was
+    /// visited; use [`View::scan`]. The borrowed keys and values live as long as the view is borrowed.
     fn scan_leaves<'v>(
         &'v self,
         _tree: TreeId,

@@ -6,9 +6,10 @@
 //! entries are decoded and tested first, then all partners of those that passed are looked up together, and only then are the
 //! rows completed: the misses overlap.
 //!
-//! Nothing is copied meanwhile, because an entry's value and its partner stay in place as long as the view is borrowed. That
-//! holds only for a range that is unchanged in the tree. If some of its entries have changed since the last checkpoint,
-//! `pipeline.rs` runs the range, with copies (`batch.rs`).
+//! Nothing is copied meanwhile, because an entry's value and its partner stay in place as long as the view is borrowed, in the
+//! tree file or in a memtable: the store merges changes since the last checkpoint into the leaves. A transaction in progress,
+//! and a reader that must not wait for the disk, have no such leaves; for them `pipeline.rs` runs the range, with copies
+//! (`batch.rs`).
 
 use std::ops::ControlFlow;
 
@@ -162,7 +163,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
             Some(integer) => rows.keys[at] = integer.to_be_bytes(),
             None => rows.odd |= 1 << at,
         }
-        // A leaf of 4 KB has fewer than 2^16 entries.
+        // The store passes fewer than 2^16 entries at once.
         (rows.numbers[at], rows.values[at]) = (number as u16, value);
         rows.len = at + 1;
         Ok(())
