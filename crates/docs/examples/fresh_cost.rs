@@ -165,12 +165,12 @@ fn open(folder: &Path) -> Database {
             fields: fields.map(Into::into).into(),
         });
     }
-    let mut options = store::Options::default();
+    let mut options = docs::engine::Options::default();
     // All changes fit into one transaction and one memtable.
     options.memtable_bytes = 512 << 20;
     options.log_segment_bytes = 256 << 20;
     options.queue_bytes_max = 512 << 20;
-    options.durability = store::Durability::None;
+    options.durability = docs::engine::Durability::None;
     Database::open(&config, folder, options).unwrap().0
 }
 
