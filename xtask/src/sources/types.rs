@@ -39,7 +39,6 @@ const SHARED: &[&str] = &[
     "Form",
     "Generate",
     "Given",
-    "Got",
     "Guard",
     "Held",
     "Included",

@@ -44,7 +44,7 @@ pub use format::page::{PAGE_BYTES, PageNo, VALUE_INLINE_MAX};
 pub use opening::Opening;
 pub use read::cursor::Cursor;
 pub(crate) use read::direct::{Lack, Part, Told};
-pub(crate) use read::entries::{LeafEntries, Leaves, Waiting};
+pub(crate) use read::entries::{LeafEntries, Leaves, WaitLimits};
 pub use read::view::{TreeInfo, TreeView};
 pub(crate) use read::walk::Beginning;
 pub use verify::{Report, SpaceStat, TreeStat};

@@ -24,12 +24,12 @@ pub(crate) struct LeafEntries<'v> {
     first: usize,
     end: usize,
     direction: Direction,
-    waiting: Waiting,
+    waiting: WaitLimits,
 }
 
-/// What a read may wait for.
+/// What a read may wait for: a page that is not in memory, the checksum of a long value.
 #[derive(Clone, Copy)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitLimits {
     /// Return [`Error::NotInMemory`] for a page that is not in memory. Costs a system call for each page.
     pub(crate) is_asking: bool,
     /// Longest value whose checksum is computed; a longer one that was not read before is [`Error::NotInMemory`].
@@ -160,7 +160,7 @@ pub(crate) struct Leaves<'v, 'r> {
     walk: Walk<'v>,
     range: KeyRange<'r>,
     direction: Direction,
-    waiting: Waiting,
+    waiting: WaitLimits,
     /// Where the range was found to begin, in a forward scan.
     beginning: Option<Beginning>,
     stage: Stage,
@@ -182,7 +182,7 @@ impl TreeView {
         tree: TreeId,
         range: KeyRange<'r>,
         direction: Direction,
-        waiting: Waiting,
+        waiting: WaitLimits,
     ) -> Leaves<'v, 'r> {
         let walk = Walk::new(self.shared(), self.root(tree), false);
         Leaves { shared: self.shared(), walk, range, direction, waiting, beginning: None, stage: Stage::Ended }

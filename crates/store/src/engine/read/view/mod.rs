@@ -16,7 +16,7 @@ use super::places::Places;
 use crate::base::error::Error;
 use crate::base::key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
 use crate::memtable::{Lookup, Memtable, Stretch};
-use crate::tree::{Lack, Leaves, TreeView, Waiting};
+use crate::tree::{Lack, Leaves, TreeView, WaitLimits};
 
 /// Buffer for the keys of most entries of a scan, allocated at once; longer keys enlarge it.
 const KEY_BYTES_USUAL: usize = 128;
@@ -248,7 +248,7 @@ impl<'g> RangeScan<'g, '_> {
         };
         let known = cache.and_then(|(places, from)| places.beginning(tree, self.tree, from));
         let check_max = self.places.map_or(usize::MAX, Places::check_max);
-        let waiting = Waiting { is_asking: self.is_asking, check_max };
+        let waiting = WaitLimits { is_asking: self.is_asking, check_max };
         let mut leaves = tree.leaves(self.tree, range, self.direction, waiting);
         leaves.start(known)?;
         let flow = read(&mut leaves)?;
