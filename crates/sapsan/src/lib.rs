@@ -34,7 +34,7 @@
 //! handler needs something that the application does not have (a state, an executor of that name), the application does not start.
 //!
 //! The crates below are re-exported for programs that need more: [`docs`] (collections, schemas, indexes and queries, without any network),
-//! [`server`] (the HTTP service made from a config file), [`store`] (the transactional key-value engine below both), [`http`] and
+//! [`server`] (the HTTP service made from a config file), [`docs::engine`] (the transactional key-value engine below both), [`http`] and
 //! [`executor`].
 //!
 //! The feature `cli` (on by default) adds what only the command line needs.

@@ -18,7 +18,7 @@ pub struct DirectReads {
 pub enum Outcome<'r> {
     /// The document, or none, as of the moment when the read began.
     Found(Option<Stored<'r>>),
-    /// See [`Got::Elsewhere`].
+    /// The read would block: repeat it on a thread that may wait.
     Elsewhere,
 }
 
