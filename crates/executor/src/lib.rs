@@ -28,9 +28,9 @@
 //! both, the lines alternate: a job waits for no more jobs of the other line than its own position in its line.
 //!
 //! Queues are built on mutexes and condition variables. Tasks last microseconds or more, and a queue is accessed twice for each,
-//! so a lock-free queue would bring no measurable gain. The cost of a task is that of memory which several cores change, of signals
-//! and of clock readings. So a thread counts under the queue's lock or once for a batch of tasks, a sleeping thread is signalled once,
-//! and the bound of models without a queue is one atomic word.
+//! so a lock-free queue would bring no measurable gain. What a task costs is cache lines that several cores write, signals and clock
+//! readings. Therefore counters are updated under the queue's lock or once for a batch of tasks, a sleeping thread is signalled once,
+//! and models without a queue count their tasks in one atomic word.
 
 mod admission;
 mod back_pressure;

@@ -57,7 +57,7 @@ impl Ended {
 pub(crate) struct Tally {
     /// Tasks that have ended.
     pub(crate) done: u64,
-    /// Those of them that panicked.
+    /// Tasks that panicked; `done` includes them.
     pub(crate) panicked: u64,
     busy_nanoseconds: u64,
     waited_nanoseconds: u64,

@@ -30,7 +30,7 @@ const PORT_DIGITS_MAX: usize = 5;
 const X_FORWARDED_FOR: &str = "X-Forwarded-For";
 const FORWARDED: &str = "Forwarded";
 
-/// The address of the client of a request. `values` gives the values of the fields of a name, those of the last field first.
+/// The address of a request's client. `values(name)` returns the values of all header fields with this name, the last field first.
 pub(crate) fn client<'h, V: Iterator<Item = &'h [u8]>>(
     peer: SocketAddr,
     values: impl Fn(&'static str) -> V,

@@ -4,7 +4,7 @@
 //! - [`View`] and [`Change`]: the two traits through which queries read and writes happen, so most of this crate knows no type
 //!   of the engine.
 //! - The engine's own types, bound to names in `binding.rs`, the only file that names the engine's crate. The engine is chosen
-//!   when the program is built, and calls of these types are direct.
+//!   at compile time, so these types are called directly, not through a trait object.
 //! - [`ErrorKind`]: what an [`Error`] means. Callers outside this crate decide by it and by nothing else.
 //!
 //! Another engine needs a `binding.rs` and an `adapter.rs` (the traits for its types) of its own, with these items:

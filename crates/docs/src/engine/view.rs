@@ -36,8 +36,9 @@ pub trait View {
             ControlFlow::Break(())
         })
     }
-    /// Visits the entries of a range in key order, those of a leaf together, until it ends or `visit` breaks. `false`: nothing was
-    /// visited; use [`View::scan`]. The borrowed keys and values live as long as the view is borrowed.
+    /// Visits the entries of a range in key order, one leaf at a time, until the range ends or `visit` breaks. Returns `false`,
+    /// without a visit, if this view has no access to leaves; the caller then uses [`View::scan`]. The borrowed keys and values
+    /// live as long as the view is borrowed.
     fn scan_leaves<'v>(
         &'v self,
         _tree: TreeId,

@@ -1,7 +1,7 @@
 //! One row of a view by the values of its GROUP BY columns.
 //!
-//! The row is the one that `SELECT * FROM view WHERE column = value AND …` finds. A lookup by the group's key costs a
-//! fraction of that query, and in a transaction it records one key as read instead of a range.
+//! The result is the same as that of the query `SELECT * FROM view WHERE column = value AND …`. A lookup by the group's key
+//! costs a fraction of the query, and a transaction records one key as read instead of a range.
 
 use super::Views;
 use super::definition::Definition;

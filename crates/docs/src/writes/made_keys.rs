@@ -199,9 +199,9 @@ impl Counter {
         given.unwrap_or(i64::MAX)
     }
 
-    /// Moves the row on disk ahead if this number has reached it, or is the one that moves it before any number reaches it. Of
-    /// concurrent transactions that do this, each writes a row above its own number, and one that read the row before it was
-    /// moved is prepared again.
+    /// Moves the row on disk ahead in two cases: this number has reached the row, or it is exactly [`AHEAD`] below it. If several
+    /// transactions move the row at once, each writes a value above its own number, and a transaction that read the row before
+    /// another one moved it is prepared again.
     fn reserve<C: Change>(&self, given: i64, info: &CollectionInfo, change: &mut C) -> Result<(), WriteError> {
         let name = info.name.as_bytes();
         // The row only rises, so a number below it stays below. Were this read validated, each move of the row would make all

@@ -225,8 +225,8 @@ impl Snapshot<'_> {
         self.check().map(|()| true)
     }
 
-    /// Visits entries in key order, those of a leaf together, until the range ends or `visit` breaks. Entries changed since the last
-    /// checkpoint are merged into them. Returns `false` without a visit if this snapshot refuses to wait; use [`Snapshot::scan`] then.
+    /// Visits entries in key order, one leaf at a time, until the range ends or `visit` breaks. Entries changed since the last
+    /// checkpoint are merged into the leaf. Returns `false` without a visit if this snapshot refuses to wait; use [`Snapshot::scan`] then.
     pub fn scan_leaves<'s>(
         &'s self,
         tree: TreeId,
