@@ -20,9 +20,9 @@ const READY_DIGITS_MAX: usize = 6;
 const FIELDS_BYTES_MAX: usize = 16 << 10;
 /// The longest line of an entity tag that is a number: the field's name, quotes and line end, and twenty digits.
 const NUMBERED_TAG_BYTES_MAX: usize = 30;
-/// The blank line after a prepared head's digits, with the end of their own line.
-const AFTER_DIGITS: &[u8] = b"\r\n\r\n";
-const BLANK_LINE: &[u8] = b"\r\n";
+const LINE_END: &[u8; 2] = b"\r\n";
+const TAG_START: &[u8; 7] = b"ETag: \"";
+const TAG_END: &[u8; 3] = b"\"\r\n";
 
 /// How the request determines the form of its reply.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,35 @@ pub(crate) enum Length {
     UntilClose,
 }
 
+/// Header fields of the application. In a prepared head they follow the length.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fields<'f> {
+    /// Whole lines.
+    pub(crate) lines: &'f [u8],
+    /// The entity tag, if it is a number and not among the lines.
+    pub(crate) tag: Option<u64>,
+}
+
+impl<'f> Fields<'f> {
+    pub(crate) fn of(lines: &'f [u8]) -> Fields<'f> {
+        Fields { lines, tag: None }
+    }
+
+    fn bytes_max(self) -> usize {
+        self.lines.len() + self.tag.map_or(0, |_| NUMBERED_TAG_BYTES_MAX)
+    }
+
+    #[inline]
+    fn append_to(self, out: &mut Vec<u8>) {
+        if !self.lines.is_empty() {
+            out.extend_from_slice(self.lines);
+        }
+        if let Some(number) = self.tag {
+            append_tag(out, number);
+        }
+    }
+}
+
 impl Length {
     /// The body's length, and how many of its bytes are copied after the head, if the length is known.
     #[inline]
@@ -65,7 +94,7 @@ pub(crate) struct Composer {
     with_date: bool,
     /// `Date: ...` with its line end; empty without Date.
     date_line: Vec<u8>,
-    /// The prepared heads of the most frequent reply; their lengths have one zero, two zeros, and so on.
+    /// The prepared heads of the most frequent reply, without the blank line; their lengths have one zero, two zeros, and so on.
     json_heads: [Vec<u8>; READY_DIGITS_MAX],
     next_second_ns: u64,
 }
@@ -102,12 +131,11 @@ impl Composer {
             head.extend_from_slice(&self.date_line);
             head.extend_from_slice(b"Content-Type: application/json\r\nContent-Length: ");
             head.extend(std::iter::repeat_n(b'0', index + 1));
-            head.extend_from_slice(AFTER_DIGITS);
+            head.extend_from_slice(LINE_END);
         }
     }
 
-    /// Appends a reply's head. `fields` are whole lines; in a prepared head they follow the length. `content_type` may be empty.
-    /// Reserves room for the body too.
+    /// Appends a reply's head. `content_type` may be empty. Reserves room for the body too.
     #[inline]
     pub(crate) fn head(
         &self,
@@ -115,7 +143,7 @@ impl Composer {
         shape: Shape,
         status: Status,
         content_type: &str,
-        fields: &[u8],
+        fields: Fields<'_>,
         length: Length,
     ) {
         if let Some((bytes, copied)) = length.known()
@@ -123,17 +151,14 @@ impl Composer {
             && shape.persistent
             && !shape.http10
             && content_type == JSON
-            && let Some(head) = self.json_heads.get(digits_of(bytes) - 1)
+            && let Some(head) = self.json_heads.get(tens_in(bytes))
         {
-            out.reserve(head.len() + fields.len() + copied);
+            out.reserve(head.len() + fields.bytes_max() + LINE_END.len() + copied);
             out.extend_from_slice(head);
-            let end = out.len() - AFTER_DIGITS.len();
+            let end = out.len() - LINE_END.len();
             put_digits(&mut out[..end], bytes);
-            if !fields.is_empty() {
-                out.truncate(out.len() - BLANK_LINE.len());
-                out.extend_from_slice(fields);
-                out.extend_from_slice(BLANK_LINE);
-            }
+            fields.append_to(out);
+            out.extend_from_slice(LINE_END);
         } else {
             self.any_head(out, shape, status, content_type, fields, length);
         }
@@ -146,13 +171,13 @@ impl Composer {
         shape: Shape,
         status: Status,
         content_type: &str,
-        fields: &[u8],
+        fields: Fields<'_>,
         length: Length,
     ) {
         append_status_line(out, status);
         out.extend_from_slice(&self.date_line);
         append_content_type(out, content_type);
-        out.extend_from_slice(fields);
+        fields.append_to(out);
         match length {
             // RFC 9110 section 8.6: no length with 204, and with 304 only the length of the body that was not sent.
             _ if !has_body(status) => {}
@@ -172,10 +197,11 @@ impl Composer {
     }
 }
 
-/// Number of decimal digits.
+/// Number of decimal digits after the first; [`READY_DIGITS_MAX`] also for longer numbers.
 #[inline]
-fn digits_of(number: u64) -> usize {
-    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+fn tens_in(number: u64) -> usize {
+    const TENS: [u64; READY_DIGITS_MAX] = [10, 100, 1_000, 10_000, 100_000, 1_000_000];
+    TENS.iter().map(|tens| usize::from(number >= *tens)).sum()
 }
 
 /// Overwrites the zeros at the end of `out` with a number.
@@ -247,8 +273,13 @@ pub(crate) fn append_numbered_tag(fields: &mut Vec<u8>, number: u64) {
     if fields.len() + NUMBERED_TAG_BYTES_MAX <= FIELDS_BYTES_MAX {
         // The fields of a late reply begin without capacity: grown once, not twice.
         fields.reserve(NUMBERED_TAG_BYTES_MAX);
-        append_all(fields, &[b"ETag: \"", itoa::Buffer::new().format(number).as_bytes(), b"\"\r\n"]);
+        append_tag(fields, number);
     }
+}
+
+#[inline]
+fn append_tag(out: &mut Vec<u8>, number: u64) {
+    append_all(out, &[TAG_START, itoa::Buffer::new().format(number).as_bytes(), TAG_END]);
 }
 
 /// Appends the line of a content type, unless it is empty or would break the head.
@@ -280,7 +311,7 @@ mod tests {
     #[track_caller]
     fn check(shape: Shape, status: u16, content_type: &str, fields: &str, length: Length, expected: &str) {
         let mut out = b"before ".to_vec();
-        Composer::new(false).head(&mut out, shape, Status(status), content_type, fields.as_bytes(), length);
+        Composer::new(false).head(&mut out, shape, Status(status), content_type, Fields::of(fields.as_bytes()), length);
         assert_eq!(String::from_utf8(out).unwrap(), format!("before {expected}"));
     }
 
@@ -289,15 +320,16 @@ mod tests {
         let composer = Composer::new(true);
         for bytes in [0, 1, 9, 10, 12, 99, 100, 101, 999, 1000, 54_321, 99_999, 100_000, 999_999, 1_000_000, 1 << 30] {
             let (mut fast, mut slow) = (b"before".to_vec(), b"before".to_vec());
-            composer.head(&mut fast, PLAIN, Status(200), JSON, b"", Length::Known(bytes));
-            composer.any_head(&mut slow, PLAIN, Status(200), JSON, b"", Length::Known(bytes));
+            composer.head(&mut fast, PLAIN, Status(200), JSON, Fields::default(), Length::Known(bytes));
+            composer.any_head(&mut slow, PLAIN, Status(200), JSON, Fields::default(), Length::Known(bytes));
             let (fast, slow) = (String::from_utf8(fast).unwrap(), String::from_utf8(slow).unwrap());
             assert_eq!(fast, slow);
             assert!(fast.contains("\r\nDate: ") && fast.contains(&format!("Content-Length: {bytes}\r\n")));
             // With fields the lines are the same in another order.
+            let fields = Fields { lines: b"A: b\r\n", tag: Some(7) };
             let (mut fast, mut slow) = (b"before".to_vec(), b"before".to_vec());
-            composer.head(&mut fast, PLAIN, Status(200), JSON, b"ETag: \"7\"\r\nA: b\r\n", Length::Known(bytes));
-            composer.any_head(&mut slow, PLAIN, Status(200), JSON, b"ETag: \"7\"\r\nA: b\r\n", Length::Known(bytes));
+            composer.head(&mut fast, PLAIN, Status(200), JSON, fields, Length::Known(bytes));
+            composer.any_head(&mut slow, PLAIN, Status(200), JSON, fields, Length::Known(bytes));
             let lines = |head: Vec<u8>| {
                 let text = String::from_utf8(head).unwrap();
                 assert!(text.ends_with("\r\n\r\n") && text.matches("\r\n\r\n").count() == 1, "{text}");

@@ -23,7 +23,7 @@ use reactor::{Closed, ConnectionId, Io, Message, Part, Protocol};
 
 use crate::addresses::Admission;
 use crate::body::More;
-use crate::composer::{JSON, Length, Shape, checked, has_body};
+use crate::composer::{Fields, JSON, Length, Shape, checked, has_body};
 use crate::crowd::Leave;
 use crate::deadline::{DeadlineClock, Wait};
 use crate::head::{Framing, Head};
@@ -495,11 +495,16 @@ impl<S: Service> Protocol for Connection<S> {
         }
         let Shared { worker, service, local } = &*self.shared;
         let (mut seen, mut local) = (worker.seen.borrow_mut(), local.borrow_mut());
-        if let Some(Target { path, query, .. }) = plain::only_target(input, &seen) {
-            return service.foresee(&mut local, Method::Get, path, query);
-        }
         let mut rest = input;
         for _ in 0..FORESEEN_MAX {
+            if let Some((Target { path, query, .. }, after)) = plain::likely_target(rest, &seen) {
+                service.foresee(&mut local, Method::Get, path, query);
+                if after.is_empty() {
+                    return;
+                }
+                rest = after;
+                continue;
+            }
             let Some((head, head_bytes)) = plain::read(rest, &worker.settings.limits, &mut seen) else { return };
             if head.framing != Framing::Length(0) {
                 return;
@@ -645,7 +650,7 @@ fn pump(head: &mut Vec<u8>, stream: &mut Stream, io: &mut Io<'_>) -> (More, usiz
 
 fn compose_answer_head(worker: &Worker, out: &mut Vec<u8>, shape: Shape, answer: &Answer, length: Length) {
     let content_type = if answer.json { JSON } else { "" };
-    worker.composer.borrow().head(out, shape, checked(answer.status), content_type, &answer.fields, length);
+    worker.composer.borrow().head(out, shape, checked(answer.status), content_type, Fields::of(&answer.fields), length);
 }
 
 /// Appends a late reply; returns the pieces that go between its bytes.

@@ -27,6 +27,8 @@ const SEEN_BYTES_MAX: usize = 1024;
 /// Of this many heads with other fields, one replaces the cached lines, so that clients that alternate do not cost a copy each.
 const MISSES_PER_CHANGE: u32 = 16;
 const VERSION: &[u8; 11] = b" HTTP/1.1\r\n";
+/// Begins a GET in origin form.
+const GET: &[u8; 5] = b"GET /";
 
 /// The field lines of an earlier plain head without a body, on this loop, and their meaning.
 #[derive(Debug, Default)]
@@ -52,14 +54,16 @@ impl Seen {
     }
 }
 
-/// The target of a GET that seems to be the whole input. Its fields are not read; only their length is compared with that of the
-/// cached ones. For look-ahead only.
+/// The target of the GET at the input's front, and the input after its head, if that is empty or begins with another GET. The
+/// fields are not read: they are taken to be as long as the cached ones. For look-ahead only.
 #[inline]
-pub(crate) fn only_target<'i>(input: &'i [u8], seen: &Seen) -> Option<Target<'i>> {
-    let [b'G', b'E', b'T', b' ', b'/', ..] = input else { return None };
-    let target = Bytes::of(input)?.target(4)?;
-    let is_all = input.len() == target.end + VERSION.len() + seen.lines.len();
-    (is_all && !seen.lines.is_empty()).then_some(target)
+pub(crate) fn likely_target<'i>(input: &'i [u8], seen: &Seen) -> Option<(Target<'i>, &'i [u8])> {
+    if !input.starts_with(GET) || seen.lines.is_empty() {
+        return None;
+    }
+    let target = Bytes::of(input)?.target(GET.len() - 1)?;
+    let rest = input.get(target.end + VERSION.len() + seen.lines.len()..)?;
+    (rest.is_empty() || rest.starts_with(GET)).then_some((target, rest))
 }
 
 /// Reads the plain head at the input's front, and returns it with its length. `limits` are the same at each call with one `seen`.
@@ -279,6 +283,26 @@ mod tests {
             assert_eq!(head.framing, Framing::Length(3));
         }
         assert!(seen.lines.is_empty());
+    }
+
+    #[test]
+    fn targets_of_requests_with_the_remembered_fields_are_foreseen() {
+        let (limits, mut seen) = (Limits::default(), Seen::default());
+        let (one, other) = ("GET /a?b=1 HTTP/1.1\r\nHost: h\r\n\r\n", "GET /bc HTTP/1.1\r\nHost: h\r\n\r\n");
+        let foreseen = |input: &str, seen: &Seen| {
+            let (mut rest, mut targets) = (input.as_bytes(), Vec::new());
+            while let Some((Target { path, query, .. }, after)) = likely_target(rest, seen) {
+                targets.push(format!("{path}?{query}"));
+                rest = after;
+            }
+            targets
+        };
+        assert!(foreseen(one, &seen).is_empty(), "no fields are remembered");
+        assert!(read(one.as_bytes(), &limits, &mut seen).is_some());
+        assert_eq!(foreseen(&format!("{one}{other}{one}"), &seen), ["/a?b=1", "/bc?", "/a?b=1"]);
+        assert_eq!(foreseen(&format!("{one}POST / HTTP/1.1\r\n"), &seen), [""; 0], "another method follows");
+        assert_eq!(foreseen(&other[..other.len() - 1], &seen), [""; 0], "incomplete");
+        assert_eq!(foreseen("GET /bc HTTP/1.1\r\nHost: other\r\n\r\n", &seen), [""; 0], "other fields");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reactor::Piece;
 
 use crate::body::{BodySink, BodySource};
-use crate::composer::{Length, Shape, append_field, append_lines, append_numbered_tag, checked, has_body};
+use crate::composer::{Fields, Length, Shape, append_field, append_lines, append_numbered_tag, checked, has_body};
 use crate::field_block::FieldBlock;
 use crate::late::{Cutter, LateReply, Ticket};
 use crate::latency::Series;
@@ -109,9 +109,8 @@ impl Reply<'_> {
         body: &[u8],
         holds: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), (E, Self)> {
-        let (before, fields_before) = (self.out.len(), self.worker.fields.borrow().len());
-        self.numbered_tag(tag);
-        self.compose_head(Status(200), content_type, Length::Known(body.len() as u64));
+        let before = self.out.len();
+        self.compose_tagged(Some(tag), Status(200), content_type, Length::Known(body.len() as u64));
         if !self.shape.head_only {
             self.out.extend_from_slice(body);
         }
@@ -122,7 +121,6 @@ impl Reply<'_> {
             }
             Err(why) => {
                 self.out.truncate(before);
-                self.worker.fields.borrow_mut().truncate(fields_before);
                 Err((why, self))
             }
         }
@@ -230,7 +228,12 @@ impl Reply<'_> {
 
     #[inline]
     fn compose_head(&mut self, status: Status, content_type: &str, length: Length) {
-        let (composer, fields) = (self.worker.composer.borrow(), self.worker.fields.borrow());
-        composer.head(self.out, *self.shape, status, content_type, &fields, length);
+        self.compose_tagged(None, status, content_type, length);
+    }
+
+    #[inline]
+    fn compose_tagged(&mut self, tag: Option<u64>, status: Status, content_type: &str, length: Length) {
+        let (composer, lines) = (self.worker.composer.borrow(), self.worker.fields.borrow());
+        composer.head(self.out, *self.shape, status, content_type, Fields { lines: &lines, tag }, length);
     }
 }

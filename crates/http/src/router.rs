@@ -222,10 +222,21 @@ impl<T> Router<T> {
         Ok(())
     }
 
-    /// Finds the route of a request. Not inlined, so that a profile shows its cost under its name.
-    #[inline(never)]
+    /// Finds the route of a request.
+    #[inline]
     pub fn find<'r, 'p>(&'r self, method: Method, path: &'p str) -> Lookup<'r, 'p, T> {
-        match self.trees[method as usize].find(path) {
+        match self.trees[method as usize].find_short(path) {
+            Some((shortcut, parameter)) => {
+                let params = Params(Found::One(&shortcut.name, parameter));
+                Lookup::Found { value: &self.values[shortcut.value], params }
+            }
+            None => self.find_any(method, path),
+        }
+    }
+
+    #[inline(never)]
+    fn find_any<'r, 'p>(&'r self, method: Method, path: &'p str) -> Lookup<'r, 'p, T> {
+        match self.trees[method as usize].find_any(path) {
             Some((value, params)) => Lookup::Found { value: &self.values[value], params },
             None => self.miss(method, path),
         }
@@ -273,15 +284,21 @@ impl Tree {
     }
 
     #[inline]
-    fn find<'r, 'p>(&'r self, path: &'p str) -> Option<(usize, Params<'r, 'p>)> {
+    fn find_short<'p>(&self, path: &'p str) -> Option<(&Shortcut, &'p str)> {
         let head = head_of(path);
-        for shortcut in &self.shortcuts {
-            if let Some(parameter) = shortcut.parameter(path, head) {
-                return Some((shortcut.value, Params(Found::One(&shortcut.name, parameter))));
-            }
-        }
+        self.shortcuts.iter().find_map(|shortcut| Some((shortcut, shortcut.parameter(path, head)?)))
+    }
+
+    fn find_any<'r, 'p>(&'r self, path: &'p str) -> Option<(usize, Params<'r, 'p>)> {
         let found = self.all.at(path).ok()?;
         Some((*found.value, Params(Found::Any(found.params))))
+    }
+
+    fn find<'r, 'p>(&'r self, path: &'p str) -> Option<(usize, Params<'r, 'p>)> {
+        match self.find_short(path) {
+            Some((shortcut, parameter)) => Some((shortcut.value, Params(Found::One(&shortcut.name, parameter)))),
+            None => self.find_any(path),
+        }
     }
 }
 

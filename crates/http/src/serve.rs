@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::access_log::Entry;
 use crate::body::BodySink;
-use crate::composer::{Length, Shape};
+use crate::composer::{Fields, Length, Shape};
 use crate::late::Ticket;
 use crate::latency::Series;
 use crate::method::Order;
@@ -181,7 +181,7 @@ pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_on
 fn compose_problem(worker: &Worker, out: &mut Vec<u8>, shape: Shape, status: Status, detail: &str) {
     let body = format!("{{\"title\":\"{}\",\"status\":{},\"detail\":\"{detail}\"}}", status.reason(), status.0);
     let length = Length::Known(body.len() as u64);
-    worker.composer.borrow().head(out, shape, status, "application/problem+json", b"", length);
+    worker.composer.borrow().head(out, shape, status, "application/problem+json", Fields::default(), length);
     if !shape.head_only {
         out.extend_from_slice(body.as_bytes());
     }

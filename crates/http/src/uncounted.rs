@@ -3,11 +3,14 @@
 //! Replies of one turn leave together at the turn's end, so one reading then is right for all of them. A reading for each reply
 //! would cost a pipelined GET 3 % of its processor time.
 
-use crate::latency::Measure;
+use crate::latency::{Measure, Series};
 use crate::status::Status;
 
 /// Number of runs in a turn; before a further run the clock is read, and they are counted.
 const RUNS_MAX: usize = 4;
+const NO_MEASURE: Measure = Measure { began_ns: 0, method: None, series: Series::OTHER };
+/// A run without a reply.
+const NO_RUN: Run = Run { status: Status(0), measure: NO_MEASURE, replies: 0 };
 
 /// Consecutive replies of one status, method and series.
 #[derive(Clone, Copy, Debug)]
@@ -18,40 +21,52 @@ pub(crate) struct Run {
 }
 
 /// The replies of a turn, as runs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Uncounted {
-    runs: [Option<Run>; RUNS_MAX],
-    len: usize,
+    /// The run of the last reply: nearly every reply continues it.
+    last: Run,
+    earlier: [Run; RUNS_MAX - 1],
+    earlier_len: usize,
+}
+
+impl Default for Uncounted {
+    fn default() -> Uncounted {
+        Uncounted { last: NO_RUN, earlier: [NO_RUN; RUNS_MAX - 1], earlier_len: 0 }
+    }
 }
 
 impl Uncounted {
     /// Adds a reply. `false`: there is no room for another run.
     #[inline]
     pub(crate) fn add(&mut self, status: Status, measure: Measure) -> bool {
-        if let Some(Some(last)) = self.len.checked_sub(1).map(|last| &mut self.runs[last])
-            && last.status == status
-            && last.measure == measure
-        {
-            last.replies += 1;
+        // The status of `NO_RUN` is that of no reply.
+        if self.last.status == status && self.last.measure == measure {
+            self.last.replies += 1;
             return true;
         }
-        let has_room = self.len < RUNS_MAX;
-        if has_room {
-            self.runs[self.len] = Some(Run { status, measure, replies: 1 });
-            self.len += 1;
+        self.begin(status, measure)
+    }
+
+    #[inline(never)]
+    fn begin(&mut self, status: Status, measure: Measure) -> bool {
+        if !self.is_empty() {
+            let Some(place) = self.earlier.get_mut(self.earlier_len) else { return false };
+            *place = self.last;
+            self.earlier_len += 1;
         }
-        has_room
+        self.last = Run { status, measure, replies: 1 };
+        true
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.last.replies == 0
     }
 
     /// Takes all runs.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Run> + use<> {
-        self.len = 0;
-        std::mem::take(&mut self.runs).into_iter().flatten()
+        let Uncounted { last, earlier, earlier_len } = std::mem::take(self);
+        earlier.into_iter().take(earlier_len).chain((last.replies > 0).then_some(last))
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Endpoint {
     /// Query that must return a row before anything is done.
     guard: Option<Arc<DeclaredGuard>>,
     require: Option<Named>,
+    /// It has neither scope, nor declared path parameters, nor guard, nor required document: nothing is checked before the action.
+    is_unconditional: bool,
     /// Parameters that do not come from the query.
     header_params: Option<Box<HeaderParams>>,
     action: Action,
@@ -116,13 +118,15 @@ impl Endpoint {
             Some(target) => Some(named(target)?),
             None => None,
         };
-        let path = config.path_params.clone().into();
+        let is_unconditional =
+            config.scope.is_none() && config.path_params.is_empty() && guard.is_none() && require.is_none();
         Some(Endpoint {
             method: config.method,
             pattern: config.pattern.clone(),
             series: Series::OTHER,
             scope: config.scope.as_deref().map(Box::from),
-            path,
+            path: config.path_params.clone().into(),
+            is_unconditional,
             guard: guard.map(Arc::new),
             require,
             header_params: HeaderParams::of(&config.params),
@@ -209,6 +213,11 @@ impl Endpoint {
         params: &Params<'_, '_>,
         reply: Reply<'_>,
     ) {
+        if self.is_unconditional
+            && let Action::Get(named) = &self.action
+        {
+            return named.get(service, local, (request, params), (&mut None, &mut None), reply);
+        }
         if let Some(scope) = &self.scope
             && let Err(failure) = permission::check_scope(service, request, scope)
         {
@@ -392,7 +401,7 @@ pub(crate) fn read_elsewhere(
 
 /// Actions of a declared endpoint on its document.
 impl Named {
-    #[inline]
+    #[inline(never)]
     fn get(
         &self,
         service: &Service,
