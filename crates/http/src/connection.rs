@@ -226,6 +226,7 @@ impl<S: Service> Connection<S> {
         Progress::Served
     }
 
+    #[inline(never)]
     fn take_more(&mut self, io: &mut Io<'_>, consumed: usize, say_continue: bool) -> Progress {
         io.consume(consumed);
         self.worker().metrics.bytes_in.add(consumed as u64);
@@ -242,6 +243,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    #[cold]
     fn refuse(&mut self, io: &mut Io<'_>, refusal: Refusal) {
         if self.reader.is_in_pieces() {
             self.worker().metrics.refusals.add(1);
@@ -262,6 +264,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Writes replies from the ring's front as far as possible.
+    #[inline(never)]
     fn flush(&mut self, io: &mut Io<'_>) {
         while !io.congested() {
             let Some(slot) = self.ring.front_mut() else { return };
@@ -302,6 +305,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Pops the front slot, whose reply is due, and appends its reply.
+    #[inline(never)]
     fn write_front(&mut self, io: &mut Io<'_>) {
         let Some(slot) = self.ring.pop() else { return };
         let worker = &self.shared.worker;
@@ -338,6 +342,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    #[inline(never)]
     fn end_turn(&mut self, io: &mut Io<'_>, stop: Stop) {
         self.worker().count_turn();
         io.keep(self.ring.memory_bytes());

@@ -154,6 +154,15 @@ impl<'p> Params<'_, 'p> {
         }
     }
 
+    /// The first parameter, as sent. For routes that have one: its name is not compared.
+    #[inline]
+    pub fn first_raw(&self) -> Option<&'p str> {
+        match &self.0 {
+            Found::One(_, value) => Some(*value),
+            Found::Any(params) => params.iter().next().map(|(_, value)| value),
+        }
+    }
+
     /// A parameter, decoded; `scratch` is used if something is escaped.
     pub fn get<'a>(&self, name: &str, scratch: &'a mut Vec<u8>) -> Option<Result<&'a str, DecodeError>>
     where

@@ -123,12 +123,14 @@ fn call<S: Service>(shared: &Shared<S>, ring: &Ring, request: &Request<'_>, repl
 }
 
 /// `OPTIONS *` concerns the server, not a resource (RFC 9110 section 9.3.7).
+#[cold]
 fn answer_asterisk(mut reply: Reply<'_>) {
     reply.header("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
     reply.send(Status(204), "", b"");
 }
 
 /// Handles all but the usual case: a reply that is late, in pieces, not copied, or behind another one.
+#[inline(never)]
 fn place(worker: &Worker, ring: &mut Ring, mut slot: Slot, outcome: Outcome, buffer: Vec<u8>) -> Served {
     let persistent = slot.shape.persistent;
     slot.held = match outcome {
@@ -178,6 +180,7 @@ pub(crate) fn refuse(worker: &Worker, ring: &mut Ring, refusal: Refusal, head_on
 }
 
 /// The server's own reply, as a problem document (RFC 9457). `detail` needs no escaping: its texts are constants.
+#[cold]
 fn compose_problem(worker: &Worker, out: &mut Vec<u8>, shape: Shape, status: Status, detail: &str) {
     let body = format!("{{\"title\":\"{}\",\"status\":{},\"detail\":\"{detail}\"}}", status.reason(), status.0);
     let length = Length::Known(body.len() as u64);

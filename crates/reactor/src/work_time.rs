@@ -2,13 +2,16 @@
 //!
 //! A limit on the number of requests bounds a turn only if requests are cheap. Sixty requests of 20 ms each from thirty
 //! connections would delay all others for half a minute, and all requests of a connection that was reset meanwhile would still
-//! run. So time is limited too. The clock is read at every fourth request, which costs cheap requests nothing measurable, and at
-//! every request after expensive ones.
+//! run. So time is limited too. The clock is read at every sixteenth request while requests are cheap, at every fourth usually,
+//! and at every request after expensive ones. A read takes as long as a 30th of the cheapest request.
 
 use crate::kernel;
 
 /// Requests, of any connection, between two reads of the clock.
 const LOOK_EVERY: u32 = 4;
+/// The same after requests that took at most [`CHEAP_NS`] each.
+const LOOK_EVERY_CHEAP: u32 = 16;
+const CHEAP_NS: u64 = 4_000;
 /// After requests that took longer than this each, the clock is read at every request.
 const HEAVY_NS: u64 = 250_000;
 /// A turn that takes longer is over: the rest of its requests wait for the next tick.
@@ -23,7 +26,8 @@ const DEAR_NS: u64 = 10_000;
 #[derive(Default)]
 pub(crate) struct WorkTime {
     requests: u32,
-    is_heavy: bool,
+    /// The clock is read when so many requests have been served since its last read.
+    look_after: u32,
     /// The clock at its last read.
     clock_ns: u64,
     turn_ns: u64,
@@ -49,12 +53,12 @@ impl WorkTime {
     #[inline]
     pub(crate) fn turn_is_over(&mut self) -> bool {
         self.requests += 1;
-        if self.requests < LOOK_EVERY && !self.is_heavy {
+        if self.requests < self.look_after {
             return false;
         }
         let (requests, before_ns) = (self.requests, self.clock_ns);
         self.look();
-        self.is_heavy = self.clock_ns.saturating_sub(before_ns) > HEAVY_NS * u64::from(requests);
+        self.look_after = look_after(self.clock_ns.saturating_sub(before_ns) / u64::from(requests));
         self.tick_is_over || self.clock_ns.saturating_sub(self.turn_ns) > TURN_NS_MAX
     }
 
@@ -75,5 +79,26 @@ impl WorkTime {
     #[inline]
     pub(crate) fn tick_is_over(&self) -> bool {
         self.tick_is_over
+    }
+}
+
+/// Requests until the next read of the clock, after requests that took this long each.
+fn look_after(each_ns: u64) -> u32 {
+    if each_ns > HEAVY_NS {
+        1
+    } else if each_ns > CHEAP_NS {
+        LOOK_EVERY
+    } else {
+        LOOK_EVERY_CHEAP
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_read_more_often_after_expensive_requests() {
+        assert_eq!([0, CHEAP_NS, CHEAP_NS + 1, HEAVY_NS, HEAVY_NS + 1].map(look_after), [16, 16, 4, 4, 1]);
     }
 }

@@ -49,6 +49,7 @@ impl UnreadBody {
         }
     }
 
+    #[inline(never)]
     pub(super) fn serve<S: Service>(
         &self,
         shared: &Shared<S>,
@@ -97,6 +98,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// A piece of a body was offered to the sink.
+    #[inline(never)]
     pub(super) fn after_offering(&mut self, io: &mut Io<'_>, consumed: usize, offered: Offered) -> Progress {
         io.consume(consumed);
         self.worker().metrics.bytes_in.add(consumed as u64);

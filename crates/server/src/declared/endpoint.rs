@@ -96,7 +96,7 @@ impl Endpoint {
             is_declared: config.reply.is_some(),
             has_tag: !matches!(config.action, Declared::Delete(_)),
         };
-        let named = |target: &Target| Named::new(target, catalog);
+        let named = |target: &Target| Named::new(target, &config.pattern, catalog);
         let action = match &config.action {
             Declared::Get(target) => Action::Get(named(target)?),
             Declared::Insert(name) => {

@@ -15,24 +15,37 @@ pub(crate) struct Named {
     pub(crate) collection: CollectionId,
     pub(crate) kind: KeyType,
     parameter: String,
+    /// The path has no other parameter.
+    is_only: bool,
 }
 
 impl Named {
-    pub(crate) fn new(target: &Target, catalog: &Catalog) -> Option<Named> {
+    /// A target of a route with this pattern.
+    pub(crate) fn new(target: &Target, pattern: &str, catalog: &Catalog) -> Option<Named> {
         let collection = catalog.number(&target.collection)?;
         let kind = catalog.collections.get(collection)?.key.kind;
-        Some(Named { collection: CollectionId(collection), kind, parameter: target.parameter.clone() })
+        Some(Named {
+            collection: CollectionId(collection),
+            kind,
+            parameter: target.parameter.clone(),
+            is_only: pattern.matches('{').count() == 1,
+        })
     }
 
     /// The key in the path. Text that is not a key of the collection's type names no document: 404, never 400.
     pub(crate) fn key<'k>(&self, params: &Params<'_, 'k>, text: &'k mut Vec<u8>) -> Option<Key<'k>> {
         if self.kind != KeyType::String
-            && let Some(key) = self.kind.of_text(params.get_raw(&self.parameter)?)
+            && let Some(key) = self.kind.of_text(self.text_as_sent(params)?)
         {
             return Some(key); // digits as sent: there was nothing to unescape
         }
         let text = params.get(&self.parameter, text)?.ok()?;
         self.kind.of_text(text)
+    }
+
+    #[inline]
+    fn text_as_sent<'k>(&self, params: &Params<'_, 'k>) -> Option<&'k str> {
+        if self.is_only { params.first_raw() } else { params.get_raw(&self.parameter) }
     }
 
     /// The precondition of a transaction. `None`: the path names no document.
