@@ -63,10 +63,16 @@ impl Uncounted {
         self.last.replies == 0
     }
 
-    /// Takes all runs.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = Run> + use<> {
-        let Uncounted { last, earlier, earlier_len } = std::mem::take(self);
-        earlier.into_iter().take(earlier_len).chain((last.replies > 0).then_some(last))
+    /// Passes on all runs, and forgets them.
+    #[inline]
+    pub(crate) fn drain(&mut self, mut count: impl FnMut(Run)) {
+        for run in self.earlier.iter().take(std::mem::take(&mut self.earlier_len)) {
+            count(*run);
+        }
+        if !self.is_empty() {
+            count(self.last);
+            self.last.replies = 0;
+        }
     }
 }
 
@@ -87,8 +93,12 @@ mod runs {
         assert!((2..=RUNS_MAX as u16).all(|series| uncounted.add(Status(200), measure(series))));
         assert!(!uncounted.add(Status(404), measure(4)), "no room");
         assert!(uncounted.add(Status(200), measure(4)), "a kind that is there");
-        let runs: Vec<_> = uncounted.take().map(|run| (run.measure.series.0, run.replies)).collect();
+        let mut runs = Vec::new();
+        uncounted.drain(|run| runs.push((run.measure.series.0, run.replies)));
         assert_eq!(runs, [(1, 3), (2, 1), (3, 1), (4, 2)]);
         assert!(uncounted.is_empty());
+        uncounted.drain(|run| panic!("counted twice: {run:?}"));
+        assert!(uncounted.add(Status(200), measure(4)), "equal to the last one that was counted");
+        uncounted.drain(|run| assert_eq!(run.replies, 1));
     }
 }

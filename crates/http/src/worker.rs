@@ -126,10 +126,10 @@ impl Worker {
     /// The turn ends: counts its replies.
     #[inline]
     pub(crate) fn count_turn(&self) {
-        if !self.uncounted.borrow().is_empty() {
+        let mut uncounted = self.uncounted.borrow_mut();
+        if !uncounted.is_empty() {
             let clock_ns = self.lp.precise_now_ns();
-            let runs = self.uncounted.borrow_mut().take();
-            runs.for_each(|run| self.count_run(run, clock_ns, None));
+            uncounted.drain(|run| self.count_run(run, clock_ns, None));
         }
     }
 
