@@ -43,7 +43,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        usage: "http|latency|writes|feed|import|memory|json|client|proxy|tls|loadtest|web|lab|store|large|query|adhoc|change",
+        usage: "http|latency|writes|feed|import|memory|json|client|proxy|tls|loadtest|web|lab|store|large|query|adhoc|bank|change",
         about: "measure against the floor and the peers; recorded in bench/RESULTS.md unless --quick; `change --before REVISION` compares with an earlier revision",
         run: bench::run,
     },

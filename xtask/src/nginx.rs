@@ -12,25 +12,35 @@ const PLACE: &str = "usr/sbin/nginx";
 /// The libraries that a minimal Debian may lack.
 const LIBRARIES: [&str; 2] = ["libpcre2-8-0", "libssl3"];
 
+/// The program, if it is installed or unpacked.
+pub(crate) fn found() -> Option<PathBuf> {
+    let unpacked = folder().join(PLACE);
+    tools::on_path("nginx").or_else(|| runs(&unpacked).then_some(unpacked))
+}
+
 /// The program, which is unpacked if it is missing.
 pub(crate) fn program() -> Result<PathBuf, String> {
-    if let Some(program) = tools::on_path("nginx") {
+    if let Some(program) = found() {
         return Ok(program);
     }
-    let folder = tools::target().join("nginx");
+    let folder = folder();
     let program = folder.join(PLACE);
-    let runs = || Command::new(&program).arg("-v").output().is_ok_and(|output| output.status.success());
-    if runs() {
-        return Ok(program);
-    }
     if !tools::is_on_path("apt-get") {
         return Err(format!("`nginx` is missing: install it (Debian's package is `{PACKAGE}`)"));
     }
     tools::unpack(PACKAGE, &folder)?;
-    for library in LIBRARIES.iter().filter(|_| !runs()) {
+    for library in LIBRARIES.iter().filter(|_| !runs(&program)) {
         tools::run("apt-get", &["install", "-y", "-qq", "--no-install-recommends", library])?;
     }
-    if runs() { Ok(program) } else { Err(format!("`{}` does not run", program.display())) }
+    if runs(&program) { Ok(program) } else { Err(format!("`{}` does not run", program.display())) }
+}
+
+fn folder() -> PathBuf {
+    tools::target().join("nginx")
+}
+
+fn runs(program: &Path) -> bool {
+    Command::new(program).arg("-v").output().is_ok_and(|output| output.status.success())
 }
 
 /// Writes a configuration of one process with the cheapest settings for files: no log, open descriptors, persistent connections.

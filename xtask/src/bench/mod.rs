@@ -2,6 +2,7 @@
 //! ratios.
 
 mod adhoc;
+mod bank;
 mod change;
 mod client;
 mod feed;
@@ -66,6 +67,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         Some((first, rest)) if first == "large" => return large::run(rest),
         Some((first, rest)) if first == "query" => return query::run(rest),
         Some((first, rest)) if first == "adhoc" => return adhoc::run(rest),
+        Some((first, rest)) if first == "bank" => return bank::run(rest),
         _ => {}
     }
     let quick = arguments.iter().any(|argument| argument == "--quick");
@@ -91,7 +93,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         (Some("loadtest"), None) => loadtest::run(effort),
         (Some("lab"), None) => lab::run(effort),
         (other, _) => Err(format!(
-            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, proxy, client, tls, loadtest, lab, store, large, query, adhoc, change --before REVISION",
+            "`{}` is no bench; allowed: http [ROW], latency, writes, feed, import [full], memory, json, proxy, client, tls, loadtest, lab, store, large, query, adhoc, bank, change --before REVISION",
             other.unwrap_or("")
         )),
     }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 /// Clock ticks per second in /proc/PID/stat: fixed at 100 by the kernel's interface to user space.
 const TICKS_PER_SECOND: f64 = 100.0;
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// Longest wait for the bytes of a reply.
+const REPLY_LIMIT: Duration = Duration::from_secs(60);
 
 /// A server process; ended when dropped.
 pub(super) struct Server {
@@ -54,12 +56,17 @@ impl Server {
 
     /// User and system time of all its threads so far, in seconds.
     pub(super) fn cpu_seconds(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        // The command's name, in parentheses, may contain blanks: fields are counted after it
-        // (proc_pid_stat(5)).
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-        (ticks(11) + ticks(12)) / TICKS_PER_SECOND
+        Stat::of(self.child.id()).own
+    }
+
+    /// The same with its child processes: those that run, and those that have ended.
+    pub(super) fn cpu_seconds_with_children(&self) -> f64 {
+        let id = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        let running: f64 =
+            children.split_whitespace().filter_map(|id| id.parse().ok()).map(|id| Stat::of(id).own).sum();
+        let stat = Stat::of(id);
+        stat.own + stat.ended_children + running
     }
 
     /// CPU time of each thread so far, in nanoseconds, by thread id.
@@ -90,6 +97,29 @@ impl Server {
     }
 }
 
+/// CPU time of a process so far, in seconds; 0 if it has ended.
+struct Stat {
+    own: f64,
+    ended_children: f64,
+}
+
+impl Stat {
+    fn of(id: u32) -> Stat {
+        Stat::parse(&std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default())
+    }
+
+    fn parse(stat: &str) -> Stat {
+        // The command's name, in parentheses, may contain blanks: fields are counted after it
+        // (proc_pid_stat(5)).
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+        Stat {
+            own: (ticks(11) + ticks(12)) / TICKS_PER_SECOND,
+            ended_children: (ticks(13) + ticks(14)) / TICKS_PER_SECOND,
+        }
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -114,10 +144,22 @@ pub(super) fn anonymous_bytes(id: u32) -> u64 {
 pub(super) fn exchange(address: SocketAddr, request: &[u8]) -> Result<Vec<u8>, String> {
     let talk = || -> std::io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(REPLY_LIMIT))?;
         stream.write_all(request)?;
         let mut reply = Vec::new();
         stream.read_to_end(&mut reply)?;
         Ok(reply)
     };
     talk().map_err(|error| format!("{address}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_counted_after_a_name_with_blanks_and_parentheses() {
+        let stat = Stat::parse("7 (a b) c) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 30 20 20 0 1 0 100\n");
+        assert_eq!((stat.own, stat.ended_children), (2.0, 0.5));
+    }
 }
