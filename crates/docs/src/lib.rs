@@ -15,6 +15,7 @@ pub mod expire;
 pub mod import;
 mod opening;
 pub mod sql;
+pub mod statements;
 mod transactions;
 pub mod views;
 mod writes;

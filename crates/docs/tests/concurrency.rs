@@ -93,7 +93,7 @@ fn a_long_statement_that_others_overtake_does_not_hold_up_their_commits() {
     };
     (0..2_000).for_each(|id| drop(service.database.write_now(&put(id, 0)).unwrap()));
     let sql = "UPDATE items SET n = n + 1 WHERE id = 1999 OR length(printf('%40000d', id)) = 0";
-    let statement = docs::sql::Modification::prepare(sql, service.database.catalog()).unwrap();
+    let statement = docs::statements::Modification::prepare(sql, service.database.catalog()).unwrap();
     let run = || service.database.modify(&statement, &[], &docs::sql::Budget::default(), &mut docs::sql::NoRows);
     let started = Instant::now();
     assert_eq!(run().unwrap().rows, 1);
@@ -114,7 +114,9 @@ fn a_long_statement_that_others_overtake_does_not_hold_up_their_commits() {
         // It ends although every attempt meets a conflict: with success or with `Busy`.
         let ended = run();
         is_over.store(true, Ordering::Relaxed);
-        let is_busy = |error: &docs::sql::ModifyError| matches!(error, docs::sql::ModifyError::Write(WriteError::Busy));
+        let is_busy = |error: &docs::statements::ModifyError| {
+            matches!(error, docs::statements::ModifyError::Write(WriteError::Busy))
+        };
         assert!(ended.as_ref().map_or_else(is_busy, |outcome| outcome.rows == 1), "{ended:?}");
     });
     let slowest = *slowest.lock().unwrap();

@@ -7,7 +7,8 @@ use docs::config::Config;
 use docs::expire::{Clock, Swept};
 use docs::key::KeyType;
 use docs::sql::NoRows;
-use docs::sql::{Budget, Modification, ModifyError, QueryError, Scratch, StepText, Steps, StepsDid, StepsError};
+use docs::sql::{Budget, QueryError, Scratch};
+use docs::statements::{Modification, ModifyError, StepText, Steps, StepsDid, StepsError};
 use docs::{Database, Op, Precondition, Required, RowsWanted, StepsCall, Write, WriteError};
 
 const CONFIG: &str = "[collections.sessions]\nkey = { field = \"id\", type = \"u32\" }\nexpire = \"until\"\nunique = [\"token\"]\n\

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::service::{Service, config};
 use docs::sql::NoRows;
-use docs::sql::{Budget, Modification, ModifyError, Query, Scratch, SpillSpace};
+use docs::sql::{Budget, Query, Scratch, SpillSpace};
+use docs::statements::{Modification, ModifyError};
 use docs::{Database, WriteError};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
-use docs::sql::{Budget, Modification, ModifyError, NoRows, QueryError, StepText, Steps, StepsDid, StepsError};
+use docs::sql::{Budget, NoRows, QueryError};
+use docs::statements::{Modification, ModifyError, StepText, Steps, StepsDid, StepsError};
 use docs::{Op, Precondition, Question, RowsWanted, StepsCall, Submission, Write, WriteError};
 
 use crate::service::{Service, config};

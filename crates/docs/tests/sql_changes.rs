@@ -1,7 +1,8 @@
 //! INSERT, UPDATE, DELETE and RETURNING over the real store: the same results as SQLite, and all or nothing.
 
 use crate::service::{Service, config, travels};
-use docs::sql::{Budget, Field, Modification, Query, RowSink, Scratch, SqlErrorKind, Value, write_field};
+use docs::sql::{Budget, Field, Query, RowSink, Scratch, SqlErrorKind, Value, write_field};
+use docs::statements::Modification;
 
 const NOTES: &str = r#"
 [collections.notes]

@@ -5,7 +5,8 @@ use crate::service::{Service, config};
 use crate::sql_generator::changes::{Change, before, change};
 use crate::sql_generator::{Random, world};
 use crate::sql_oracle::Both;
-use docs::sql::{Budget, Field, Modification, OwnedValue, Query, RowSink, Scratch, Value, write_field};
+use docs::sql::{Budget, Field, OwnedValue, Query, RowSink, Scratch, Value, write_field};
+use docs::statements::Modification;
 use serde_json::Value as Json;
 
 /// Statements run on one pair of collections.

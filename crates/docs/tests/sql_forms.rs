@@ -328,7 +328,7 @@ fn all_fields_are_those_that_the_schema_has_in_its_order() {
         assert_eq!((error.line, error.column), (1, column), "{sql}: {error}");
         assert!(error.message.contains("* needs a schema, and collection \"plain\" has none"), "{error}");
     }
-    let insert = |sql: &str| docs::sql::Modification::prepare(sql, service.database.catalog()).map(drop);
+    let insert = |sql: &str| docs::statements::Modification::prepare(sql, service.database.catalog()).map(drop);
     insert("INSERT INTO open VALUES (4, 2)").unwrap();
     let error = insert("INSERT INTO plain VALUES (2)").expect_err("no schema");
     assert!(error.to_string().contains("INSERT without a list of fields needs a schema"), "{error}");

@@ -3,7 +3,8 @@
 use crate::service::Service;
 use crate::sql_oracle::Both;
 use docs::sql::NoRows;
-use docs::sql::{Budget, Modification, Query, QueryError, Scratch};
+use docs::sql::{Budget, Query, QueryError, Scratch};
+use docs::statements::Modification;
 use serde_json::json;
 
 /// Documents in which `a` has a few integers, reals equal to them, texts and NULL.

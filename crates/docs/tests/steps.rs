@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use crate::service::{Service, config};
-use docs::sql::{
-    Budget, ModifyError, OwnedValue, Query, QueryError, Scratch, StepText, Steps, StepsDid, StepsError, Value,
-};
+use docs::sql::{Budget, OwnedValue, Query, QueryError, Scratch, Value};
+use docs::statements::{ModifyError, StepText, Steps, StepsDid, StepsError};
 use docs::{RowsWanted, StepsCall};
 
 const CONFIG: &str = r#"

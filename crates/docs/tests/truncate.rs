@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use docs::changes::DocumentChange;
 use docs::engine::Options;
 use docs::expire::Clock;
-use docs::sql::{Budget, Modification, ModifyError};
+use docs::sql::Budget;
+use docs::statements::{Modification, ModifyError};
 use docs::{Database, WriteError};
 use serde_json::json;
 

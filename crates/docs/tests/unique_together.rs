@@ -3,7 +3,8 @@
 
 use docs::config::Config;
 use docs::import::{Input, Options};
-use docs::sql::{Budget, Modification, Query, Scratch};
+use docs::sql::{Budget, Query, Scratch};
+use docs::statements::Modification;
 use docs::{Database, ReadinessState, WriteError};
 
 use crate::service::{Service, config};

@@ -38,7 +38,6 @@ const SHARED: &[&str] = &[
     "Fields",
     "Form",
     "Generate",
-    "Given",
     "Guard",
     "Held",
     "Included",

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Each folder imports only those before it: `limits`, `values`, `functions`, `rows`, `expressions`, `syntax`, `resolve`,
-//! `planning`, `execution`, `prepared` (queries as callers have them), `changes` (statements that write).
+//! `planning`, `execution`, `prepared` (queries as callers have them). Statements that write stand above, in
+//! `crate::statements`.
 //!
 //! - A query that runs both here and in SQLite returns equal results. `values/`, `functions/` and `expressions/aggregate.rs`
 //!   hold the semantics, and the tests compare with SQLite.
@@ -20,7 +21,6 @@
 //! - Every execution has a [`Budget`]. In steady state it allocates no memory for a row.
 //! - Joins look up rows during a scan, so the view must allow reads inside a scan's callback, as a snapshot does.
 
-mod changes;
 mod execution;
 mod expressions;
 mod functions;
@@ -32,11 +32,8 @@ mod rows;
 mod syntax;
 mod values;
 
-pub use changes::{
-    GUARD_ROWS_MAX, Guard, Modification, ModifyError, STEPS_MAX, StepMistake, StepText, Steps, StepsDid, StepsError,
-};
-pub(crate) use changes::{Given, KeptRows, LargeRun};
 pub use execution::{Scratch, Workers};
+pub(crate) use expressions::row::{as_key, of_scalar};
 pub(crate) use expressions::summand;
 pub(crate) use functions::dates;
 pub use limits::{
@@ -51,8 +48,11 @@ pub use prepared::{
     Analysis, ColumnType, Compared, Explain, Means, PAGE_ROWS_MAX, PageAt, Paged, Query, SPECIALISED_MAX, Statements,
     WantedIncluded, decode_place, encode_place,
 };
-pub(crate) use resolve::changes::Action;
+pub(crate) use resolve::changes::{Action, Assigned, Changing, Form, OnConflict, Upsert, excluded_field};
 pub use resolve::{COLUMNS_MAX, INNER_MAX, PARAMETERS_MAX, TABLES_MAX};
+pub(crate) use rows::RowList;
 pub use rows::{JsonRows, NoRows, RowSink, write_field};
 pub use syntax::{NESTING_MAX, SQL_BYTES_MAX, TOKENS_MAX};
+pub(crate) use values::json::fields as json_fields;
+pub(crate) use values::sort::take_field;
 pub use values::{Field, JsonTypes, OwnedValue, Value};

@@ -1,12 +1,13 @@
 //! Statements whose changes exceed an ordinary transaction: which statements are eligible, and their retries
-//! ([`crate::sql::LargeRun`]).
+//! ([`crate::statements::LargeRun`]).
 
 use std::sync::Arc;
 
 use crate::database::{CollectionId, Database, Kind};
 use crate::engine;
 use crate::error::WriteError;
-use crate::sql::{Action, Budget, LargeRun, Modification, ModifyError, QueryError, SpillSpace, Value};
+use crate::sql::{Action, Budget, QueryError, SpillSpace, Value};
+use crate::statements::{LargeRun, Modification, ModifyError};
 use crate::views::ViewState;
 use crate::writes::Collection;
 

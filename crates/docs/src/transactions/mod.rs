@@ -1,7 +1,7 @@
 //! How callers write: closures, submitted writes, statements and steps, and the large ones among them. Each is one
 //! transaction, run again after a conflict.
 //!
-//! It imports `database`, `sql` and the folders below them. Only `expire` and callers of the library use it.
+//! It imports `database`, `statements`, `sql` and the folders below them. Only `expire` and callers of the library use it.
 
 mod body;
 mod large;

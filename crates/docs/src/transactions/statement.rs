@@ -11,10 +11,8 @@ use super::large;
 use crate::database::{CollectionId, Database, Kind, Passing, Required, Session, Shut};
 use crate::engine::{self, Submit, Tx};
 use crate::error::WriteError;
-use crate::sql::{
-    Budget, Given, KeptRows, Modification, ModifyError, Outcome, OwnedValue, QueryError, ROWS_READ, RowSink, Steps,
-    StepsDid, StepsError, Value,
-};
+use crate::sql::{Budget, Outcome, OwnedValue, QueryError, ROWS_READ, RowList, RowSink, Value};
+use crate::statements::{Modification, ModifyError, Steps, StepsDid, StepsError, StepsOutcome};
 use crate::writes::{Share, ShareOf};
 
 /// Rows that a statement may scan while all commits wait for it: some milliseconds.
@@ -41,7 +39,7 @@ impl Database {
             return Ok(Outcome { rows: did.documents, rows_read: did.looked_at, scans: false });
         }
         let collection = self.collection_at(CollectionId(statement.collection()));
-        let mut returned = KeptRows::default();
+        let mut returned = RowList::default();
         let applied =
             self.attempt(budget, &mut |tx, budget| statement.apply(collection, tx, parameters, budget, &mut returned));
         let (_, scans) = statement.plan_line(parameters);
@@ -54,7 +52,7 @@ impl Database {
             return Ok(Outcome { rows: did.documents, rows_read: did.looked_at, scans });
         }
         let applied = applied?;
-        returned.give(statement.columns().count(), sink);
+        returned.give(usize::MAX, statement.columns().count(), sink);
         Ok(Outcome { rows: applied.documents, rows_read: applied.looked_at, scans })
     }
 
@@ -190,7 +188,7 @@ impl StepsCall {
         {
             return Err(StepsError::Missing);
         }
-        let mut given = Given::default();
+        let mut given = StepsOutcome::default();
         let applied = self.steps.apply(database, tx, &self.parameters, budget, &mut given);
         *did = std::mem::take(&mut given.did);
         applied?;

@@ -21,7 +21,8 @@
 use super::large::LargeDid;
 use crate::database::{CollectionId, Database};
 use crate::engine::{self, KeyRange, RANGES_MAX, TreeId};
-use crate::sql::{Action, Budget, Modification, ModifyError, Value};
+use crate::sql::{Action, Budget, Value};
+use crate::statements::{Modification, ModifyError};
 use crate::views::ViewState;
 use crate::writes::Collection;
 

@@ -7,7 +7,7 @@ use schema::Question;
 use crate::database::{Database, Kind, Passing, Required, Session, Shut, Write, written};
 use crate::engine::{self, Submit};
 use crate::error::WriteError;
-use crate::sql::Guard;
+use crate::statements::Guard;
 use crate::writes::{LongCheck, Prepared, Written};
 
 /// Called once with the result of a write. May run on a thread of the store, and must not block.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use docs::import::{ImportError, Input, Options};
-use docs::sql::{Budget, Modification, ModifyError};
+use docs::sql::Budget;
+use docs::statements::{Modification, ModifyError};
 use docs::{Database, Op, OpenError, Precondition, ReadError, Write, WriteError};
 use rand::RngExt;
 use rand::rngs::SmallRng;

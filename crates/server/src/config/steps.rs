@@ -1,7 +1,7 @@
 //! `steps` of an endpoint: statements in one transaction, each with its expectation and the answer if that fails.
 
 use docs::config::{Item, Table};
-use docs::sql::STEPS_MAX;
+use docs::statements::STEPS_MAX;
 use std::ops::Range;
 
 const KEYS: [&str; 4] = ["sql", "expect", "else", "detail"];

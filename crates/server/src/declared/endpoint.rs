@@ -27,7 +27,7 @@ use crate::statements::guard::Ended;
 use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::engine::ErrorKind;
-use docs::sql::Guard;
+use docs::statements::Guard;
 use docs::{CollectionId, Op, Precondition, Required, Session, Write};
 use http::{Files, LateReply, Method, Params, Reply, Request, Series, Status};
 use std::sync::Arc;

@@ -15,7 +15,8 @@ use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::Moment;
 use docs::catalog::Catalog;
 use docs::config::{Parameter, ParameterDefault};
-use docs::sql::{Budget, Guard, Outcome, OwnedValue, Query, QueryError, SqlError, Value};
+use docs::sql::{Budget, Outcome, OwnedValue, Query, QueryError, SqlError, Value};
+use docs::statements::Guard;
 use http::{LateReply, Params};
 use std::sync::Arc;
 

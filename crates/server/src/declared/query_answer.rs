@@ -20,7 +20,8 @@ use crate::statements::guard::Ended;
 use crate::statements::paging::{self, Page};
 use crate::threads::loop_time::{Habit, LoopTime};
 use crate::threads::query_state::PLAN_FIELD;
-use docs::sql::{Budget, COMPUTED, Guard, OwnedValue, QueryError, ROW, Value};
+use docs::sql::{Budget, COMPUTED, OwnedValue, QueryError, ROW, Value};
+use docs::statements::Guard;
 use http::{LateReply, Params, Reply, Request, Status};
 use std::sync::Arc;
 

@@ -22,10 +22,8 @@ use crate::threads::query_state::{PLAN_FIELD, Queries};
 use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::order::Scalar;
-use docs::sql::{
-    Budget, ColumnType, JsonTypes, ModifyError, Outcome, OwnedValue, QueryError, StepMistake, StepText, Steps,
-    StepsDid, StepsError, Value,
-};
+use docs::sql::{Budget, ColumnType, JsonTypes, Outcome, OwnedValue, QueryError, Value};
+use docs::statements::{ModifyError, StepMistake, StepText, Steps, StepsDid, StepsError};
 use docs::{Body, Database, RowsWanted, StepsCall, WriteError};
 use http::{LateReply, Params, Reply, Request, Status};
 use std::ops::Range;

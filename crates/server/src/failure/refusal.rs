@@ -4,9 +4,9 @@ use super::status::problem_with;
 use super::{ErrorRules, Failure, Kind, PROBLEM, problem};
 use docs::engine::{self, ErrorKind};
 use docs::sql::{
-    COMPUTED, GROUPS, LOOKED_UP, ModifyError, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED,
-    SPILLED, TO_WRITE,
+    COMPUTED, GROUPS, LOOKED_UP, OF_JSON_EACH, QueryError, RESULT, ROW, ROWS_KEPT, ROWS_READ, SORTED, SPILLED, TO_WRITE,
 };
+use docs::statements::ModifyError;
 use docs::{ReadError, WriteError};
 use http::{LateReply, Reply};
 use serde_json::{Map, Value as Json};

@@ -13,7 +13,7 @@ use crate::replies::new_key::KeyTold;
 use crate::statements::guard::DeclaredGuard;
 use crate::threads::client::ClientWatch;
 use crate::threads::in_flight::Taken;
-use docs::sql::Guard;
+use docs::statements::Guard;
 use docs::{Database, LARGE_BYTES, Op, Question, Required, Session, Submission, TakeLong, Write, WriteError, Written};
 use http::{LateReply, Reply, Status};
 use reactor::Loop;

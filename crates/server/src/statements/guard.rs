@@ -2,7 +2,7 @@
 //!
 //! - It runs in the state that the endpoint reads, or in the transaction in which the endpoint writes: its result holds for the
 //!   whole reply or write.
-//! - It may scan only a few rows ([`docs::sql::GUARD_ROWS_MAX`]), so it can run on an event loop.
+//! - It may scan only a few rows ([`docs::statements::GUARD_ROWS_MAX`]), so it can run on an event loop.
 //! - Steps run it as their first step (`config::guard`). This module serves endpoints of one document, and of queries.
 
 use crate::config::GuardConfig;
@@ -15,7 +15,8 @@ use docs::Moment;
 use docs::catalog::Catalog;
 use docs::config::Parameter;
 use docs::engine::ErrorKind;
-use docs::sql::{Guard, OwnedValue, Query, QueryError};
+use docs::sql::{OwnedValue, Query, QueryError};
+use docs::statements::Guard;
 use http::Request;
 use std::sync::Arc;
 

@@ -4,7 +4,8 @@ use super::statement::{Arguments, Shape};
 use crate::replies::rows::Csv;
 use docs::Database;
 use docs::catalog::Catalog;
-use docs::sql::{Budget, Modification, ModifyError, NoRows, Outcome, RowSink, SqlError, Value};
+use docs::sql::{Budget, NoRows, Outcome, RowSink, SqlError, Value};
+use docs::statements::{Modification, ModifyError};
 
 /// A prepared INSERT, UPDATE or DELETE.
 #[derive(Debug)]

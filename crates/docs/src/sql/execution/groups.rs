@@ -133,10 +133,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         for _ in &plan.group {
             let field = sort::take_field(&mut fields);
             stored.push(field);
-            group.push(match field {
-                Field::Json(json) => crate::sql::values::value::of_json(json, workspace)?,
-                Field::Value(value) => value,
-            });
+            group.push(field.decode(workspace)?);
         }
         let mut aggregates = workspace.list(plan.aggregates.len())?;
         for (state, call) in states.iter().zip(&plan.aggregates) {
@@ -164,10 +161,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         if plan.distinct {
             let (mut key, mut room) = (Vec::new(), scope.fixed.meter.row_room());
             for field in outputs {
-                let value = match field {
-                    Field::Json(json) => crate::sql::values::value::of_json(json, scope.workspace())?,
-                    Field::Value(value) => *value,
-                };
+                let value = field.decode(scope.workspace())?;
                 room.take(Field::Value(value))?;
                 sort::push_key(value, false, &mut key)?;
             }

@@ -327,10 +327,7 @@ pub(crate) fn ask<'a>(number: usize, outer: &'a [Expr], scope: &Scope<'a>) -> Re
     let mut told = scope.workspace().list(outer.len())?;
     for expr in outer {
         let field = expr.field(scope)?;
-        let value = match field {
-            Field::Json(json) => value::of_json(json, scope.workspace())?,
-            Field::Value(value) => value,
-        };
+        let value = field.decode(scope.workspace())?;
         told.push(OuterValue { field, value });
     }
     scope.fixed.relations.ok_or(Fault::Damaged("a plan"))?.ask(number, &told)

@@ -13,7 +13,7 @@ use crate::encoding::{Included, Key, KeyType, Scalar, order};
 use crate::sql::limits::{Fault, Meter};
 use crate::sql::rows::{Relation, Relations, relation};
 use crate::sql::values::json::{self, Step};
-use crate::sql::values::{Field, OuterValue, Value, Workspace, value};
+use crate::sql::values::{Field, OuterValue, Value, Workspace};
 
 /// Where a field is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,10 +155,7 @@ impl<'a> Scope<'a> {
     /// A column as a value.
     #[inline]
     pub(crate) fn value(&self, column: usize) -> Result<Value<'a>, Fault> {
-        match self.cell(column)? {
-            Field::Value(value) => Ok(value),
-            Field::Json(json) => value::of_json(json, self.workspace()),
-        }
+        self.cell(column)?.decode(self.workspace())
     }
 
     /// The JSON at a path in a column.
@@ -182,7 +179,7 @@ pub(in crate::sql) fn whole(value: Value<'_>) -> Option<i64> {
 
 /// The key that a value equals, if any.
 #[inline]
-pub(in crate::sql) fn as_key(value: Value<'_>, kind: KeyType) -> Option<Key<'_>> {
+pub(crate) fn as_key(value: Value<'_>, kind: KeyType) -> Option<Key<'_>> {
     match kind {
         KeyType::String => kind.of_scalar(value.scalar()?),
         KeyType::U32 | KeyType::I64 => kind.of_scalar(Scalar::Integer(whole(value)?)),

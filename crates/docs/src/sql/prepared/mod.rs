@@ -2,9 +2,10 @@
 //! (EXPLAIN), derive the types of its columns, read its result in pages, cache statements, and prepare the grouped queries of
 //! views.
 //!
-//! It imports all rooms except `changes`. It does not write.
+//! It imports all other rooms. It does not write: `crate::statements` executes prepared statements that write.
 
 mod analysis;
+mod changing;
 mod column_types;
 mod compared;
 mod explain;

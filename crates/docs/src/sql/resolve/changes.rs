@@ -39,17 +39,17 @@ pub(crate) enum OnConflict {
 
 /// DO UPDATE: the changes to a stored document.
 #[derive(Clone, Debug)]
-pub(crate) struct Upsert {
+pub(crate) struct Upsert<Q = Logical> {
     pub(crate) fields: Vec<String>,
-    pub(crate) values: Vec<Given>,
+    pub(crate) values: Vec<Assigned>,
     /// Returns the values, or no row if WHERE is not true. Its parameters are the statement's, `excluded.FIELD` for those of
     /// the new document, and last, without a name, the stored document's key.
-    pub(crate) query: Logical,
+    pub(crate) query: Q,
 }
 
 /// The source of a value of DO UPDATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Given {
+pub(crate) enum Assigned {
     /// Computed by the query.
     Made(Form),
     /// The new document's value: its place among the fields of INSERT, if it is there.
@@ -69,37 +69,45 @@ pub(crate) enum Form {
     Extracted,
 }
 
-/// A statement that changes documents of one collection.
+/// A statement that changes documents of one collection, with queries in one of two forms: resolved, or prepared.
 #[derive(Clone, Debug)]
-pub(crate) struct Changing {
+pub(crate) struct Changing<Q = Logical> {
     pub(crate) collection: usize,
     pub(crate) action: Action,
     pub(crate) on_conflict: OnConflict,
-    pub(crate) upsert: Option<Upsert>,
+    pub(crate) upsert: Option<Upsert<Q>>,
     /// The assigned fields, and the forms of their values.
     pub(crate) fields: Vec<String>,
     pub(crate) forms: Vec<Vec<Form>>,
     /// Queries that return the documents: for INSERT the fields' values, otherwise the key and then these.
-    pub(crate) sources: Vec<Logical>,
+    pub(crate) sources: Vec<Q>,
     /// UPDATE with FROM: other tables determine the values, so a document may be found more than once.
     pub(crate) joined: bool,
     /// DELETE without WHERE: all documents are deleted.
     pub(crate) is_whole: bool,
     /// RETURNING; its last parameter is the document's key.
-    pub(crate) returning: Option<Logical>,
-    /// For UPDATE and DELETE: the source for one document, whose key is the last parameter.
+    pub(crate) returning: Option<Q>,
+    /// For UPDATE and DELETE: the source for one document, whose key is the last parameter. It is prepared only for a large
+    /// transaction.
     pub(crate) sought: Option<Box<Logical>>,
+    /// The names of the statement's parameters, by slot.
+    pub(crate) parameters: Vec<String>,
 }
 
 /// Resolves a statement. Each of its queries has the parameters of the previous ones in the same slots, so the parameters of
 /// the last query are those of the statement.
 pub(crate) fn resolve(statement: &Statement, catalog: &Catalog) -> Resolved<Changing> {
-    match statement {
-        Statement::Insert(insert) => insert_into(insert, catalog),
-        Statement::Update(update) => update_of(update, catalog),
-        Statement::Delete(delete) => delete_from(delete, catalog),
-        other => not_yet("anything but SELECT, INSERT, UPDATE and DELETE", other.span().start),
-    }
+    let mut changing = match statement {
+        Statement::Insert(insert) => insert_into(insert, catalog)?,
+        Statement::Update(update) => update_of(update, catalog)?,
+        Statement::Delete(delete) => delete_from(delete, catalog)?,
+        other => return not_yet("anything but SELECT, INSERT, UPDATE and DELETE", other.span().start),
+    };
+    changing.parameters = match &changing.returning {
+        Some(returning) => returning.parameters[..returning.parameters.len() - 1].to_vec(),
+        None => changing.parameters_so_far(),
+    };
+    Ok(changing)
 }
 
 fn insert_into(insert: &ast::Insert, catalog: &Catalog) -> Resolved<Changing> {
@@ -119,7 +127,7 @@ fn insert_into(insert: &ast::Insert, catalog: &Catalog) -> Resolved<Changing> {
     match &*source.body {
         SetExpr::Values(values) => {
             for row in &values.rows {
-                let parameters = changing.parameters();
+                let parameters = changing.parameters_so_far();
                 let mut resolver = Resolver::new(catalog);
                 resolver.logical.parameters = parameters;
                 changing.check_width(row.content.len(), row.content.first().map_or(at, |e| e.span().start))?;
@@ -196,7 +204,7 @@ fn conflict_fields(columns: &[Ident], resolver: &Resolver<'_>, at: Location) -> 
 
 fn upsert(changing: &Changing, table: &Ident, update: &ast::DoUpdate, catalog: &Catalog) -> Resolved<Upsert> {
     let mut resolver = Resolver::new(catalog);
-    resolver.logical.parameters = changing.parameters();
+    resolver.logical.parameters = changing.parameters_so_far();
     resolver.has_excluded = true;
     resolver.add_collection(table)?;
     let (mut fields, mut values) = (Vec::new(), Vec::new());
@@ -206,10 +214,10 @@ fn upsert(changing: &Changing, table: &Ident, update: &ast::DoUpdate, catalog: &
         let forms = resolver.values(exprs)?;
         for (expr, form) in exprs.iter().zip(forms) {
             values.push(match excluded(expr) {
-                None => Given::Made(form),
+                None => Assigned::Made(form),
                 Some(name) => {
                     let name = resolver.field(0, name).unwrap_or_else(|| name.to_owned());
-                    Given::New(changing.fields.iter().position(|field| *field == name))
+                    Assigned::New(changing.fields.iter().position(|field| *field == name))
                 }
             });
         }
@@ -344,6 +352,7 @@ impl Changing {
             is_whole: false,
             returning: None,
             sought: None,
+            parameters: Vec::new(),
         }
     }
 
@@ -357,7 +366,7 @@ impl Changing {
     }
 
     /// The parameters of the statement so far.
-    pub(crate) fn parameters(&self) -> Vec<String> {
+    fn parameters_so_far(&self) -> Vec<String> {
         match &self.upsert {
             None => self.sources.last().map_or_else(Vec::new, |source| source.parameters.clone()),
             Some(upsert) => {
@@ -377,7 +386,7 @@ impl Changing {
     fn returning(&mut self, items: Option<&[SelectItem]>, catalog: &Catalog) -> Resolved<()> {
         let Some(items) = items else { return Ok(()) };
         let mut resolver = Resolver::new(catalog);
-        resolver.logical.parameters = self.parameters();
+        resolver.logical.parameters = self.parameters_so_far();
         let alias = match self.action {
             Action::Insert => catalog.collections[self.collection].name.clone(),
             _ => {
@@ -397,6 +406,41 @@ impl Changing {
         self.returning = Some(resolver.logical);
         Ok(())
     }
+}
+
+impl<Q> Changing<Q> {
+    /// The same with each query in another form.
+    pub(crate) fn map<R>(self, mut form: impl FnMut(Q) -> R) -> Changing<R> {
+        let Changing { collection, action, on_conflict, fields, forms, joined, is_whole, sought, parameters, .. } =
+            self;
+        let sources = self.sources.into_iter().map(&mut form).collect();
+        let upsert = self.upsert.map(|upsert| {
+            let Upsert { fields, values, query } = upsert;
+            Upsert { fields, values, query: form(query) }
+        });
+        let returning = self.returning.map(form);
+        Changing {
+            collection,
+            action,
+            on_conflict,
+            upsert,
+            fields,
+            forms,
+            sources,
+            joined,
+            is_whole,
+            returning,
+            sought,
+            parameters,
+        }
+    }
+}
+
+/// The field that a parameter of DO UPDATE stands for, and whether its JSON is needed: a value of the new document. `None` for
+/// a parameter of the statement.
+pub(crate) fn excluded_field(parameter: &str) -> Option<(&str, bool)> {
+    let field = parameter.strip_prefix(EXCLUDED)?.strip_prefix('.')?;
+    Some(field.strip_suffix(AS_JSON).map_or((field, false), |field| (field, true)))
 }
 
 impl<'c> Resolver<'c> {

@@ -19,7 +19,6 @@ mod syntax;
 use sqlparser::ast;
 use sqlparser::tokenizer::Location;
 
-pub(crate) use names::{AS_JSON, EXCLUDED};
 use nested_join::NestedJoin;
 use outer::{AroundTable, OuterField};
 

@@ -11,9 +11,9 @@ use crate::sql::expressions::{Expr, Literal};
 use crate::sql::values::json::Step;
 
 /// The name of the new document in DO UPDATE.
-pub(crate) const EXCLUDED: &str = "excluded";
+pub(super) const EXCLUDED: &str = "excluded";
 /// Suffix of a parameter `excluded.FIELD` whose value is needed as JSON. No field's name contains it.
-pub(crate) const AS_JSON: char = '\0';
+pub(super) const AS_JSON: char = '\0';
 
 impl<'c> Resolver<'c> {
     /// The tables in scope.

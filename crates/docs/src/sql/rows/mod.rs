@@ -6,6 +6,7 @@
 mod answers;
 mod on_disk;
 pub(super) mod relation;
+mod row_list;
 mod runs;
 mod sets;
 pub(super) mod sink;
@@ -13,6 +14,7 @@ mod spilled;
 
 pub(super) use answers::Answers;
 pub(super) use relation::{Relation, Relations};
+pub(crate) use row_list::RowList;
 pub(super) use runs::Runs;
 pub(super) use sets::{Combine, Combined};
 pub(super) use sink::{INFINITE, RowShape};

@@ -11,8 +11,9 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 
 use super::on_disk::{self, OnDisk, Sorting};
+use super::row_list::RowList;
 use crate::sql::limits::{Budget, Fault, Meter, QueryError, ROW_UNITS};
-use crate::sql::values::value::{self, compare};
+use crate::sql::values::value::compare;
 use crate::sql::values::{Field, OuterValue, RowArena, Value, Workspace, sort};
 
 /// Estimate of a row's bytes besides its fields: its end, and its links in a hash.
@@ -23,9 +24,7 @@ const NONE: u32 = u32::MAX;
 /// The rows, limited by the execution's memory.
 #[derive(Debug, Default)]
 pub(crate) struct Relation {
-    bytes: Vec<u8>,
-    /// The end of each row.
-    ends: Vec<usize>,
+    rows: RowList,
     hashes: Vec<Hash>,
     disk: Option<Box<OnDisk>>,
 }
@@ -51,48 +50,19 @@ pub(crate) trait Relations {
 }
 
 impl Relation {
-    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
-    }
-
-    /// Ends the row whose fields were appended.
-    pub(crate) fn end_row(&mut self) {
-        self.ends.push(self.bytes.len());
+    /// The rows in memory, for changes before they are complete.
+    pub(crate) fn rows(&mut self) -> &mut RowList {
+        &mut self.rows
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.ends.len() + self.disk.as_ref().map_or(0, |disk| disk.len())
-    }
-
-    /// Keeps only the first `rows` rows. Called before hashes are built.
-    pub(crate) fn truncate(&mut self, rows: usize) {
-        self.ends.truncate(rows);
-        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
-    }
-
-    /// Keeps only the rows for which `keep` returns true. Called before hashes are built.
-    pub(crate) fn retain(&mut self, keep: impl Fn(usize) -> bool, meter: &Meter<'_>) -> Result<(), Fault> {
-        let (mut start, mut kept, mut rows) = (0, 0, 0);
-        for number in 0..self.ends.len() {
-            let end = self.ends[number];
-            meter.tick(1)?;
-            if keep(number) {
-                meter.tick_bytes(end - start)?;
-                self.bytes.copy_within(start..end, kept);
-                kept += end - start;
-                self.ends[rows] = kept;
-                rows += 1;
-            }
-            start = end;
-        }
-        self.truncate(rows);
-        Ok(())
+        self.rows.len() + self.disk.as_ref().map_or(0, |disk| disk.len())
     }
 
     /// Bytes in memory.
     pub(crate) fn size(&self) -> usize {
         let disk = self.disk.as_ref().map_or(0, |disk| disk.size());
-        self.bytes.len() + self.ends.len() * ROW_OVERHEAD_BYTES + disk
+        self.rows.field_bytes() + self.rows.len() * ROW_OVERHEAD_BYTES + disk
     }
 
     /// Spills the rows if they take too much memory.
@@ -102,9 +72,8 @@ impl Relation {
 
     fn put_on_disk(&mut self, budget: &Budget<'_>) -> Result<(), QueryError> {
         let mut disk = self.disk.take().unwrap_or_default();
-        disk.write((0..self.ends.len()).map(|number| self.row(number)), budget)?;
-        self.bytes.clear();
-        self.ends.clear();
+        disk.write(self.rows.rows(), budget)?;
+        self.rows.clear();
         self.disk = Some(disk);
         Ok(())
     }
@@ -120,7 +89,7 @@ impl Relation {
             return Ok(hashes.iter().try_for_each(|columns| self.add_hash(columns, meter))?);
         }
         self.put_on_disk(budget)?;
-        (self.bytes, self.ends) = Default::default();
+        self.rows = RowList::default();
         let Some(disk) = &mut self.disk else { return Ok(()) };
         for columns in hashes {
             let (mut sorting, mut key, mut arena) = (Sorting::default(), Vec::new(), RowArena::new(meter));
@@ -140,8 +109,7 @@ impl Relation {
     }
 
     pub(crate) fn row(&self, number: usize) -> &[u8] {
-        let start = number.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        self.ends.get(number).and_then(|&end| self.bytes.get(start..end)).unwrap_or_default()
+        self.rows.row(number)
     }
 
     /// Adds a hash over some columns.
@@ -214,7 +182,7 @@ impl Relation {
     fn may_equal(&self, number: usize, values: &[Value<'_>], workspace: Workspace<'_>) -> Result<bool, Fault> {
         let mut row = self.row(number);
         for value in values {
-            let other = of_field(sort::take_field(&mut row), workspace)?;
+            let other = sort::take_field(&mut row).decode(workspace)?;
             workspace.meter.weigh(other)?;
             if !value.is_null() && !other.is_null() && compare(*value, other) != Ordering::Equal {
                 return Ok(false);
@@ -248,12 +216,5 @@ pub(crate) fn field(mut row: &[u8], column: usize) -> Field<'_> {
 
 /// The same field as a value.
 pub(crate) fn of_row<'a>(row: &'a [u8], column: usize, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
-    of_field(field(row, column), workspace)
-}
-
-fn of_field<'a>(field: Field<'a>, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
-    match field {
-        Field::Json(json) => value::of_json(json, workspace),
-        Field::Value(value) => Ok(value),
-    }
+    field(row, column).decode(workspace)
 }

@@ -126,7 +126,7 @@ impl<'m> Combined<'m> {
         });
         ended?;
         self.key_bytes = self.distinct.keys().map(|key| key.len() + ROW_OVERHEAD_BYTES).sum();
-        self.relation.retain(stays, self.meter)
+        self.relation.rows().retain(stays, self.meter)
     }
 
     /// Makes the comparison key of a row.
@@ -152,7 +152,7 @@ impl<'m> Combined<'m> {
                 self.key_bytes += self.key.len() + ROW_OVERHEAD_BYTES;
                 self.distinct.insert(self.key.as_slice().into(), last);
             } else {
-                self.relation.truncate(last);
+                self.relation.rows().truncate(last);
             }
             return Ok(());
         };
@@ -164,7 +164,7 @@ impl<'m> Combined<'m> {
         if replaces {
             *found = last;
         } else {
-            self.relation.truncate(last);
+            self.relation.rows().truncate(last);
         }
         Ok(())
     }
@@ -172,11 +172,11 @@ impl<'m> Combined<'m> {
 
 impl RowSink for Combined<'_> {
     fn begin_row(&mut self) {}
-    fn field(&mut self, _column: usize, field: Field<'_>) {
-        sort::push_field(field, self.relation.bytes());
+    fn field(&mut self, column: usize, field: Field<'_>) {
+        self.relation.rows().field(column, field);
     }
     fn end_row(&mut self) {
-        self.relation.end_row();
+        self.relation.rows().end_row();
         if let Some(combine) = self.combine
             && let Err(fault) = self.compare_last(combine)
         {

@@ -4,10 +4,12 @@
 
 use std::cmp::Ordering;
 
+use bumpalo::Bump;
+
 use super::number::{self, IntegerText};
 use super::workspace::{TextBuilder, Workspace};
 use crate::encoding::Scalar;
-use crate::sql::limits::Fault;
+use crate::sql::limits::{Fault, Meter};
 
 /// A value, borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +78,25 @@ pub enum Field<'a> {
     Json(&'a [u8]),
     /// A value.
     Value(Value<'a>),
+}
+
+impl<'a> Field<'a> {
+    /// Its value. Stored JSON is decoded, a text with escapes into the workspace.
+    #[inline]
+    pub(crate) fn decode(self, workspace: Workspace<'a>) -> Result<Value<'a>, Fault> {
+        match self {
+            Field::Json(json) => of_json(json, workspace),
+            Field::Value(value) => Ok(value),
+        }
+    }
+
+    /// The same for a field of a kept row, whose size is bounded already.
+    pub(crate) fn decode_kept(self, arena: &'a Bump) -> Result<Value<'a>, Fault> {
+        match self {
+            Field::Json(json) => of_json(json, Workspace::new(arena, arena.alloc(Meter::unbounded()))),
+            Field::Value(value) => Ok(value),
+        }
+    }
 }
 
 impl<'a> Value<'a> {
@@ -404,11 +425,9 @@ impl<'a> TextBuilder<'a> {
 
 #[cfg(test)]
 mod tests {
-    use bumpalo::Bump;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::sql::limits::Meter;
 
     #[track_caller]
     fn check_integer(text: &str) {

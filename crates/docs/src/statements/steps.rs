@@ -9,18 +9,15 @@
 
 use std::fmt::Write as _;
 
-use bumpalo::Bump;
-
-use super::modify::{Applied, KeptRows, Modification, ModifyError};
+use super::applied::{Applied, ModifyError};
+use super::modification::Modification;
 use crate::catalog::Catalog;
 use crate::database::{CollectionId, Database};
 use crate::engine::{self, Change, Within};
-use crate::sql::execution::Scratch;
-use crate::sql::limits::{Budget, Meter, QueryError, SqlError, SqlErrorKind};
-use crate::sql::prepared::{ColumnType, Compared, Query};
-use crate::sql::rows::RowSink;
-use crate::sql::values::value::of_json;
-use crate::sql::values::{Field, JsonTypes, OwnedValue, Value, Workspace, sort};
+use crate::sql::{
+    Budget, ColumnType, Compared, JsonTypes, OwnedValue, Query, QueryError, RowList, RowSink, Scratch, SqlError,
+    SqlErrorKind, Value,
+};
 use crate::views::table::WithViews;
 
 /// Most steps of one transaction.
@@ -120,8 +117,8 @@ impl From<engine::Error> for StepsError {
 
 /// The result of the last step.
 #[derive(Default)]
-pub(crate) struct Given {
-    rows: KeptRows,
+pub(crate) struct StepsOutcome {
+    rows: RowList,
     /// Documents changed, or rows returned.
     pub(crate) count: u64,
     pub(crate) did: StepsDid,
@@ -286,7 +283,7 @@ impl Steps {
         change: &mut C,
         parameters: &[OwnedValue],
         budget: &Budget<'_>,
-        given: &mut Given,
+        given: &mut StepsOutcome,
     ) -> Result<(), StepsError> {
         let mut handed: Vec<Vec<OwnedValue>> = Vec::new();
         let mut rows_read = 0;
@@ -316,24 +313,21 @@ impl Steps {
     }
 
     /// Appends the rows of the last step: all as an array, or only the first.
-    pub(crate) fn write(&self, given: &Given, one_row: bool, out: &mut Vec<u8>) -> Result<(), StepsError> {
+    pub(crate) fn write(&self, given: &StepsOutcome, one_row: bool, out: &mut Vec<u8>) -> Result<(), StepsError> {
         let Some(last) = self.steps.last() else { return Ok(()) };
         let columns = last.work.width();
-        if one_row {
-            let mut first = given.rows.rows().take(1).peekable();
-            if first.peek().is_none() {
-                return Err(StepsError::NoRow);
-            }
-            if let Some(mut sink) = last.work.json_rows(out) {
-                KeptRows::give_of(first, columns, &mut sink);
-            }
-            return Ok(());
+        if one_row && given.rows.len() == 0 {
+            return Err(StepsError::NoRow);
         }
-        out.push(b'[');
+        if !one_row {
+            out.push(b'[');
+        }
         if let Some(mut sink) = last.work.json_rows(out) {
-            given.rows.give(columns, &mut sink);
+            given.rows.give(if one_row { 1 } else { usize::MAX }, columns, &mut sink);
         }
-        out.push(b']');
+        if !one_row {
+            out.push(b']');
+        }
         Ok(())
     }
 }
@@ -368,7 +362,7 @@ impl Step {
         of: &Of<'_>,
         change: &mut C,
         values: &[Value<'_>],
-        rows: &mut KeptRows,
+        rows: &mut RowList,
     ) -> Result<Applied, ModifyError> {
         match &self.work {
             Work::Write(statement) => {
@@ -404,25 +398,19 @@ impl Step {
     /// Whether its expectation is true, and the rows read for that.
     fn holds<C: Change>(&self, of: &Of<'_>, change: &mut C, rows: u64) -> Result<(bool, u64), ModifyError> {
         let Some((query, slots)) = &self.expect else { return Ok((true, 0)) };
-        let mut found = KeptRows::default();
+        let mut found = RowList::default();
         let view = Within::new(change);
         let outcome = query.execute(&view, &of.values(slots, rows), &mut Scratch::new(), of.budget, &mut found)?;
-        let mut first = found.rows().next().unwrap_or_default();
-        // The value is part of a kept row, so it is bounded already.
-        let (arena, meter) = (Bump::new(), Meter::unbounded());
-        let holds = match sort::take_field(&mut first) {
-            Field::Value(value) => value,
-            Field::Json(json) => of_json(json, Workspace::new(&arena, &meter)).map_err(QueryError::from)?,
-        };
-        Ok((holds.truth() == Some(true), outcome.rows_read))
+        let first = found.first(1, |_| true).map_err(QueryError::from)?.unwrap_or_default();
+        let holds = first.first().is_some_and(|holds| holds.value().truth() == Some(true));
+        Ok((holds, outcome.rows_read))
     }
 
     /// The columns of the first row that later steps use.
-    fn handed_on(&self, rows: &KeptRows) -> Result<Vec<OwnedValue>, QueryError> {
+    fn handed_on(&self, rows: &RowList) -> Result<Vec<OwnedValue>, QueryError> {
         let Some(last) = self.handed_on.iter().max() else { return Ok(Vec::new()) };
-        let (arena, meter) = (Bump::new(), Meter::unbounded());
-        let first = rows.first(*last + 1, |column| self.handed_on.contains(&column), Workspace::new(&arena, &meter));
-        first.map(Option::unwrap_or_default)
+        let first = rows.first(*last + 1, |column| self.handed_on.contains(&column))?;
+        Ok(first.unwrap_or_default())
     }
 }
 

@@ -2,16 +2,10 @@
 
 use std::sync::Arc;
 
-use bumpalo::Bump;
-
-use super::modify::KeptRows;
 use crate::database::{Database, Moment};
 use crate::engine::{Change, View, Within};
 use crate::error::WriteError;
-use crate::sql::execution::Scratch;
-use crate::sql::limits::{Budget, Meter, QueryError};
-use crate::sql::prepared::Query;
-use crate::sql::values::{OwnedValue, Value, Workspace};
+use crate::sql::{Budget, OwnedValue, Query, QueryError, RowList, Scratch, Value};
 use crate::views::table::WithViews;
 
 /// Rows that a guard may scan: it runs on event loops and on the committer's thread.
@@ -64,9 +58,8 @@ impl Guard {
             now_ms,
         };
         let values: Vec<Value<'_>> = self.values.iter().map(OwnedValue::value).collect();
-        let mut rows = KeptRows::default();
+        let mut rows = RowList::default();
         self.query.execute(view, &values, &mut Scratch::new(), &budget, &mut rows)?;
-        let (arena, meter) = (Bump::new(), Meter::unbounded());
-        rows.first(self.query.columns().count(), |_| true, Workspace::new(&arena, &meter))
+        Ok(rows.first(self.query.columns().count(), |_| true)?)
     }
 }

@@ -15,19 +15,16 @@ use std::ops::ControlFlow;
 use bumpalo::Bump;
 use hashbrown::HashMap;
 
-use super::modify::{Applied, KeptRows, Modification, ModifyError, One, Tell, quoted, value_of};
+use super::applied::{Applied, ModifyError};
+use super::document_write::{DocumentWrite, Returning, value_of};
+use super::modification::Modification;
 use crate::catalog::Catalog;
 use crate::engine::{
     self, Abort, Change, Changed, Direction, KeyRange, LargeTx, Operand, Reader, Revise, STAMP_BYTES, Snapshot, TreeId,
 };
 use crate::error::WriteError;
 use crate::expire::AtWrite;
-use crate::sql::execution::Scratch;
-use crate::sql::limits::{Budget, QueryError};
-use crate::sql::prepared::Query;
-use crate::sql::resolve::changes::Action;
-use crate::sql::rows::RowSink;
-use crate::sql::values::{Field, Value, sort};
+use crate::sql::{Action, Budget, Field, Query, QueryError, RowList, RowSink, Scratch, Value};
 use crate::views::operand;
 use crate::writes::share::is_in_share;
 use crate::writes::{Collection, Share, ShareOf, scratch};
@@ -218,7 +215,6 @@ pub(crate) struct LargeRun<'r> {
     budget: &'r Budget<'r>,
     /// Finds one document by its key; for UPDATE and DELETE.
     sought: Option<Query>,
-    names: Vec<Vec<u8>>,
     at: AtWrite,
     began: &'r Snapshot<'r>,
     later: &'r Reader,
@@ -239,14 +235,13 @@ impl<'r> LargeRun<'r> {
         began: &'r Snapshot<'r>,
         later: &'r Reader,
     ) -> LargeRun<'r> {
-        let sought = statement.changing.sought.as_deref().map(|sought| Query::of(sought.clone(), catalog.clone()));
+        let sought = statement.changing.sought(catalog);
         LargeRun {
             statement,
             collection,
             parameters,
             budget,
             sought,
-            names: statement.changing.fields.iter().map(|name| quoted(name)).collect(),
             at: collection.at_moment(budget.now_ms),
             began,
             later,
@@ -273,10 +268,10 @@ impl<'r> LargeRun<'r> {
     /// Writes all documents that the source finds; returns the number of rows read.
     pub(crate) fn run(&mut self, tx: &mut LargeTx) -> Result<u64, ModifyError> {
         let (statement, began) = (self.statement, self.began);
-        let source = &statement.sources[0];
+        let source = &statement.changing.sources[0];
         let known = &self.parameters[..source.parameters().len()];
         let (budget, mut scratch) = (*self.budget, Scratch::new());
-        let mut rows = Rows { run: self, tx, row: Vec::new(), failure: None };
+        let mut rows = Rows { run: self, tx, row: RowList::default(), failure: None };
         let read = source.execute(began, known, &mut scratch, &budget, &mut rows);
         match rows.failure {
             Some(failure) => Err(failure),
@@ -300,19 +295,18 @@ impl<'r> LargeRun<'r> {
 
     /// Writes one document.
     fn one<C: Change>(&mut self, row: &[u8], change: &mut C) -> Result<bool, ModifyError> {
-        let (keys, mut returned) = (Bump::new(), KeptRows::default());
+        let (keys, mut returned) = (Bump::new(), RowList::default());
         let (parameters, budget) = (Vec::new(), self.budget);
         let done = Applied::default();
-        let mut tell = Tell { returning: None, parameters, keys: &keys, budget, returned: &mut returned, done };
+        let mut tell = Returning { returning: None, parameters, keys: &keys, budget, returned: &mut returned, done };
         let forms = self.statement.changing.forms.first().map_or(&[][..], |forms| forms);
-        let mut one = One {
+        let mut one = DocumentWrite {
             changing: &self.statement.changing,
-            upsert: None,
             parameters: self.parameters,
             collection: self.collection,
             change,
             forms,
-            names: &self.names,
+            names: &self.statement.names,
             at: &self.at,
         };
         one.write(row, &mut tell, &mut self.scratch)
@@ -345,7 +339,7 @@ impl<'r> LargeRun<'r> {
         let key = self.collection.info.key.kind.of_bytes(key).ok_or(QueryError::Damaged("a key"))?;
         let mut parameters = self.parameters[..sought.parameters().len() - 1].to_vec();
         parameters.push(value_of(&key));
-        let mut rows = KeptRows::default();
+        let mut rows = RowList::default();
         sought.execute(base, &parameters, &mut self.scratch, budget, &mut rows)?;
         Ok(rows.rows().next().map(<[u8]>::to_vec))
     }
@@ -539,7 +533,7 @@ impl Revise for LargeRun<'_> {
 struct Rows<'w, 'r> {
     run: &'w mut LargeRun<'r>,
     tx: &'w mut LargeTx,
-    row: Vec<u8>,
+    row: RowList,
     failure: Option<ModifyError>,
 }
 
@@ -547,20 +541,20 @@ impl RowSink for Rows<'_, '_> {
     fn begin_row(&mut self) {
         self.row.clear();
     }
-    fn field(&mut self, _column: usize, field: Field<'_>) {
-        sort::push_field(field, &mut self.row);
+    fn field(&mut self, column: usize, field: Field<'_>) {
+        self.row.field(column, field);
     }
     fn end_row(&mut self) {
+        self.row.end_row();
         if self.failure.is_some() {
             return;
         }
-        let (run, row) = (&mut *self.run, std::mem::take(&mut self.row));
+        let (run, row) = (&mut *self.run, self.row.row(0));
         let began = run.began;
         self.failure = match run.is_over() {
             true => Some(QueryError::Deadline.into()),
-            false => run.put(&row, (&mut *self.tx, began), None).err(),
+            false => run.put(row, (&mut *self.tx, began), None).err(),
         };
-        self.row = row;
     }
     fn bytes(&self) -> usize {
         0

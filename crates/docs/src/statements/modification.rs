@@ -1,0 +1,221 @@
+//! INSERT, UPDATE and DELETE, run in one transaction with the checks of every write (`crate::writes::write`).
+//!
+//! First all documents and new values are read and kept. Then they are written one by one, and RETURNING runs after each write
+//! (before it for DELETE). The first rejected write ends the transaction, and the statement has no effect. Assigning NULL
+//! removes the field: a missing field and NULL are the same, and most schemas allow only a missing one.
+
+use std::sync::Arc;
+
+use bumpalo::Bump;
+use hashbrown::HashSet;
+
+use super::applied::{Applied, ModifyError, ROWS_PER_WRITE};
+use super::document_write::{DocumentWrite, QuotedNames, Returning};
+use crate::catalog::{Catalog, FieldKind};
+use crate::engine::{Change, View, Within};
+use crate::sql::{
+    Action, Budget, Changing, Compared, JsonRows, NoRows, OnConflict, Query, QueryError, RESULT, ROWS_READ, RowList,
+    Scratch, SqlError, TO_WRITE, Value, take_field,
+};
+use crate::writes::Collection;
+
+/// A prepared INSERT, UPDATE or DELETE.
+#[derive(Debug)]
+pub struct Modification {
+    pub(super) changing: Changing<Query>,
+    pub(super) names: QuotedNames,
+}
+
+impl Modification {
+    /// Estimate of its bytes in memory, without its plans.
+    pub(crate) fn bytes(&self) -> usize {
+        let Changing { sources, returning, upsert, fields, parameters, .. } = &self.changing;
+        let upsert = upsert.iter().map(|upsert| &upsert.query);
+        let prepared = sources.iter().chain(returning).chain(upsert).map(Query::bytes);
+        let names: usize = fields.iter().chain(parameters).map(|name| 2 * (size_of::<String>() + name.len())).sum();
+        size_of::<Modification>() + prepared.sum::<usize>() + names
+    }
+
+    /// Whether a text is an INSERT, UPDATE or DELETE, by its syntax.
+    pub fn is_one(sql: &str) -> Result<bool, SqlError> {
+        Changing::is_one(sql)
+    }
+
+    /// Prepares a statement against a catalog.
+    pub fn prepare(sql: &str, catalog: &Catalog) -> Result<Modification, SqlError> {
+        let changing = Changing::prepare(sql, catalog)?;
+        Ok(Modification { names: QuotedNames::of(&changing), changing })
+    }
+
+    /// The names of the parameters, by slot.
+    pub fn parameters(&self) -> &[String] {
+        &self.changing.parameters
+    }
+
+    /// Which fields a parameter is compared with or assigned to.
+    pub fn compared(&self, name: &str) -> Compared {
+        let Some(slot) = self.changing.parameters.iter().position(|known| known == name) else {
+            return Compared::default();
+        };
+        // For UPDATE and DELETE the first column is the document's key.
+        let keys = usize::from(self.changing.action != Action::Insert);
+        let field = |column: usize| self.changing.fields.get(column.checked_sub(keys)?);
+        let sources = self.changing.sources.iter().map(|source| {
+            source.compared_or_given(slot, |column| {
+                field(column).map_or(FieldKind::Any, |field| source.kind_of(self.changing.collection, field))
+            })
+        });
+        let returning =
+            self.changing.returning.iter().map(|returning| returning.compared_or_given(slot, |_| FieldKind::Any));
+        let upsert = self.changing.upsert.iter().filter_map(|upsert| {
+            let of = |column: usize| match upsert.fields.get(column) {
+                Some(field) => upsert.query.kind_of(self.changing.collection, field),
+                None => FieldKind::Any,
+            };
+            Some(upsert.query.compared_or_given(upsert.query.slot(name)?, of))
+        });
+        sources.chain(returning).chain(upsert).fold(Compared::default(), Compared::and)
+    }
+
+    /// The access path to its documents in one line of ASCII, and whether it scans a whole collection.
+    pub fn plan_line(&self, parameters: &[Value<'_>]) -> (String, bool) {
+        let mut lines: Vec<Arc<str>> = Vec::new();
+        let mut scans = false;
+        // VALUES read no table.
+        for source in self.changing.sources.iter().filter(|source| source.reads_any()) {
+            let (line, scans_too) = source.plan_line(&parameters[..source.parameters().len()]);
+            scans |= scans_too;
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        (lines.join("; "), scans)
+    }
+
+    /// Whether it scans a whole collection.
+    pub(crate) fn scans(&self, parameters: &[Value<'_>]) -> bool {
+        let mut sources = self.changing.sources.iter().filter(|source| source.reads_any());
+        sources.any(|source| source.plan_line(&parameters[..source.parameters().len()]).1)
+    }
+
+    /// The query of RETURNING.
+    pub(super) fn returned(&self) -> Option<&Query> {
+        self.changing.returning.as_ref()
+    }
+
+    /// The names of the columns of RETURNING; none without it.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.changing.returning.iter().flat_map(Query::columns)
+    }
+
+    /// A sink that appends the rows of RETURNING as JSON objects, with a byte between them; `None` without RETURNING.
+    pub fn json_rows<'o>(&'o self, out: &'o mut Vec<u8>, separator: u8) -> Option<JsonRows<'o>> {
+        self.changing.returning.as_ref().map(|returning| returning.json_rows(out, separator))
+    }
+
+    /// Whether it may run in a large transaction, by its form: its effect on a document must not depend on other documents or
+    /// on counters, and there is no RETURNING.
+    pub(crate) fn may_be_large(&self) -> bool {
+        let is_plain = self.changing.returning.is_none() && self.changing.upsert.is_none() && !self.changing.joined;
+        is_plain && self.changing.on_conflict == OnConflict::Refuse && self.changing.sources.len() == 1
+    }
+
+    /// Whether it is a DELETE of all documents of its collection, without RETURNING.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.changing.is_whole && self.changing.returning.is_none()
+    }
+
+    /// The number of documents that its source finds.
+    pub(crate) fn count(
+        &self,
+        view: &impl View,
+        parameters: &[Value<'_>],
+        budget: &Budget<'_>,
+    ) -> Result<u64, QueryError> {
+        let source = &self.changing.sources[0];
+        let known = &parameters[..source.parameters().len()];
+        Ok(source.execute(view, known, &mut Scratch::new(), budget, &mut NoRows)?.rows)
+    }
+
+    /// The kind of change.
+    pub(crate) fn action(&self) -> Action {
+        self.changing.action
+    }
+
+    /// The place in the catalog of the collection that it changes.
+    pub(crate) fn collection(&self) -> usize {
+        self.changing.collection
+    }
+
+    /// Runs it in a transaction. The rows of RETURNING are in `returned`.
+    pub(crate) fn apply<C: Change>(
+        &self,
+        collection: &Collection,
+        change: &mut C,
+        parameters: &[Value<'_>],
+        budget: &Budget<'_>,
+        returned: &mut RowList,
+    ) -> Result<Applied, ModifyError> {
+        let (expected, given) = (self.changing.parameters.len(), parameters.len());
+        if expected != given {
+            return Err(QueryError::Parameters { expected, given }.into());
+        }
+        returned.clear();
+        let mut scratch = Scratch::new();
+        let keys = Bump::new();
+        let with_key = parameters.iter().copied().chain([Value::Null]).collect();
+        let (returning, done) = (self.changing.returning.as_ref(), Applied::default());
+        let mut tell = Returning { returning, parameters: with_key, keys: &keys, budget, returned, done };
+        // Half of the memory: while these rows are collected, the sort that delivers them holds memory too.
+        let kept_max = Budget { output_bytes_max: budget.memory_bytes_max / 2, ..*budget };
+        let mut rows = RowList::default();
+        // Where each source's rows end: VALUES has one source per row, and all are read before anything is written.
+        let mut source_ends = Vec::new();
+        for source in &self.changing.sources {
+            let view = Within::new(&mut *change);
+            let known = &parameters[..source.parameters().len()];
+            let found = tell.done.execute((source, &view), known, &mut scratch, &kept_max, &mut rows);
+            found.map_err(of_what_is_found)?;
+            source_ends.push(rows.len());
+        }
+        let (at, mut source) = (collection.at_moment(budget.now_ms), 0);
+        let mut met: HashSet<&[u8]> = HashSet::new();
+        for (number, row) in rows.rows().enumerate() {
+            if self.changing.joined && !met.insert(first_field(row)) {
+                return Err(QueryError::Value("a document is found by more than one row of FROM").into());
+            }
+            while source_ends.get(source).is_some_and(|end| *end <= number) {
+                source += 1;
+            }
+            let forms = self.changing.forms.get(source).map_or(&[][..], |forms| forms);
+            let (collection, change, names, at) = (collection, &mut *change, &self.names, &at);
+            let mut one = DocumentWrite { changing: &self.changing, parameters, collection, change, forms, names, at };
+            tell.done.documents += u64::from(one.write(row, &mut tell, &mut scratch)?);
+            tell.done.rows_read += ROWS_PER_WRITE;
+            check(tell.done.rows_read, tell.budget)?;
+        }
+        Ok(tell.done)
+    }
+}
+
+/// Renames the limit: the rows to write are no result.
+fn of_what_is_found(error: QueryError) -> QueryError {
+    match error {
+        QueryError::Limit { what: RESULT, limit } => QueryError::Limit { what: TO_WRITE, limit },
+        other => other,
+    }
+}
+
+fn check(rows_read: u64, budget: &Budget<'_>) -> Result<(), QueryError> {
+    if rows_read > budget.rows_max {
+        return Err(QueryError::Limit { what: ROWS_READ, limit: budget.rows_max });
+    }
+    if budget.deadline.is_some_and(|over| over()) { Err(QueryError::Deadline) } else { Ok(()) }
+}
+
+/// The bytes of a row's first field.
+fn first_field(row: &[u8]) -> &[u8] {
+    let mut rest = row;
+    take_field(&mut rest);
+    &row[..row.len() - rest.len()]
+}
