@@ -7,7 +7,7 @@
 //!        alternatives.rs, prefix.rs, extremes.rs rewrite predicates so that access paths match them
 //!      → execution/: inner.rs (subqueries, each run when its rows are first requested), execute.rs (rows are pushed to a
 //!        RowSink): pipeline.rs for plan shapes that planning/compiled.rs supports, nest.rs (nested loops over a View and over
-//!        kept rows, rows/relation.rs) for any plan; parts.rs and lists.rs when several threads scan the outermost range;
+//!        kept rows, rows/relation.rs) for any plan; morsels.rs when several threads scan the outermost range;
 //!        spilling.rs when sorts and groups exceed their memory, rows/on_disk.rs when rows kept for joins do
 //! ```
 //!

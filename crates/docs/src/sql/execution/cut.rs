@@ -4,15 +4,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use binjson::FieldCache;
-use hashbrown::HashSet;
 
 use super::part::{Part, Shared};
-use super::run::{Groups, LevelKeys, Run, Scratch, ended};
+use super::run::{LevelKeys, Run, RunMemory, ended};
 use super::workers::Workers;
 use crate::engine::{Direction, KeyRange, TreeId, View};
 use crate::sql::expressions::Fixed;
-use crate::sql::expressions::aggregate::State;
-use crate::sql::limits::{Budget, Fault, Meter, Outcome, QueryError};
+use crate::sql::limits::{Budget, Fault, Meter, QueryError};
 use crate::sql::planning::{Access, Plan};
 use crate::sql::rows::{Relation, Relations, RowSink};
 use crate::sql::values::{OuterValue, Value, workspace};
@@ -151,45 +149,16 @@ impl<'e> Run<'e, dyn RowSink + 'e> {
     /// The run of one part, of which at most `keep` rows are wanted.
     pub(super) fn of_part(
         plan: &'e Plan,
-        fixed: &'e Fixed<'e>,
-        view: &'e dyn View,
-        budget: &'e Budget<'e>,
-        scratch: &'e mut Scratch,
+        (fixed, view, budget): (&'e Fixed<'e>, &'e dyn View, &'e Budget<'e>),
+        memory: &'e mut RunMemory,
         sink: &'e mut (dyn RowSink + 'e),
         (part, keep): (Part<'e>, Option<usize>),
     ) -> Self {
-        workspace::reset(&mut scratch.arena, fixed.meter);
-        scratch.states.clear();
-        if plan.grouped && plan.group.is_empty() {
-            scratch.states.resize_with(plan.aggregates.len(), State::default);
-        }
-        let mut run = Run {
-            plan,
-            fixed,
-            view,
-            budget,
-            arena: &mut scratch.arena,
-            levels: &mut scratch.levels,
-            batch: &mut scratch.batch,
-            sort: &mut scratch.sort,
-            states: &mut scratch.states,
-            key: &mut scratch.key,
-            groups: Groups { next_arrival: part.first_arrival(), ..Groups::default() },
-            distinct: HashSet::new(),
-            distinct_bytes: 0,
-            spilled: None,
-            is_full: false,
-            skip: 0,
-            wanted: keep.map_or(u64::MAX, |keep| keep as u64),
-            outcome: Outcome::default(),
-            check_at: 0,
-            part: Some(part),
-            tally: None,
-            collected: Default::default(),
-            counted: Default::default(),
-            counts_levels: sink.counts_levels(),
-            sink,
-        };
+        workspace::reset(&mut memory.arena, fixed.meter);
+        let mut run = Run::new(plan, (fixed, view, budget), memory, sink);
+        run.groups.next_arrival = part.first_arrival();
+        run.wanted = keep.map_or(u64::MAX, |keep| keep as u64);
+        run.part = Some(part);
         run.check_at = run.next_check(part.add_rows(0, 0));
         run
     }

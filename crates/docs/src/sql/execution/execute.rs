@@ -7,12 +7,11 @@
 use std::cell::Cell;
 
 use bumpalo::Bump;
-use hashbrown::HashSet;
 
-use super::run::{Flow, Groups, LevelKeys, Run, Scratch, ended};
+use super::run::{End, Flow, Run, Scratch, ended};
 use super::workers::Workers;
+use super::{gathered, lists};
 use crate::engine::View;
-use crate::sql::expressions::aggregate::State;
 use crate::sql::expressions::{Expr, Fixed, Scope, constants};
 use crate::sql::limits::{Budget, Meter, Outcome, QueryError, Tally};
 use crate::sql::planning::Plan;
@@ -26,6 +25,8 @@ const CACHE_SLOTS: usize = 64;
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) view: &'a dyn View,
+    pub(super) parameters: &'a [Value<'a>],
+    pub(super) budget: &'a Budget<'a>,
     /// Runs its inner queries.
     pub(super) relations: Option<&'a dyn Relations>,
     /// Fields of the outer row.
@@ -41,18 +42,15 @@ pub(super) fn execute<S: RowSink + ?Sized>(
     plan: &Plan,
     query: usize,
     around: Around<'_>,
-    parameters: &[Value<'_>],
     scratch: &mut Scratch,
-    budget: &Budget<'_>,
     sink: &mut S,
 ) -> Result<Outcome, QueryError> {
     let (gathered, levels) = (around.meter.gathered(), around.meter.levels());
-    let outcome = execute_within(plan, query, around, parameters, scratch, budget, sink);
+    let outcome = execute_within(plan, query, around, scratch, sink);
     around.meter.set_gathered(gathered);
     around.meter.set_levels(levels);
-    workspace::reset(&mut scratch.arena, around.meter);
+    scratch.run.clear(around.meter);
     workspace::reset(&mut scratch.constants, around.meter);
-    scratch.shrink_keys();
     outcome
 }
 
@@ -61,16 +59,11 @@ fn execute_within<S: RowSink + ?Sized>(
     plan: &Plan,
     query: usize,
     around: Around<'_>,
-    parameters: &[Value<'_>],
     scratch: &mut Scratch,
-    budget: &Budget<'_>,
     sink: &mut S,
 ) -> Result<Outcome, QueryError> {
-    let Around { view, relations, outer, tally, meter } = around;
-    scratch.sort.clear();
-    if scratch.levels.len() < plan.levels.len() {
-        scratch.levels.resize_with(plan.levels.len(), LevelKeys::default);
-    }
+    let Around { view, parameters, budget, relations, outer, tally, meter } = around;
+    scratch.run.begin();
     let slot = query % CACHE_SLOTS;
     if scratch.caches.len() <= slot {
         scratch.caches.resize_with(slot + 1, Vec::new);
@@ -93,33 +86,8 @@ fn execute_within<S: RowSink + ?Sized>(
     fixed.constants =
         constants::evaluate((&plan.constants, &plan.repeatable), &fixed, &scratch.constants, &mut scratch.remembered)?;
     let (skip, wanted) = window(plan, &fixed, &scratch.constants)?;
-    let mut run = Run {
-        plan,
-        fixed: &fixed,
-        view,
-        budget,
-        arena: &mut scratch.arena,
-        levels: &mut scratch.levels,
-        batch: &mut scratch.batch,
-        sort: &mut scratch.sort,
-        states: &mut scratch.states,
-        key: &mut scratch.key,
-        groups: Groups::default(),
-        distinct: HashSet::new(),
-        distinct_bytes: 0,
-        spilled: None,
-        is_full: false,
-        skip,
-        wanted,
-        outcome: Outcome { scans: plan.scans, ..Outcome::default() },
-        check_at: 0,
-        part: None,
-        tally,
-        collected: Default::default(),
-        counted: Default::default(),
-        counts_levels: sink.counts_levels(),
-        sink,
-    };
+    let mut run = Run::new(plan, (&fixed, view, budget), &mut scratch.run, sink);
+    (run.skip, run.wanted, run.tally) = (skip, wanted, tally);
     run.check_at = run.next_check(tally.map_or(0, Tally::rows));
     let ran = run.run(scratch.workers.as_deref());
     let (outcome, uncounted) = (run.outcome, run.outcome.rows_read - run.counted.0);
@@ -143,15 +111,16 @@ fn window(plan: &Plan, fixed: &Fixed<'_>, arena: &Bump) -> Result<(u64, u64), Qu
     Ok((offset.map_or(0, |o| o.max(0) as u64), limit.map_or(u64::MAX, |l| u64::try_from(l).unwrap_or(u64::MAX))))
 }
 
+/// Whether a plan's rows, of which `keep` are wanted, are scanned in parts if there are enough.
+pub(in crate::sql) fn is_partible(plan: &Plan, keep: Option<usize>, workers: &Workers) -> bool {
+    // If the wanted rows come first, rows scanned by other threads would be unused.
+    let comes_first = keep.is_some() && plan.sorted_by > 0;
+    plan.is_ranged() && !comes_first && (gathered::is_gathered(plan) || lists::is_listed(plan, keep, workers))
+}
+
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     fn run(&mut self, workers: Option<&Workers>) -> Result<(), QueryError> {
         let plan = self.plan;
-        if plan.grouped {
-            self.states.clear();
-            if plan.group.is_empty() {
-                self.states.resize_with(plan.aggregates.len(), State::default);
-            }
-        }
         let scope = self.scope(None);
         let mut passes = self.wanted > 0 || plan.grouped;
         for condition in &plan.first {
@@ -163,13 +132,37 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if plan.grouped && self.wanted > 0 {
             ended(self.finish_groups())?;
         }
-        if self.spilled.is_some() {
+        if self.late.is_some() {
             ended(self.finish_distinct())?;
         }
         if !plan.order.is_empty() {
             ended(self.finish_sort())?;
         }
         Ok(())
+    }
+
+    /// Scans with several threads. Returns false if it did nothing; then one thread must scan.
+    fn rows_in_parts(&mut self, workers: &Workers) -> Result<bool, End> {
+        if !is_partible(self.plan, self.keep(), workers) {
+            return Ok(false);
+        }
+        let view = self.view;
+        let Some(across) = view.across() else { return Ok(false) };
+        let mut keys = self.levels.first_mut().map(std::mem::take).unwrap_or_default();
+        let cut = self.cut(workers, &mut keys);
+        if let Some(place) = self.levels.first_mut() {
+            *place = keys;
+        }
+        let Some(cuts) = cut? else { return Ok(false) };
+        let taken = workers.take();
+        if taken.count() == 0 {
+            return Ok(false);
+        }
+        if gathered::is_gathered(self.plan) {
+            self.gather_parts(&cuts, &taken, &*across)
+        } else {
+            self.list(&cuts, &taken, &*across)
+        }
     }
 
     fn all_rows(&mut self, workers: Option<&Workers>) -> Flow {

@@ -3,13 +3,12 @@
 use bumpalo::Bump;
 
 use super::run::{End, Flow, GROUP_OVERHEAD_BYTES, Groups, Run};
-use super::spilling::late_row;
+use super::spilling::{Distinct, late_row};
 use crate::sql::expressions::aggregate::State;
 use crate::sql::expressions::{Expr, Fixed, Frame, Scope};
 use crate::sql::limits::{QueryError, ROW_UNITS};
-use crate::sql::rows::sink::check_finite;
-use crate::sql::rows::{Distinct, RowSink};
-use crate::sql::values::{Field, RowRoom, Value, Workspace, sort, workspace};
+use crate::sql::rows::RowSink;
+use crate::sql::values::{Field, Value, Workspace, sort, workspace};
 
 impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Folds a row into its group's aggregates.
@@ -99,7 +98,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     }
 
     pub(super) fn finish_groups(&mut self) -> Flow {
-        if self.spilled.as_ref().is_some_and(|spilled| !spilled.grouped.is_empty()) {
+        if !self.group_runs.is_empty() {
             return self.finish_spilled_groups();
         }
         let held = self.groups.bytes;
@@ -177,29 +176,19 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         if !plan.order.is_empty() {
             let mut room = scope.fixed.meter.row_room();
             outputs.iter().try_for_each(|field| room.take(*field))?;
-            self.sort.begin();
+            let keep = self.keep();
+            let rows = self.sort.buffer();
+            rows.begin();
             for (expr, falling) in &plan.order {
                 let value = expr.evaluate(scope)?;
                 room.take(Field::Value(value))?;
-                sort::push_key(value, *falling, self.sort.bytes())?;
+                sort::push_key(value, *falling, rows.bytes())?;
             }
-            self.sort.end_key();
-            outputs.iter().for_each(|field| sort::push_field(*field, self.sort.bytes()));
-            self.sort.end(self.keep(), self.fixed.meter)?;
+            rows.end_key();
+            outputs.iter().for_each(|field| sort::push_field(*field, rows.bytes()));
+            rows.end(keep, self.fixed.meter)?;
             return Ok(self.check_sort()?);
         }
-        if self.skip > 0 {
-            self.skip -= 1;
-            return Ok(());
-        }
-        let mut room =
-            RowRoom::of_result(self.budget, (self.sink.bytes(), self.sink.takes_infinite()), self.fixed.meter);
-        self.sink.begin_row();
-        for (column, field) in outputs.iter().enumerate() {
-            check_finite(*field, self.sink)?;
-            room.take_written(*field)?;
-            self.sink.field(column, *field);
-        }
-        self.end_row()
+        self.give_fields(outputs.iter().copied())
     }
 }

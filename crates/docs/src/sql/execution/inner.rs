@@ -29,8 +29,8 @@ pub(crate) fn execute<S: RowSink + ?Sized>(
 ) -> Result<Outcome, QueryError> {
     let meter = Meter::new(budget);
     if plan.inner.is_empty() {
-        let alone = Around { view, relations: None, outer: &[], tally: None, meter: &meter };
-        return execute::execute(plan, query, alone, parameters, scratch, budget, sink);
+        let alone = Around { view, parameters, budget, relations: None, outer: &[], tally: None, meter: &meter };
+        return execute::execute(plan, query, alone, scratch, sink);
     }
     let whole = Whole { view, parameters, budget, meter: &meter, used: Used::default() };
     let mut outcome = whole.execute((plan, &Kept::of(plan)), query, &[], scratch, budget, sink)?;
@@ -89,16 +89,16 @@ impl Whole<'_> {
         budget: &Budget<'_>,
         sink: &mut S,
     ) -> Result<Outcome, QueryError> {
-        let alone =
-            Around { view: self.view, relations: None, outer, tally: Some(&self.used.tally), meter: self.meter };
+        let &Whole { view, parameters, meter, ref used, .. } = self;
+        let alone = Around { view, parameters, budget, relations: None, outer, tally: Some(&used.tally), meter };
         if plan.inner.is_empty() {
-            return execute::execute(plan, query, alone, self.parameters, scratch, budget, sink);
+            return execute::execute(plan, query, alone, scratch, sink);
         }
         let own = RefCell::new(scratch.take_inner());
         let (plans, levels) = (&plan.inner[..], &plan.levels[..]);
         let inner = InnerQueries { whole: self, plans, levels, kept, scratch: own, failure: Cell::new(None) };
         let around = Around { relations: Some(&inner), ..alone };
-        let result = execute::execute(plan, query, around, self.parameters, scratch, budget, sink);
+        let result = execute::execute(plan, query, around, scratch, sink);
         scratch.keep_inner(inner.scratch.take());
         for (number, query) in kept.0.iter().enumerate() {
             query.relation.get().into_iter().for_each(|relation| sink.note_kept(number, relation.len()));
@@ -212,14 +212,7 @@ impl InnerQueries<'_> {
         // Memory that the enclosing queries hold is not available to it.
         let taken = used.kept_bytes.get() + used.answer_bytes.get() + around;
         let memory = own.memory_bytes_max.saturating_sub(taken);
-        let budget = Budget {
-            rows_max: own.rows_max,
-            output_bytes_max: memory,
-            memory_bytes_max: memory,
-            spill: own.spill,
-            deadline: own.deadline,
-            now_ms: own.now_ms,
-        };
+        let budget = Budget { output_bytes_max: memory, memory_bytes_max: memory, ..*own };
         let (counted, meter) = (rows.size(), self.whole.meter);
         meter.set_gathered(around + counted);
         let mut sink = KeptRows { rows, spills: spills.then_some(&budget), failure: None, meter, counted };

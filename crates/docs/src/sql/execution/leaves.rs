@@ -63,15 +63,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     ) -> Result<bool, End> {
         let Some((lookup, inner)) = same.compiled.lookups.split_first() else { return Ok(false) };
         let join = Join { same, lookup, inner };
-        let mut key = std::mem::take(&mut keys.key);
-        let (mut flow, view) = (Ok(()), self.view);
-        let scanned = view.scan_leaves(tree, self.within(0, keys.index_range()), direction, &mut |entries| {
-            flow = self.leaf(join, entries, arena, &mut key);
-            if flow.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        keys.key = key;
-        let scanned = scanned?;
-        flow.map(|()| scanned)
+        self.each_leaf((tree, direction), keys, |run, entries, key| run.leaf(join, entries, arena, key))
     }
 
     /// Runs an index range without joins. Returns false, and does nothing, if the range is not available by leaves.
@@ -82,14 +74,28 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         keys: &mut LevelKeys,
         arena: &mut Bump,
     ) -> Result<bool, End> {
+        self.each_leaf((tree, direction), keys, |run, entries, key| {
+            (0..entries.len()).try_for_each(|number| {
+                let flow = run.covered_entry(same, entries, number, arena, key);
+                empty(arena, same.meter);
+                flow
+            })
+        })
+    }
+
+    /// Visits the leaves of an index range, with a buffer for keys. Returns false, and does nothing, if the range is not
+    /// available by leaves.
+    #[inline]
+    fn each_leaf(
+        &mut self,
+        (tree, direction): (TreeId, Direction),
+        keys: &mut LevelKeys,
+        mut visit: impl FnMut(&mut Self, &Entries<'e>, &mut Vec<u8>) -> Flow,
+    ) -> Result<bool, End> {
         let mut key = std::mem::take(&mut keys.key);
         let (mut flow, view) = (Ok(()), self.view);
         let scanned = view.scan_leaves(tree, self.within(0, keys.index_range()), direction, &mut |entries| {
-            flow = (0..entries.len()).try_for_each(|number| {
-                let flow = self.covered_entry(same, entries, number, arena, &mut key);
-                empty(arena, same.meter);
-                flow
-            });
+            flow = visit(self, entries, &mut key);
             if flow.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         keys.key = key;

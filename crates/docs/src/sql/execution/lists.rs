@@ -1,10 +1,9 @@
 //! A parallel scan whose rows are delivered in the order of one thread: plain lists, and DISTINCT, which keeps the first of
 //! equal rows.
 //!
-//! The range is cut into parts (`cut.rs`). A thread that scans a part stores its rows (`ordered.rs`). The query's own thread is
-//! the consumer: it takes the rows in the order of the parts and passes them to its sink while other threads scan on. If no
-//! rows are ready, it scans a part itself. So the output is identical to that of one thread, to the last byte: rows before an
-//! error are delivered before it, and rows after the last one of LIMIT have no effect.
+//! A thread that scans a part stores its rows in batches. The consumer passes them to its sink while other threads scan on
+//! (`morsels.rs`). So the output is identical to that of one thread, to the last byte: rows before an error are delivered before
+//! it, and rows after the last one of LIMIT have no effect.
 //!
 //! - With LIMIT the consumer reads the first part alone, because that is usually enough. Then only a few parts are read ahead.
 //! - With DISTINCT a part drops rows that it has seen already, as far as its memory allows. The consumer drops the other
@@ -15,19 +14,18 @@
 //!  row of DISTINCT: length (u32) | rows read (u64) | its values as a key | length (u32), sort key, fields; or the number of a fault
 //! ```
 
-use std::cell::RefCell;
-
 use super::cut::{Common, Cuts};
-use super::ordered::{self, Next, Ordered, Own};
+use super::morsels::{AHEAD_PER_THREAD, Morsels, PartScan, Turn};
+use super::ordered::{Next, Ordered, PATIENCE, Waits};
 use super::part::Shared;
-use super::run::{End, Flow, GROUP_OVERHEAD_BYTES, LevelKeys, Run, Scratch};
-use super::spilling::{late_row, share, take_sized};
+use super::run::{End, Flow, GROUP_OVERHEAD_BYTES, Run};
+use super::spilling::{Distinct, late_row, share, take_sized};
 use super::workers::{Taken, Workers};
 use crate::engine::View;
-use crate::sql::expressions::{Fixed, Frame};
-use crate::sql::limits::{Budget, Fault, Meter, QueryError, ROWS_READ, Tally};
+use crate::sql::expressions::Frame;
+use crate::sql::limits::{Fault, Meter, QueryError, ROWS_READ, Tally};
 use crate::sql::planning::Plan;
-use crate::sql::rows::{Distinct, RowSink};
+use crate::sql::rows::RowSink;
 use crate::sql::values::{Field, Value, sort};
 
 /// The share of the memory for rows that wait for earlier ones.
@@ -36,8 +34,6 @@ const WAITING: (usize, usize) = (1, 4);
 const SEEN: (usize, usize) = (1, 8);
 /// Rows are handed to the consumer in batches of about this size.
 const BATCH_BYTES: usize = 16 << 10;
-/// Parts that each thread may be ahead of the consumer if LIMIT may end the scan.
-const AHEAD_PER_THREAD: usize = 2;
 /// Faults, by number. A row of DISTINCT reports its fault only if no equal row precedes it.
 fn faults(meter: &Meter<'_>) -> [Fault; 10] {
     [
@@ -71,37 +67,15 @@ pub(super) fn is_listed(plan: &Plan, keep: Option<usize>, workers: &Workers) -> 
     is_list && !is_short
 }
 
-/// What the threads of one execution share.
-struct List<'j> {
-    plan: &'j Plan,
-    fixed: Common<'j>,
-    view: &'j (dyn View + Sync),
-    budget: &'j Budget<'j>,
-    cuts: &'j Cuts,
-    /// Rows that are wanted, including those that OFFSET skips.
-    keep: Option<usize>,
-    takes_infinite: bool,
-    shared: Shared,
-    ordered: Ordered,
-}
-
-/// Stops the other threads when the consumer ends in any way, or when a helper panics.
-struct Stops<'o> {
-    ordered: &'o Ordered,
-    is_helper: bool,
-}
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        if !self.is_helper || std::thread::panicking() {
-            self.ordered.stop();
-        }
+impl Waits for Vec<u8> {
+    fn bytes(&self) -> usize {
+        self.len()
     }
 }
 
 /// The sink of a part.
 struct PartRows<'p> {
-    ordered: &'p Ordered,
+    ordered: &'p Ordered<Vec<u8>>,
     number: usize,
     rows: Vec<u8>,
     /// The bytes of complete rows: an error may occur within one.
@@ -111,7 +85,7 @@ struct PartRows<'p> {
     takes_infinite: bool,
     /// The part no longer belongs to this thread.
     is_stopped: bool,
-    turn: Option<&'p dyn Fn() -> bool>,
+    turn: Option<Turn<'p>>,
 }
 
 impl PartRows<'_> {
@@ -177,65 +151,64 @@ impl RowSink for PartRows<'_> {
     }
 }
 
-/// The consumer: the query's thread while it delivers rows.
-struct Giver<'g, 'e, S: RowSink + ?Sized> {
-    run: &'g mut Run<'e, S>,
-    end: Option<End>,
-}
-
-impl<'e, S: RowSink + ?Sized> Run<'e, S> {
+impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Scans with several threads and delivers the rows. Returns false if it did nothing.
     pub(super) fn list(&mut self, cuts: &Cuts, taken: &Taken<'_>, view: &(dyn View + Sync)) -> Result<bool, End> {
-        let Some(fixed) = Common::of(self.plan, self.fixed) else { return Ok(false) };
-        let (keep, before) = (self.keep(), self.tally.map_or(0, Tally::rows));
+        let (plan, budget, keep) = (self.plan, self.budget, self.keep());
+        let Some(fixed) = Common::of(plan, self.fixed) else { return Ok(false) };
+        let before = self.tally.map_or(0, Tally::rows);
         let ahead_max = if keep.is_some() { (taken.count() + 1) * AHEAD_PER_THREAD } else { cuts.parts() };
-        let list = List {
-            plan: self.plan,
+        let shared = Shared::given_in_order(before, keep.is_some() || plan.rows_may_fail());
+        let ordered = Ordered::new(cuts.parts(), ahead_max, share(budget, WAITING), PATIENCE);
+        let morsels = Morsels {
+            plan,
             fixed,
             view,
-            budget: self.budget,
+            budget,
             cuts,
-            keep: keep.filter(|_| !self.plan.distinct),
+            keep: keep.filter(|_| !plan.distinct),
             takes_infinite: self.sink.takes_infinite(),
-            shared: Shared::given_in_order(before, keep.is_some() || self.plan.rows_may_fail()),
-            ordered: Ordered::new(cuts.parts(), ahead_max, share(self.budget, WAITING)),
+            shared,
+            ordered,
+            scan: scan_rows,
+            takes_meanwhile: true,
         };
-        let flow = std::thread::scope(|scope| {
-            let list = &list;
-            let _stops = Stops { ordered: &list.ordered, is_helper: false };
-            self.give_parts(list, keep.is_some(), || taken.spawn(scope, cuts.parts() - 1, move || list.help()))
-        });
+        let flow = morsels.run(taken, keep.is_some(), &mut |next| self.give_found(next, &morsels.shared));
         // The count includes rows that were read ahead, but must not exceed the limit.
-        let left = self.budget.rows_max.saturating_sub(before);
-        self.outcome.rows_read = (self.outcome.rows_read + list.shared.rows()).min(left);
+        let left = budget.rows_max.saturating_sub(before);
+        self.outcome.rows_read = (self.outcome.rows_read + morsels.shared.rows()).min(left);
         flow.map(|()| true)
     }
 
-    /// Delivers the rows of all parts. `help` starts the other threads.
-    fn give_parts(&mut self, list: &List<'_>, is_limited: bool, help: impl FnOnce()) -> Flow {
-        let budget = self.budget;
-        let giver = RefCell::new(Giver { run: self, end: None });
-        let turn = || giver.borrow_mut().turn(list);
-        let mut scratch = Scratch::default();
-        let mut help = Some(help);
-        loop {
-            if !turn() {
-                return giver.into_inner().end.map_or(Ok(()), Err);
+    /// Delivers what the parts have found. Checks the row limit for a delivered row by the rows read in its part before.
+    fn give_found(&mut self, next: Next<Vec<u8>>, shared: &Shared) -> Flow {
+        let rows_max = self.budget.rows_max;
+        let check = |is_late: bool| match is_late {
+            true => Err(QueryError::Limit { what: ROWS_READ, limit: rows_max }),
+            false => Ok(()),
+        };
+        match next {
+            Next::Found(rows) => {
+                let mut rows = &rows[..];
+                while !rows.is_empty() {
+                    let row = take_sized(&mut rows)?;
+                    let (read, row) = row.split_first_chunk().ok_or(DAMAGED)?;
+                    check(shared.is_late(u64::from_le_bytes(*read), rows_max))?;
+                    self.give_row(row)?;
+                }
             }
-            if !is_limited || list.ordered.given() > 0 {
-                help.take().into_iter().for_each(|help| help());
+            Next::Ended(read) => check(shared.add_given(read) > rows_max)?,
+            Next::Failed(read, error) => {
+                check(shared.is_late(read, rows_max))?;
+                return Err(error.into());
             }
-            match list.ordered.own() {
-                Own::Read(number) => list.with_fixed(|fixed| list.find(number, fixed, &mut scratch, Some(&turn))),
-                Own::Look if budget.deadline.is_some_and(|over| over()) => return Err(QueryError::Deadline.into()),
-                Own::Look => {}
-                Own::Done => return Ok(()),
-            }
+            Next::Nothing => {}
         }
+        Ok(())
     }
 
     /// Delivers a row of a part.
-    fn give_found(&mut self, mut row: &[u8]) -> Flow {
+    fn give_row(&mut self, mut row: &[u8]) -> Flow {
         if !self.plan.distinct {
             return self.give_kept(row);
         }
@@ -258,11 +231,8 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
         if self.plan.order.is_empty() {
             return self.give_kept(row);
         }
-        self.sort.begin();
-        self.sort.bytes().extend_from_slice(order);
-        self.sort.end_key();
-        self.sort.bytes().extend_from_slice(row);
-        self.sort.end(self.keep(), self.fixed.meter)?;
+        let keep = self.keep();
+        self.sort.buffer().push(&[order], &[row], keep, self.fixed.meter)?;
         Ok(self.check_sort()?)
     }
 
@@ -303,99 +273,27 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 }
 
-impl<S: RowSink + ?Sized> Giver<'_, '_, S> {
-    /// Delivers the rows that are ready. Returns false at the end.
-    fn turn(&mut self, list: &List<'_>) -> bool {
-        if self.end.is_none() {
-            self.end = self.give_all(list).err();
-        }
-        self.end.is_none()
+/// Scans a part and hands on its rows in batches.
+fn scan_rows(morsels: &Morsels<'_, Vec<u8>>, part: PartScan<'_>) {
+    let PartScan { number, fixed, memory, turn } = part;
+    let mut sink = PartRows {
+        ordered: &morsels.ordered,
+        number,
+        rows: Vec::new(),
+        whole: 0,
+        wanted: morsels.keep.unwrap_or(usize::MAX),
+        takes_infinite: morsels.takes_infinite,
+        is_stopped: false,
+        turn,
+    };
+    let mut run = morsels.run_of((number, turn), fixed, memory, &mut sink);
+    let found = run.gather_part();
+    let (read, counted) = (run.outcome.rows_read, run.counted.0);
+    run.count_bytes(0);
+    sink.hand_on();
+    if sink.is_stopped {
+        morsels.shared.uncount(counted);
+        return;
     }
-
-    fn give_all(&mut self, list: &List<'_>) -> Flow {
-        loop {
-            match list.ordered.next() {
-                Next::Rows(rows) => {
-                    let mut rows = &rows[..];
-                    while !rows.is_empty() {
-                        let row = take_sized(&mut rows)?;
-                        let (read, row) = row.split_first_chunk().ok_or(DAMAGED)?;
-                        list.check_read(u64::from_le_bytes(*read))?;
-                        self.run.give_found(row)?;
-                    }
-                }
-                Next::Ended(read) => list.count_given(read)?,
-                Next::Failed(read, error) => {
-                    list.check_read(read)?;
-                    return Err(error.into());
-                }
-                Next::Nothing => return Ok(()),
-            }
-        }
-    }
-}
-
-impl List<'_> {
-    /// Scans parts until none is left.
-    fn help(&self) {
-        let _stops = Stops { ordered: &self.ordered, is_helper: true };
-        let mut scratch = Scratch::default();
-        self.with_fixed(|fixed| {
-            while let Some(number) = self.ordered.claim() {
-                self.find(number, fixed, &mut scratch, None);
-            }
-        });
-    }
-
-    fn with_fixed(&self, work: impl FnOnce(&Fixed<'_>)) {
-        let (caches, meter) = (self.fixed.caches(), Meter::new(self.budget));
-        work(&self.fixed.fixed(&caches, &meter));
-    }
-
-    /// Scans one part. Meanwhile the consumer's thread calls `turn` to deliver rows.
-    fn find(&self, number: usize, fixed: &Fixed<'_>, scratch: &mut Scratch, turn: Option<&dyn Fn() -> bool>) {
-        scratch.levels.resize_with(self.plan.levels.len(), LevelKeys::default);
-        let mut sink = PartRows {
-            ordered: &self.ordered,
-            number,
-            rows: Vec::new(),
-            whole: 0,
-            wanted: self.keep.unwrap_or(usize::MAX),
-            takes_infinite: self.takes_infinite,
-            is_stopped: false,
-            turn,
-        };
-        let mut part = self.cuts.part(number, &self.shared);
-        part.turn = turn;
-        let mut run = Run::of_part(self.plan, fixed, self.view, self.budget, scratch, &mut sink, (part, self.keep));
-        let found = run.gather_part();
-        let (read, counted) = (run.outcome.rows_read, run.counted.0);
-        run.count_bytes(0);
-        sink.hand_on();
-        if sink.is_stopped {
-            self.shared.uncount(counted);
-            return;
-        }
-        match found {
-            Ok(()) => self.ordered.end(number, ordered::End::Complete(read)),
-            Err(error) => {
-                self.shared.want_only_before(number);
-                self.ordered.end(number, ordered::End::Failed(read, error));
-            }
-        }
-    }
-
-    /// Checks the row limit for a delivered row, `read` rows into its part.
-    fn check_read(&self, read: u64) -> Result<(), QueryError> {
-        if self.shared.is_late(read, self.budget.rows_max) { Err(self.too_many()) } else { Ok(()) }
-    }
-
-    /// Counts the rows of a delivered part.
-    fn count_given(&self, read: u64) -> Result<(), QueryError> {
-        if self.shared.add_given(read) > self.budget.rows_max { Err(self.too_many()) } else { Ok(()) }
-    }
-
-    fn too_many(&self) -> QueryError {
-        QueryError::Limit { what: ROWS_READ, limit: self.budget.rows_max }
-    }
+    morsels.end(number, read, found);
 }

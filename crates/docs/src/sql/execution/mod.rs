@@ -5,15 +5,16 @@
 
 mod batch;
 mod cut;
-mod execute;
+pub(super) mod execute;
+mod gathered;
 mod groups;
 pub(super) mod inner;
 mod leaves;
 mod lists;
+mod morsels;
 mod nest;
 mod ordered;
 mod part;
-pub(super) mod parts;
 mod pipeline;
 mod point_keys;
 mod results;

@@ -94,17 +94,17 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                     return Ok(());
                 }
                 let held = self.fixed.meter.hold_keys(keys.from.len() + keys.to.len())?;
-                let mut key = std::mem::take(&mut keys.key);
-                let flow =
-                    self.scan(*tree, self.within(number, keys.index_range()), *direction, |run, entry, value| {
-                        run.index_entry(number, level, (entry, value), outer, &mut key, found)
-                    });
-                keys.key = key;
+                let flow = self.index_entries(number, level, (*tree, *direction), outer, keys, found);
                 self.fixed.meter.set_levels(held);
                 keys.shrink();
                 flow
             }
-            Access::Points(points) => self.points(number, level, points, outer, keys, found),
+            Access::Points(points) => {
+                let flow = self.points(number, level, points, outer, keys, found);
+                keys.points.clear();
+                keys.shrink();
+                flow
+            }
             Access::Scan { from, to, direction } => {
                 let low = self.scan_bound(from.as_ref(), level.key, outer, &mut keys.from)?;
                 let high = self.scan_bound(to.as_ref(), level.key, outer, &mut keys.to)?;
@@ -117,6 +117,25 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
                 })
             }
         }
+    }
+
+    /// The entries of an index between the bounds in `keys`.
+    #[inline]
+    pub(super) fn index_entries(
+        &mut self,
+        number: usize,
+        level: &Level,
+        (tree, direction): (TreeId, Direction),
+        outer: Option<&Frame<'_>>,
+        keys: &mut LevelKeys,
+        found: &mut bool,
+    ) -> Flow {
+        let mut key = std::mem::take(&mut keys.key);
+        let flow = self.scan(tree, self.within(number, keys.index_range()), direction, |run, entry, value| {
+            run.index_entry(number, level, (entry, value), outer, &mut key, found)
+        });
+        keys.key = key;
+        flow
     }
 
     /// A level's range; for the outermost level only the part of this thread.
@@ -264,7 +283,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     }
 
     #[inline]
-    pub(super) fn index_entry(
+    fn index_entry(
         &mut self,
         number: usize,
         level: &Level,

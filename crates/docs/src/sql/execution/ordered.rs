@@ -1,13 +1,14 @@
-//! Rows of parts that several threads scan, delivered to a consumer in the order of the parts: a bounded window.
+//! What several threads find in parts, such as batches of rows, delivered to a consumer in the order of the parts: a bounded
+//! window.
 //!
 //! Parts are claimed in their order. The consumer takes rows of the first undelivered part as they are found. Rows of later
 //! parts wait, up to a limit in bytes; beyond it their thread waits for room. Invariants:
 //!
 //! - The thread that scans the first part never waits for room while none of that part's rows wait. So the consumer always has
 //!   a row to take, or a thread scans for one.
-//! - A helper waits for room only for a limited time ([`PATIENCE`]) and then returns its part. It keeps the first part, because
-//!   rows of that part may have been taken already. The consumer scans a returned part later; it may be blocked by a slow
-//!   client until then.
+//! - A helper waits for room only for a limited time (its patience, which is short if the consumer delivers to a client) and then
+//!   returns its part. It keeps the first part, because rows of that part may have been taken already. The consumer scans a
+//!   returned part later; it may be blocked by a slow client until then.
 //! - A panic of a helper ends the execution.
 
 use std::collections::VecDeque;
@@ -16,11 +17,17 @@ use std::time::{Duration, Instant};
 
 use crate::sql::limits::QueryError;
 
-/// How long a helper waits for room before it returns its part. Only a client that does not read blocks the consumer for
-/// longer.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long a helper waits for a consumer that delivers to a client, before it returns its part. Only a client that does not
+/// read blocks the consumer for longer.
+pub(super) const PATIENCE: Duration = Duration::from_millis(200);
 /// How often a consumer that finds no rows checks its deadline.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// What is found in a part.
+pub(super) trait Waits {
+    /// Its bytes that count while it waits.
+    fn bytes(&self) -> usize;
+}
 
 /// The end of a part.
 #[derive(Debug)]
@@ -35,8 +42,8 @@ pub(super) enum End {
 
 /// The next item for the consumer.
 #[derive(Debug)]
-pub(super) enum Next {
-    Rows(Vec<u8>),
+pub(super) enum Next<F> {
+    Found(F),
     /// A part is delivered completely. The number is the count of rows read in it.
     Ended(u64),
     /// The first part ends with an error, after this number of rows read.
@@ -58,8 +65,8 @@ pub(super) enum Own {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Ordered {
-    state: Mutex<State>,
+pub(super) struct Ordered<F> {
+    state: Mutex<State<F>>,
     /// Signals rows, or the end, of the first part.
     came: Condvar,
     /// Signals that rows were taken, or that a part is delivered.
@@ -69,27 +76,29 @@ pub(super) struct Ordered {
     ahead_max: usize,
     /// Limit of the bytes of waiting rows.
     bytes_max: usize,
+    /// How long a helper waits for the consumer.
+    patience: Duration,
 }
 
-#[derive(Debug, Default)]
-struct State {
+#[derive(Debug)]
+struct State<F> {
     /// The first undelivered part.
     first: usize,
     /// The claimed parts, from the first on.
-    claimed: VecDeque<Claimed>,
+    claimed: VecDeque<Claimed<F>>,
     bytes: usize,
     /// The consumer takes no more rows.
     is_over: bool,
 }
 
-#[derive(Debug, Default)]
-struct Claimed {
-    rows: VecDeque<Vec<u8>>,
+#[derive(Debug)]
+struct Claimed<F> {
+    rows: VecDeque<F>,
     end: Option<End>,
 }
 
-impl State {
-    fn part(&mut self, number: usize) -> Option<&mut Claimed> {
+impl<F: Waits> State<F> {
+    fn part(&mut self, number: usize) -> Option<&mut Claimed<F>> {
         self.claimed.get_mut(number.checked_sub(self.first)?)
     }
 
@@ -98,7 +107,7 @@ impl State {
         if let Some(part) = self.part(number) {
             let rows = std::mem::take(&mut part.rows);
             part.end = Some(End::Left);
-            self.bytes -= rows.iter().map(Vec::len).sum::<usize>();
+            self.bytes -= rows.iter().map(Waits::bytes).sum::<usize>();
         }
     }
 
@@ -107,27 +116,29 @@ impl State {
     }
 }
 
-impl Ordered {
-    /// For `parts` parts, of which `ahead_max` may be scanned ahead, with up to `bytes_max` bytes of waiting rows.
-    pub(super) fn new(parts: usize, ahead_max: usize, bytes_max: usize) -> Ordered {
-        Ordered { state: Mutex::default(), came: Condvar::new(), taken: Condvar::new(), parts, ahead_max, bytes_max }
+impl<F: Waits> Ordered<F> {
+    /// For `parts` parts, of which `ahead_max` may be scanned ahead, with up to `bytes_max` bytes of waiting rows. Helpers wait
+    /// for the consumer as long as `patience`.
+    pub(super) fn new(parts: usize, ahead_max: usize, bytes_max: usize, patience: Duration) -> Ordered<F> {
+        let state = Mutex::new(State { first: 0, claimed: VecDeque::new(), bytes: 0, is_over: false });
+        Ordered { state, came: Condvar::new(), taken: Condvar::new(), parts, ahead_max, bytes_max, patience }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<F>> {
         // No code that may panic runs under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn claim_of(&self, state: &mut State) -> Option<usize> {
+    fn claim_of(&self, state: &mut State<F>) -> Option<usize> {
         let number = state.first + state.claimed.len();
         if number >= self.parts || state.claimed.len() > self.ahead_max {
             return None;
         }
-        state.claimed.push_back(Claimed::default());
+        state.claimed.push_back(Claimed { rows: VecDeque::new(), end: None });
         Some(number)
     }
 
-    /// Claims the next part for a helper. `None`: there is none left, or none was available within [`PATIENCE`].
+    /// Claims the next part for a helper. `None`: there is none left, or none was available within the patience.
     pub(super) fn claim(&self) -> Option<usize> {
         let (mut state, since) = (self.lock(), Instant::now());
         loop {
@@ -137,13 +148,13 @@ impl Ordered {
             if let Some(number) = self.claim_of(&mut state) {
                 return Some(number);
             }
-            let left = PATIENCE.checked_sub(since.elapsed())?;
+            let left = self.patience.checked_sub(since.elapsed())?;
             state = self.taken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Adds a helper's rows of a part. False: it must stop, because the part is no longer its own.
-    pub(super) fn put(&self, number: usize, rows: Vec<u8>) -> bool {
+    /// Adds what a helper has found in a part. False: it must stop, because the part is no longer its own.
+    pub(super) fn put(&self, number: usize, found: F) -> bool {
         let (mut state, since) = (self.lock(), Instant::now());
         loop {
             if state.is_over {
@@ -151,11 +162,11 @@ impl Ordered {
             }
             let is_first = number == state.first;
             let is_next = is_first && state.part(number).is_some_and(|part| part.rows.is_empty());
-            if is_next || state.bytes + rows.len() <= self.bytes_max {
-                self.add(&mut state, number, rows);
+            if is_next || state.bytes + found.bytes() <= self.bytes_max {
+                self.add(&mut state, number, found);
                 return true;
             }
-            let Some(left) = PATIENCE.checked_sub(since.elapsed()).or(is_first.then_some(PATIENCE)) else {
+            let Some(left) = self.patience.checked_sub(since.elapsed()).or(is_first.then_some(self.patience)) else {
                 state.leave(number);
                 self.taken.notify_all();
                 return false;
@@ -166,14 +177,14 @@ impl Ordered {
 
     /// Adds rows that the consumer itself has scanned, without waiting. Then the consumer must take the rows that are ready,
     /// and call [`Self::goes_on`].
-    pub(super) fn put_own(&self, number: usize, rows: Vec<u8>) {
-        self.add(&mut self.lock(), number, rows);
+    pub(super) fn put_own(&self, number: usize, found: F) {
+        self.add(&mut self.lock(), number, found);
     }
 
-    fn add(&self, state: &mut State, number: usize, rows: Vec<u8>) {
-        state.bytes += rows.len();
+    fn add(&self, state: &mut State<F>, number: usize, found: F) {
+        state.bytes += found.bytes();
         if let Some(part) = state.part(number) {
-            part.rows.push_back(rows);
+            part.rows.push_back(found);
         }
         if number == state.first {
             self.came.notify_all();
@@ -209,13 +220,13 @@ impl Ordered {
     }
 
     /// Takes the next item in order.
-    pub(super) fn next(&self) -> Next {
+    pub(super) fn next(&self) -> Next<F> {
         let mut state = self.lock();
         let Some(part) = state.claimed.front_mut() else { return Next::Nothing };
-        if let Some(rows) = part.rows.pop_front() {
-            state.bytes -= rows.len();
+        if let Some(found) = part.rows.pop_front() {
+            state.bytes -= found.bytes();
             self.taken.notify_all();
-            return Next::Rows(rows);
+            return Next::Found(found);
         }
         match part.end.take() {
             Some(End::Complete(read)) => {
@@ -281,13 +292,13 @@ mod tests {
         vec![number as u8, row as u8, 0, 0]
     }
 
-    fn bytes(ordered: &Ordered) -> usize {
+    fn bytes(ordered: &Ordered<Vec<u8>>) -> usize {
         ordered.lock().bytes
     }
 
     #[test]
     fn rows_come_in_the_order_of_parts_and_few_wait() {
-        let ordered = Ordered::new(PARTS, PARTS, BYTES_MAX);
+        let ordered = Ordered::new(PARTS, PARTS, BYTES_MAX, PATIENCE);
         let mut found = Vec::new();
         std::thread::scope(|scope| {
             for _ in 0..3 {
@@ -302,7 +313,7 @@ mod tests {
             let mut read = 0;
             while read < PARTS {
                 match ordered.next() {
-                    Next::Rows(rows) => found.push(rows),
+                    Next::Found(rows) => found.push(rows),
                     Next::Ended(rows) => read += rows as usize,
                     Next::Failed(_, error) => panic!("{error}"),
                     // A part that a helper has returned, under load.
@@ -322,7 +333,7 @@ mod tests {
 
     #[test]
     fn who_finds_no_room_gives_its_part_back_unless_it_is_the_first() {
-        let ordered = Ordered::new(PARTS, PARTS, BYTES_MAX);
+        let ordered = Ordered::new(PARTS, PARTS, BYTES_MAX, PATIENCE);
         assert_eq!((ordered.claim(), ordered.claim()), (Some(0), Some(1)));
         let put = (0..).take_while(|row| ordered.put(1, rows(1, *row))).count();
         assert_eq!((put, bytes(&ordered)), (BYTES_MAX / 4, 0), "it keeps nothing");
@@ -333,20 +344,20 @@ mod tests {
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| ordered.put(0, rows(0, 1)));
             std::thread::sleep(2 * PATIENCE);
-            assert!(matches!(ordered.next(), Next::Rows(rows) if rows.len() == 2 * BYTES_MAX));
+            assert!(matches!(ordered.next(), Next::Found(rows) if rows.len() == 2 * BYTES_MAX));
             assert!(waits.join().unwrap());
         });
-        assert!(matches!(ordered.next(), Next::Rows(found) if found == rows(0, 1)));
+        assert!(matches!(ordered.next(), Next::Found(found) if found == rows(0, 1)));
         ordered.end(0, End::Complete(0));
         assert!(matches!((ordered.next(), ordered.next()), (Next::Ended(0), Next::Nothing)));
         assert_eq!(ordered.own(), Own::Read(1));
         ordered.put_own(1, rows(1, 0));
-        assert!(matches!(ordered.next(), Next::Rows(rows) if rows[..2] == [1, 0]));
+        assert!(matches!(ordered.next(), Next::Found(rows) if rows[..2] == [1, 0]));
     }
 
     #[test]
     fn who_takes_gives_its_own_part_back_where_nobody_else_makes_room() {
-        let ordered = Ordered::new(PARTS, PARTS, BYTES_MAX);
+        let ordered = Ordered::new(PARTS, PARTS, BYTES_MAX, PATIENCE);
         assert_eq!((ordered.claim(), ordered.own()), (Some(0), Own::Read(1)));
         ordered.put_own(1, vec![0; BYTES_MAX]);
         assert_eq!(ordered.goes_on(1), Some(true));
@@ -359,7 +370,7 @@ mod tests {
 
     #[test]
     fn few_parts_are_read_ahead() {
-        let ordered = Ordered::new(PARTS, 2, BYTES_MAX);
+        let ordered = Ordered::new(PARTS, 2, BYTES_MAX, PATIENCE);
         assert_eq!(
             (ordered.claim(), ordered.claim(), ordered.claim(), ordered.claim()),
             (Some(0), Some(1), Some(2), None)

@@ -4,8 +4,6 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::engine::KeyRange;
-use crate::sql::rows::RowSink;
-use crate::sql::values::Field;
 
 /// The number of a group within one part has this many bits.
 const ARRIVAL_BITS: u32 = 40;
@@ -34,18 +32,6 @@ pub(super) struct Shared {
     /// Present if the execution may end before all parts are delivered: rows read in the delivered parts, plus `before`. Then
     /// only these rows count for the limit, not the rows read ahead.
     given: Option<AtomicU64>,
-}
-
-/// The sink of a part, which takes no rows: they are collected in the sort buffer.
-pub(super) struct OfPart;
-
-impl RowSink for OfPart {
-    fn begin_row(&mut self) {}
-    fn field(&mut self, _column: usize, _field: Field<'_>) {}
-    fn end_row(&mut self) {}
-    fn bytes(&self) -> usize {
-        0
-    }
 }
 
 impl<'p> Part<'p> {

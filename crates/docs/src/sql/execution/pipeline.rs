@@ -23,7 +23,7 @@ use crate::sql::rows::RowSink;
 use crate::sql::rows::sink::check_finite;
 use crate::sql::values::value::{self, compare};
 use crate::sql::values::workspace::empty;
-use crate::sql::values::{Field, RowRoom, Value, Workspace};
+use crate::sql::values::{Field, Value, Workspace};
 
 const ENTRY: Fault = Fault::Damaged("an index entry");
 /// A row of at most so many fields is copied before the result's limit is checked. Each field is one of a stored document, so
@@ -376,7 +376,7 @@ impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     /// A row of many fields that exceeds the remaining room of the result is an error before it is copied.
     #[inline(never)]
     fn check_room(&self, same: &Same<'e>, slots: &Slots<'_>) -> Result<(), Fault> {
-        let mut room = RowRoom::of_result(self.budget, (self.sink.bytes(), self.sink.takes_infinite()), same.meter);
+        let mut room = self.result_room();
         let stored = same.compiled.outputs.iter().filter(|output| output.form != Form::Known);
         stored.into_iter().try_for_each(|output| room.take(Field::Json(slots[output.number])))
     }

@@ -1,14 +1,14 @@
 //! Delivers rows that have passed all predicates: to the sink, into the sort buffer, or into a group.
 
 use super::run::{End, Flow, Run};
-use super::spilling::{each_sorted, late_row};
+use super::spilling::{Distinct, late_row};
 use crate::sql::expressions::{Frame, Scope};
 use crate::sql::limits::{QueryError, RESULT, ROW_UNITS};
+use crate::sql::rows::RowSink;
 use crate::sql::rows::sink::check_finite;
-use crate::sql::rows::{Distinct, RowSink};
 use crate::sql::values::{Field, RowRoom, sort};
 
-impl<S: RowSink + ?Sized> Run<'_, S> {
+impl<'e, S: RowSink + ?Sized> Run<'e, S> {
     pub(super) fn emit(&mut self, frame: Option<&Frame<'_>>) -> Flow {
         if self.plan.grouped {
             return self.fold(frame);
@@ -29,8 +29,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             self.skip -= 1;
             return Ok(());
         }
-        let mut room =
-            RowRoom::of_result(self.budget, (self.sink.bytes(), self.sink.takes_infinite()), self.fixed.meter);
+        let mut room = self.result_room();
         self.sink.begin_row();
         let scope = Scope { frame, fixed: self.fixed, arena: self.arena };
         for (column, expr) in plan.outputs.iter().enumerate() {
@@ -40,6 +39,12 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             self.sink.field(column, field);
         }
         self.end_row()
+    }
+
+    /// Room in the result for a row.
+    #[inline(always)]
+    pub(super) fn result_room(&self) -> RowRoom<'e> {
+        RowRoom::of_result(self.budget, (self.sink.bytes(), self.sink.takes_infinite()), self.fixed.meter)
     }
 
     #[inline(always)]
@@ -84,25 +89,26 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Adds a row to the sort buffer.
     fn collect(&mut self, frame: Option<&Frame<'_>>) -> Flow {
         let (plan, mut room) = (self.plan, self.fixed.meter.row_room());
-        self.sort.begin();
-        let start = self.sort.bytes().len();
+        self.sort.buffer().begin();
+        let start = self.sort.buffer().bytes().len();
         for (place, (expr, falling)) in plan.order.iter().enumerate() {
             let scope = Scope { frame, fixed: self.fixed, arena: self.arena };
             let value = expr.evaluate(&scope)?;
             room.take(Field::Value(value))?;
-            sort::push_key(value, *falling, self.sort.bytes())?;
+            sort::push_key(value, *falling, self.sort.buffer().bytes())?;
             if place + 1 == plan.sorted_by && self.is_complete_before(start) {
-                self.sort.cancel();
+                self.sort.buffer().cancel();
                 return Err(End::Enough);
             }
         }
-        self.sort.end_key();
+        self.sort.buffer().end_key();
         for expr in &plan.outputs {
             let field = expr.field(&Scope { frame, fixed: self.fixed, arena: self.arena })?;
             room.take(field)?;
-            sort::push_field(field, self.sort.bytes());
+            sort::push_field(field, self.sort.buffer().bytes());
         }
-        self.sort.end(self.keep(), self.fixed.meter)?;
+        let keep = self.keep();
+        self.sort.buffer().end(keep, self.fixed.meter)?;
         Ok(self.check_sort()?)
     }
 
@@ -110,7 +116,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     /// come sorted by these terms, so they are complete once as many rows as wanted had smaller values.
     fn is_complete_before(&mut self, start: usize) -> bool {
         let keep = self.keep();
-        let first_terms = &self.sort.bytes()[start..];
+        let first_terms = &self.sort.buffer().bytes()[start..];
         if self.collected.first_terms != first_terms {
             self.collected.first_terms.clear();
             self.collected.first_terms.extend_from_slice(first_terms);
@@ -129,9 +135,8 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     }
 
     pub(super) fn finish_sort(&mut self) -> Flow {
-        let (mut sort, keep) = (std::mem::take(self.sort), self.keep());
-        let runs = self.spilled.as_mut().map(|spilled| spilled.sorted.take()).unwrap_or_default();
-        let flow = each_sorted(&mut sort, runs, keep, self.budget, |_, fields| self.give_kept(fields));
+        let mut sort = std::mem::take(self.sort);
+        let flow = sort.each(self.keep(), self.budget, |_, fields| self.give_kept(fields));
         *self.sort = sort;
         flow
     }
@@ -139,15 +144,19 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     /// Passes a kept row to the sink.
     pub(super) fn give_kept(&mut self, mut fields: &[u8]) -> Flow {
         self.fixed.meter.tick(ROW_UNITS)?;
+        self.give_fields((0..self.plan.outputs.len()).map(|_| sort::take_field(&mut fields)))
+    }
+
+    /// Passes the fields of a row to the sink.
+    #[inline]
+    pub(super) fn give_fields<'f>(&mut self, fields: impl Iterator<Item = Field<'f>>) -> Flow {
         if self.skip > 0 {
             self.skip -= 1;
             return Ok(());
         }
-        let mut room =
-            RowRoom::of_result(self.budget, (self.sink.bytes(), self.sink.takes_infinite()), self.fixed.meter);
+        let mut room = self.result_room();
         self.sink.begin_row();
-        for column in 0..self.plan.outputs.len() {
-            let field = sort::take_field(&mut fields);
+        for (column, field) in fields.enumerate() {
             check_finite(field, self.sink)?;
             room.take_written(field)?;
             self.sink.field(column, field);

@@ -16,11 +16,11 @@ use crate::engine::{self, KeyRange, View};
 use crate::sql::expressions::aggregate::State;
 use crate::sql::expressions::constants::Remembered;
 use crate::sql::expressions::{Expr, Fixed, Frame, Scope};
-use crate::sql::limits::{Budget, Fault, Outcome, QueryError, ROW_UNITS, ROWS_READ, Tally};
+use crate::sql::limits::{Budget, Fault, Meter, Outcome, QueryError, ROW_UNITS, ROWS_READ, Tally};
 use crate::sql::planning::Plan;
 use crate::sql::planning::plan_space::NearPlans;
-use crate::sql::rows::{Relations, RowSink, Spilled};
-use crate::sql::values::SortBuffer;
+use crate::sql::rows::{Relations, RowSink, Runs, Sorter};
+use crate::sql::values::workspace;
 
 /// Rows whose work is added to the meter in one call.
 pub(super) const TICK_ROWS: u64 = 64;
@@ -34,19 +34,27 @@ pub(super) const GROUP_OVERHEAD_BYTES: usize = 64;
 /// Memory that executions reuse. Each thread has one.
 #[derive(Default)]
 pub struct Scratch {
-    pub(super) arena: Bump,
+    pub(super) run: RunMemory,
     pub(super) constants: Bump,
     pub(super) remembered: Remembered,
     pub(super) caches: Vec<Vec<Cell<FieldCache>>>,
-    pub(super) levels: Vec<LevelKeys>,
-    pub(super) batch: Batch,
-    pub(super) sort: SortBuffer,
-    pub(super) states: Vec<State>,
-    pub(super) key: Vec<u8>,
     pub(super) workers: Helpers,
     pub(in crate::sql) near: NearPlans,
     /// The scratch of inner queries.
     inner: Option<Box<Scratch>>,
+}
+
+/// The memory of one run.
+#[derive(Default)]
+pub(super) struct RunMemory {
+    pub(super) arena: Bump,
+    levels: Vec<LevelKeys>,
+    batch: Batch,
+    pub(super) sort: Sorter,
+    pub(super) states: Vec<State>,
+    key: Vec<u8>,
+    /// Spilled groups.
+    pub(super) group_runs: Runs,
 }
 
 #[derive(Default)]
@@ -105,6 +113,33 @@ impl LevelKeys {
     }
 }
 
+impl RunMemory {
+    /// Empties it for a run, even if a panic ended the previous one.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.sort.clear();
+        self.release_runs();
+    }
+
+    /// Releases runs on disk, if an error has left some.
+    #[inline]
+    fn release_runs(&mut self) {
+        self.sort.release();
+        if !self.group_runs.is_empty() {
+            self.group_runs = Runs::default();
+        }
+    }
+
+    /// Releases what a run must not leave behind: the memory of long keys, computed values, and runs on disk.
+    #[inline]
+    pub(super) fn clear(&mut self, meter: &Meter<'_>) {
+        workspace::reset(&mut self.arena, meter);
+        self.release_runs();
+        self.levels.iter_mut().for_each(LevelKeys::shrink);
+        shrink(&mut self.key);
+    }
+}
+
 impl Scratch {
     /// Empty. It grows to the needs of its queries and keeps that size.
     pub fn new() -> Self {
@@ -116,17 +151,11 @@ impl Scratch {
         Scratch { workers: Some(workers), ..self }
     }
 
-    /// Releases the memory of long keys.
-    pub(super) fn shrink_keys(&mut self) {
-        self.levels.iter_mut().for_each(LevelKeys::shrink);
-        shrink(&mut self.key);
-    }
-
     /// Releases the memory of an inner query's sort and groups: each query of a statement has its own scratch.
     pub(super) fn shrink_rows(&mut self) {
-        self.sort.shrink(INNER_KEPT_BYTES_MAX);
-        if self.states.capacity() * size_of::<State>() > INNER_KEPT_BYTES_MAX {
-            self.states = Vec::new();
+        self.run.sort.buffer().shrink(INNER_KEPT_BYTES_MAX);
+        if self.run.states.capacity() * size_of::<State>() > INNER_KEPT_BYTES_MAX {
+            self.run.states = Vec::new();
         }
     }
 
@@ -185,6 +214,13 @@ pub(super) struct Groups {
     pub(super) bytes: usize,
 }
 
+/// Rows that may be new to DISTINCT, sorted by their values.
+#[derive(Default)]
+pub(super) struct LateRows {
+    pub(super) rows: Sorter,
+    pub(super) arrivals: u64,
+}
+
 /// Rows that were collected for a sort, and the leading terms of the last row's sort key.
 #[derive(Default)]
 pub(super) struct Collected {
@@ -201,14 +237,15 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
     pub(super) arena: &'e mut Bump,
     pub(super) levels: &'e mut [LevelKeys],
     pub(super) batch: &'e mut Batch,
-    pub(super) sort: &'e mut SortBuffer,
+    pub(super) sort: &'e mut Sorter,
+    pub(super) group_runs: &'e mut Runs,
     pub(super) states: &'e mut Vec<State>,
     pub(super) key: &'e mut Vec<u8>,
     pub(super) groups: Groups,
     pub(super) distinct: HashSet<Box<[u8]>>,
     pub(super) distinct_bytes: usize,
-    /// Data on disk, if any was spilled.
-    pub(super) spilled: Option<Box<Spilled>>,
+    /// Present once the memory for rows known to DISTINCT is full.
+    pub(super) late: Option<Box<LateRows>>,
     /// The groups must be spilled before the next row.
     pub(super) is_full: bool,
     pub(super) skip: u64,
@@ -230,6 +267,54 @@ pub(super) struct Run<'e, S: RowSink + ?Sized> {
 }
 
 impl<'e, S: RowSink + ?Sized> Run<'e, S> {
+    /// A run of all rows, before its first row. The memory may have the states of an earlier run.
+    #[inline(always)]
+    pub(super) fn new(
+        plan: &'e Plan,
+        (fixed, view, budget): (&'e Fixed<'e>, &'e dyn View, &'e Budget<'e>),
+        memory: &'e mut RunMemory,
+        sink: &'e mut S,
+    ) -> Self {
+        let RunMemory { arena, levels, batch, sort, group_runs, states, key } = memory;
+        if levels.len() < plan.levels.len() {
+            levels.resize_with(plan.levels.len(), LevelKeys::default);
+        }
+        if plan.grouped {
+            states.clear();
+            if plan.group.is_empty() {
+                states.resize_with(plan.aggregates.len(), State::default);
+            }
+        }
+        Run {
+            plan,
+            fixed,
+            view,
+            budget,
+            arena,
+            levels,
+            batch,
+            sort,
+            group_runs,
+            states,
+            key,
+            groups: Groups::default(),
+            distinct: HashSet::new(),
+            distinct_bytes: 0,
+            late: None,
+            is_full: false,
+            skip: 0,
+            wanted: u64::MAX,
+            outcome: Outcome { scans: plan.scans, ..Outcome::default() },
+            check_at: 0,
+            part: None,
+            tally: None,
+            collected: Collected::default(),
+            counted: Default::default(),
+            counts_levels: sink.counts_levels(),
+            sink,
+        }
+    }
+
     #[inline]
     pub(super) fn scope<'s>(&'s self, frame: Option<&'s Frame<'s>>) -> Scope<'s> {
         Scope { frame, fixed: self.fixed, arena: self.arena }

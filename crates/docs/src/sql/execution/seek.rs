@@ -6,7 +6,6 @@ use super::nest::push_limit;
 use super::point_keys::PointKeys;
 use super::run::{Flow, LevelKeys, Run};
 use crate::encoding::{KeyType, Scalar, order};
-use crate::engine::TreeId;
 use crate::sql::expressions::Frame;
 use crate::sql::expressions::row::as_key;
 use crate::sql::limits::{Fault, LOOKED_UP, QueryError, ROW_UNITS};
@@ -34,21 +33,6 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         keys: &mut LevelKeys,
         found: &mut bool,
     ) -> Flow {
-        let flow = self.each_point(number, level, points, outer, keys, found);
-        keys.points.clear();
-        keys.shrink();
-        flow
-    }
-
-    fn each_point(
-        &mut self,
-        number: usize,
-        level: &Level,
-        points: &Points,
-        outer: Option<&Frame<'_>>,
-        keys: &mut LevelKeys,
-        found: &mut bool,
-    ) -> Flow {
         if !self.gather_points(points, level.key, outer, keys)? {
             return Ok(());
         }
@@ -68,30 +52,15 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
                         self.document(number, level, &key, outer, found)?;
                     }
                 }
-                PointsOf::Index { tree, .. } => self.point(number, level, (*tree, points), outer, keys, found)?,
+                PointsOf::Index { tree, .. } => {
+                    keys.set_point();
+                    self.index_entries(number, level, (*tree, points.direction), outer, keys, found)?;
+                }
             }
             self.count_miss(number, read)?;
         }
         self.fixed.meter.set_levels(held);
         Ok(())
-    }
-
-    fn point(
-        &mut self,
-        number: usize,
-        level: &Level,
-        (tree, points): (TreeId, &Points),
-        outer: Option<&Frame<'_>>,
-        keys: &mut LevelKeys,
-        found: &mut bool,
-    ) -> Flow {
-        keys.set_point();
-        let mut key = std::mem::take(&mut keys.key);
-        let flow = self.scan(tree, keys.index_range(), points.direction, |run, entry, value| {
-            run.index_entry(number, level, (entry, value), outer, &mut key, found)
-        });
-        keys.key = key;
-        flow
     }
 
     /// Counts a combination as a row read if no row was read since `read`.

@@ -19,13 +19,13 @@
 //! No group's key is a prefix of another's. Half of the budget's memory is for collected rows or groups, a quarter for rows
 //! known to DISTINCT, and a quarter for the blocks of a merge.
 
-use super::run::{Flow, GROUP_OVERHEAD_BYTES, Groups, Run};
+use super::run::{Flow, GROUP_OVERHEAD_BYTES, Groups, LateRows, Run};
 use crate::sql::expressions::aggregate::{ARRIVAL_BYTES, Kept, State};
 use crate::sql::expressions::{AggregateCall, Expr, Scope};
 use crate::sql::limits::{Budget, Fault, GROUPS, Meter, QueryError, SORTED};
 use crate::sql::planning::Plan;
-use crate::sql::rows::{Distinct, RowSink, Runs, Spilled};
-use crate::sql::values::{Field, SortBuffer, sort};
+use crate::sql::rows::{RowSink, Runs, Sorter};
+use crate::sql::values::{Field, sort};
 
 /// The share of the memory for collected rows or groups.
 pub(super) const GATHERED: (usize, usize) = (1, 2);
@@ -46,10 +46,6 @@ pub(super) fn share(budget: &Budget<'_>, (part, of): (usize, usize)) -> usize {
 }
 
 impl<S: RowSink + ?Sized> Run<'_, S> {
-    fn spilled(&mut self) -> &mut Spilled {
-        self.spilled.get_or_insert_default()
-    }
-
     /// Counts bytes of collected rows or groups; returns those of all parts.
     pub(super) fn count_bytes(&self, bytes: usize) -> usize {
         match self.part {
@@ -87,17 +83,14 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         if self.count_bytes(self.sort.size()) <= self.gathered_max() {
             return Ok(());
         }
-        let (keep, budget) = (self.keep(), self.budget);
-        let sorted = &mut self.spilled.get_or_insert_default().sorted;
-        sorted.write(self.sort, keep, budget)?;
+        self.sort.spill(self.keep(), self.budget)?;
         self.count_bytes(0);
         Ok(())
     }
 
     pub(super) fn spill_groups(&mut self) -> Result<(), QueryError> {
         self.is_full = false;
-        let grouped = &mut self.spilled.get_or_insert_default().grouped;
-        write_groups(self.plan, &mut self.groups, self.states, grouped, self.budget)?;
+        self.groups.spill(self.plan, self.states, self.group_runs, self.budget)?;
         self.count_bytes(0);
         Ok(())
     }
@@ -106,7 +99,7 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
     pub(super) fn finish_spilled_groups(&mut self) -> Flow {
         self.spill_groups()?;
         let (plan, budget, bytes_max) = (self.plan, self.budget, self.fixed.meter.row_bytes_max());
-        let mut merge = self.spilled().grouped.take().merge(None, budget)?;
+        let mut merge = std::mem::take(self.group_runs).merge(None, budget)?;
         let mut arrived = Arrived::default();
         let mut joined: Option<Joined> = None;
         while merge.advance()? {
@@ -114,20 +107,18 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             match &mut joined {
                 Some(group) if key.starts_with(&group.key) => group.add(key, payload, plan, self.fixed.meter)?,
                 _ => {
-                    if let Some(mut group) = joined.take() {
-                        group.end_values(self.fixed.meter)?;
-                        arrived.push(group.arrival, |out| group.encode(plan, out), budget)?;
+                    if let Some(group) = joined.take() {
+                        arrived.push_group(group, plan, self.fixed.meter, budget)?;
                     }
                     joined = Some(Joined::new(key, payload, plan, bytes_max)?);
                 }
             }
         }
         drop(merge);
-        if let Some(mut group) = joined.take() {
-            group.end_values(self.fixed.meter)?;
-            arrived.push(group.arrival, |out| group.encode(plan, out), budget)?;
+        if let Some(group) = joined.take() {
+            arrived.push_group(group, plan, self.fixed.meter, budget)?;
         }
-        arrived.each(budget, |mut payload| {
+        arrived.0.each(None, budget, |_, mut payload| {
             let fields = take_sized(&mut payload)?;
             let states = decode_states(&plan.aggregates, payload)?;
             self.finish_group(fields, &states)
@@ -139,14 +130,14 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
         if self.distinct.contains(key) {
             return Ok(Distinct::Known);
         }
-        if self.spilled.as_ref().is_some_and(|spilled| spilled.is_late) {
+        if self.late.is_some() {
             return Ok(Distinct::Late);
         }
         self.distinct_bytes += key.len() + GROUP_OVERHEAD_BYTES;
         if self.budget.spill.is_none() {
             limited(GROUPS, self.distinct_bytes, self.budget)?;
         } else if self.distinct_bytes > share(self.budget, KNOWN) {
-            self.spilled().is_late = true;
+            self.late = Some(Box::default());
         }
         self.distinct.insert(key.into());
         if self.part.is_none() {
@@ -157,25 +148,18 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
 
     /// Keeps a row of which DISTINCT does not know yet whether it is new; see [`late_row`].
     pub(super) fn keep_late(&mut self, key: &[u8], row: &[u8]) -> Result<(), QueryError> {
-        let (budget, meter) = (self.budget, self.fixed.meter);
-        let Spilled { late, late_runs, arrivals, .. } = self.spilled();
-        late.begin();
-        late.bytes().extend_from_slice(key);
-        late.end_key();
-        late.bytes().extend_from_slice(&arrivals.to_be_bytes());
-        late.bytes().extend_from_slice(row);
-        late.end(None, meter)?;
+        let LateRows { rows, arrivals } = &mut **self.late.get_or_insert_default();
+        rows.buffer().push(&[key], &[&arrivals.to_be_bytes(), row], None, self.fixed.meter)?;
         *arrivals += 1;
-        if late.size() > share(budget, KNOWN) { late_runs.write(late, None, budget) } else { Ok(()) }
+        rows.make_room(share(self.budget, KNOWN), self.budget)
     }
 
     /// Continues with the first of each set of equal rows that DISTINCT kept.
     pub(super) fn finish_distinct(&mut self) -> Flow {
-        let (budget, is_sorted) = (self.budget, !self.plan.order.is_empty());
-        let Some(spilled) = self.spilled.as_mut().filter(|spilled| spilled.is_late) else { return Ok(()) };
-        let (mut late, runs) = (std::mem::take(&mut spilled.late), spilled.late_runs.take());
+        let (budget, keep, is_sorted) = (self.budget, self.keep(), !self.plan.order.is_empty());
+        let Some(mut late) = self.late.take() else { return Ok(()) };
         let (mut before, mut arrived) = (None, Arrived::default());
-        each_sorted(&mut late, runs, None, budget, |key, payload| {
+        late.rows.each(None, budget, |key, payload| -> Flow {
             if before.as_deref() == Some(key) {
                 return Ok(());
             }
@@ -185,26 +169,29 @@ impl<S: RowSink + ?Sized> Run<'_, S> {
             let (arrival, mut row) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
             let order = take_sized(&mut row)?;
             if !is_sorted {
-                arrived.push(u64::from_be_bytes(*arrival), |out| out.extend_from_slice(row), budget)?;
-                return Ok(());
+                return Ok(arrived.push(arrival, row, budget)?);
             }
             // It sorts after equal rows of earlier arrival: their sort keys are prefixes of this one, which continues with the
             // arrival.
-            self.sort.begin();
-            self.sort.bytes().extend_from_slice(order);
-            self.sort.bytes().extend_from_slice(arrival);
-            self.sort.end_key();
-            self.sort.bytes().extend_from_slice(row);
-            self.sort.end(self.keep(), self.fixed.meter)?;
+            self.sort.buffer().push(&[order, arrival], &[row], keep, self.fixed.meter)?;
             Ok(self.check_sort()?)
         })?;
-        if is_sorted { Ok(()) } else { arrived.each(budget, |row| self.give_kept(row)) }
+        if is_sorted { Ok(()) } else { arrived.0.each(None, budget, |_, row| self.give_kept(row)) }
     }
 }
 
 fn limited(what: &'static str, bytes: usize, budget: &Budget<'_>) -> Result<(), QueryError> {
     let limit = budget.memory_bytes_max;
     if bytes > limit { Err(QueryError::Limit { what, limit: limit as u64 }) } else { Ok(()) }
+}
+
+/// Whether DISTINCT has seen a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Distinct {
+    New,
+    Known,
+    /// Not known yet: the row is kept, and decided at the end.
+    Late,
 }
 
 /// A row kept for DISTINCT: its sort key, and its fields.
@@ -229,79 +216,59 @@ pub(super) fn late_row<'a>(
     Ok(row)
 }
 
-/// Visits rows in sort order: those of runs, and those of a buffer that arrived later. The buffer keeps its memory.
-pub(super) fn each_sorted(
-    buffer: &mut SortBuffer,
-    mut runs: Runs,
-    keep: Option<usize>,
-    budget: &Budget<'_>,
-    mut visit: impl FnMut(&[u8], &[u8]) -> Flow,
-) -> Flow {
-    if runs.is_empty() {
-        buffer.sort(&Meter::new(budget))?;
-        return buffer.entries().try_for_each(|(key, payload)| visit(key, payload));
-    }
-    runs.write(buffer, keep, budget)?;
-    let mut merge = runs.merge(keep, budget)?;
-    while merge.advance()? {
-        visit(merge.key(), merge.payload())?;
-    }
-    Ok(())
-}
-
-/// Writes groups as a run and removes them from memory.
-pub(super) fn write_groups(
-    plan: &Plan,
-    groups: &mut Groups,
-    states: &mut Vec<State>,
-    runs: &mut Runs,
-    budget: &Budget<'_>,
-) -> Result<(), QueryError> {
-    let width = plan.aggregates.len();
-    let mut order: Vec<(&[u8], usize)> = groups.places.iter().map(|(key, place)| (&key[..], *place)).collect();
-    let meter = Meter::new(budget);
-    sort::sort_in_pieces(&mut order, |(key, _)| *key, &meter)?;
-    if plan.group.is_empty() && !states.is_empty() {
-        order.push((&[], 0));
-    }
-    if order.is_empty() {
-        return Ok(());
-    }
-    let (mut run, mut entry, mut payload) = (runs.begin(budget)?, Vec::new(), Vec::new());
-    for (key, place) in order {
-        let states = &mut states[place * width..(place + 1) * width];
-        let taken = plan.aggregates.iter().zip(&mut *states);
-        let kept: Vec<Vec<Kept>> =
-            taken.map(|(call, state)| if call.keeps_values() { state.take_values() } else { Vec::new() }).collect();
-        payload.clear();
-        payload.extend_from_slice(&groups.arrivals.get(place).copied().unwrap_or(0).to_be_bytes());
-        push_sized(groups.fields.get(place).map_or(&[][..], |fields| fields), &mut payload);
-        encode_states(&plan.aggregates, states, &mut payload);
-        entry.clear();
-        entry.extend_from_slice(key);
-        entry.extend_from_slice(&0u16.to_be_bytes());
-        run.push(&entry, &payload)?;
-        for (values, tag) in kept.iter().zip(1u16..) {
-            let mut values: Vec<&Kept> = values.iter().collect();
-            sort::sort_in_pieces(&mut values, |(value, _)| &value[..], &meter)?;
-            for (value, taken_in) in values {
-                entry.truncate(key.len());
-                entry.extend_from_slice(&tag.to_be_bytes());
-                entry.extend_from_slice(value);
-                run.push(&entry, taken_in)?;
+impl Groups {
+    /// Writes the groups as a run and removes them, with their states, from memory.
+    pub(super) fn spill(
+        &mut self,
+        plan: &Plan,
+        states: &mut Vec<State>,
+        runs: &mut Runs,
+        budget: &Budget<'_>,
+    ) -> Result<(), QueryError> {
+        let width = plan.aggregates.len();
+        let mut order: Vec<(&[u8], usize)> = self.places.iter().map(|(key, place)| (&key[..], *place)).collect();
+        let meter = Meter::new(budget);
+        sort::sort_in_pieces(&mut order, |(key, _)| *key, &meter)?;
+        if plan.group.is_empty() && !states.is_empty() {
+            order.push((&[], 0));
+        }
+        if order.is_empty() {
+            return Ok(());
+        }
+        let (mut run, mut entry, mut payload) = (runs.begin(budget)?, Vec::new(), Vec::new());
+        for (key, place) in order {
+            let states = &mut states[place * width..(place + 1) * width];
+            let taken = plan.aggregates.iter().zip(&mut *states);
+            let kept: Vec<Vec<Kept>> =
+                taken.map(|(call, state)| if call.keeps_values() { state.take_values() } else { Vec::new() }).collect();
+            payload.clear();
+            payload.extend_from_slice(&self.arrivals.get(place).copied().unwrap_or(0).to_be_bytes());
+            push_sized(self.fields.get(place).map_or(&[][..], |fields| fields), &mut payload);
+            encode_states(&plan.aggregates, states, &mut payload);
+            entry.clear();
+            entry.extend_from_slice(key);
+            entry.extend_from_slice(&0u16.to_be_bytes());
+            run.push(&entry, &payload)?;
+            for (values, tag) in kept.iter().zip(1u16..) {
+                let mut values: Vec<&Kept> = values.iter().collect();
+                sort::sort_in_pieces(&mut values, |(value, _)| &value[..], &meter)?;
+                for (value, taken_in) in values {
+                    entry.truncate(key.len());
+                    entry.extend_from_slice(&tag.to_be_bytes());
+                    entry.extend_from_slice(value);
+                    run.push(&entry, taken_in)?;
+                }
             }
         }
+        run.end()?;
+        self.places.clear();
+        (self.fields, self.arrivals, self.bytes) = Default::default();
+        states.clear();
+        if plan.group.is_empty() {
+            states.resize_with(width, State::default);
+        }
+        Ok(())
     }
-    run.end()?;
-    let (next_arrival, next_value) = (groups.next_arrival, groups.next_value);
-    let mut places = std::mem::take(&mut groups.places);
-    places.clear();
-    *groups = Groups { places, next_arrival, next_value, ..Groups::default() };
-    states.clear();
-    if plan.group.is_empty() {
-        states.resize_with(width, State::default);
-    }
-    Ok(())
 }
 
 fn encode_states(calls: &[AggregateCall], states: &[State], out: &mut Vec<u8>) {
@@ -327,7 +294,7 @@ pub(super) fn take_sized<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], Fault> {
 /// A group whose entries are being merged.
 struct Joined {
     key: Vec<u8>,
-    arrival: u64,
+    arrival: [u8; ARRIVAL_BYTES],
     fields: Vec<u8>,
     states: Vec<State>,
     /// Bytes of texts that its aggregates have collected, and their limit.
@@ -342,7 +309,7 @@ impl Joined {
         let key = key.strip_suffix(&0u16.to_be_bytes()).ok_or(DAMAGED)?.to_vec();
         let mut joined = Joined {
             key,
-            arrival: 0,
+            arrival: [0; ARRIVAL_BYTES],
             fields: Vec::new(),
             states: Vec::new(),
             bytes: 0,
@@ -352,7 +319,7 @@ impl Joined {
         let (arrival, mut rest) = payload.split_first_chunk::<ARRIVAL_BYTES>().ok_or(DAMAGED)?;
         let fields = take_sized(&mut rest)?;
         joined.count(rest.len())?;
-        joined.arrival = u64::from_be_bytes(*arrival);
+        joined.arrival = *arrival;
         (joined.fields, joined.states) = (fields.to_vec(), decode_states(&plan.aggregates, rest)?);
         Ok(joined)
     }
@@ -393,41 +360,29 @@ impl Joined {
         self.bytes += bytes;
         Ok(())
     }
-
-    fn end_values(&mut self, meter: &Meter<'_>) -> Result<(), Fault> {
-        self.states.iter_mut().try_for_each(|state| state.end_values(meter))
-    }
-
-    fn encode(self, plan: &Plan, out: &mut Vec<u8>) {
-        push_sized(&self.fields, out);
-        encode_states(&plan.aggregates, &self.states, out);
-    }
 }
 
-/// Sorts rows by their arrival.
+/// Rows sorted by their arrival.
 #[derive(Default)]
-struct Arrived {
-    buffer: SortBuffer,
-    runs: Runs,
-}
+struct Arrived(Sorter);
 
 impl Arrived {
-    fn push(
-        &mut self,
-        arrival: u64,
-        payload: impl FnOnce(&mut Vec<u8>),
-        budget: &Budget<'_>,
-    ) -> Result<(), QueryError> {
-        self.buffer.begin();
-        self.buffer.bytes().extend_from_slice(&arrival.to_be_bytes());
-        self.buffer.end_key();
-        payload(self.buffer.bytes());
-        self.buffer.end(None, &Meter::new(budget))?;
-        let is_full = self.buffer.size() > share(budget, GATHERED);
-        if is_full { self.runs.write(&mut self.buffer, None, budget) } else { Ok(()) }
+    fn push(&mut self, arrival: &[u8; ARRIVAL_BYTES], row: &[u8], budget: &Budget<'_>) -> Result<(), QueryError> {
+        self.0.buffer().push(&[arrival], &[row], None, &Meter::new(budget))?;
+        self.0.make_room(share(budget, GATHERED), budget)
     }
 
-    fn each(mut self, budget: &Budget<'_>, mut visit: impl FnMut(&[u8]) -> Flow) -> Flow {
-        each_sorted(&mut self.buffer, self.runs, None, budget, |_, payload| visit(payload))
+    fn push_group(
+        &mut self,
+        mut group: Joined,
+        plan: &Plan,
+        meter: &Meter<'_>,
+        budget: &Budget<'_>,
+    ) -> Result<(), QueryError> {
+        group.states.iter_mut().try_for_each(|state| state.end_values(meter))?;
+        let mut row = Vec::new();
+        push_sized(&group.fields, &mut row);
+        encode_states(&plan.aggregates, &group.states, &mut row);
+        self.push(&group.arrival, &row, budget)
     }
 }

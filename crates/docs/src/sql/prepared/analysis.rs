@@ -48,7 +48,6 @@ pub struct Analysis {
 }
 
 impl RowSink for Analysis {
-    fn begin_row(&mut self) {}
     fn field(&mut self, _column: usize, _field: Field<'_>) {}
     fn end_row(&mut self) {}
     fn bytes(&self) -> usize {

@@ -1,7 +1,7 @@
 //! Resources that an execution may use besides its own thread and memory. EXPLAIN shows where a plan would use them.
 
 use crate::sql::execution::Workers;
-use crate::sql::execution::parts::is_partible;
+use crate::sql::execution::execute::is_partible;
 use crate::sql::expressions::{AggregateCall, Expr, Literal};
 use crate::sql::planning::Plan;
 

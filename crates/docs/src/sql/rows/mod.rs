@@ -10,7 +10,7 @@ mod row_list;
 mod runs;
 mod sets;
 pub(super) mod sink;
-mod spilled;
+mod sorter;
 
 pub(super) use answers::Answers;
 pub(super) use relation::{Relation, Relations};
@@ -19,4 +19,4 @@ pub(super) use runs::Runs;
 pub(super) use sets::{Combine, Combined};
 pub(super) use sink::{INFINITE, RowShape};
 pub use sink::{JsonRows, NoRows, RowSink, write_field};
-pub(super) use spilled::{Distinct, Spilled};
+pub(super) use sorter::Sorter;

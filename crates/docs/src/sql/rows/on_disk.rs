@@ -5,8 +5,8 @@
 //! were kept, as from a hash in memory; a lookup reads about [`MARK_BYTES`].
 
 use super::runs::Runs;
-use crate::sql::limits::{Budget, Meter, QueryError};
-use crate::sql::values::SortBuffer;
+use super::sorter::Sorter;
+use crate::sql::limits::{Budget, QueryError};
 
 /// Divisor of the execution's memory: the share for rows that wait to be written, and for rows that are being sorted.
 const WAITING_PARTS: usize = 2;
@@ -33,16 +33,9 @@ struct Sorted {
     marks_bytes: usize,
 }
 
-/// Rows that are being sorted.
-#[derive(Debug, Default)]
-pub(super) struct Sorting {
-    buffer: SortBuffer,
-    runs: Runs,
-}
-
-/// Whether rows in memory must be spilled.
-pub(super) fn is_full(bytes: usize, budget: &Budget<'_>) -> bool {
-    bytes > budget.memory_bytes_max / WAITING_PARTS
+/// Most bytes of rows in memory, beyond which they are spilled.
+pub(super) fn waiting_max(budget: &Budget<'_>) -> usize {
+    budget.memory_bytes_max / WAITING_PARTS
 }
 
 impl OnDisk {
@@ -114,19 +107,17 @@ impl OnDisk {
         visited
     }
 
-    /// Adds a sorted run.
-    pub(super) fn add(&mut self, mut sorting: Sorting, budget: &Budget<'_>) -> Result<(), QueryError> {
+    /// Adds rows sorted by a key, as one run.
+    pub(super) fn add(&mut self, mut rows: Sorter, budget: &Budget<'_>) -> Result<(), QueryError> {
         let marks_max = budget.memory_bytes_max / MARKS_PARTS;
-        sorting.runs.write(&mut sorting.buffer, None, budget)?;
-        let mut merge = sorting.runs.merge(None, budget)?;
         let mut sorted = Sorted::default();
         let mut run = sorted.run.begin(budget)?;
         let (mut step, mut marked) = (MARK_BYTES, 0);
-        while merge.advance()? {
+        rows.each(None, budget, |key, row| {
             let place = run.place();
             if sorted.marks.is_empty() || place - marked >= step {
-                sorted.marks_bytes += merge.key().len() + MARK_OVERHEAD_BYTES;
-                sorted.marks.push((merge.key().into(), place));
+                sorted.marks_bytes += key.len() + MARK_OVERHEAD_BYTES;
+                sorted.marks.push((key.into(), place));
                 marked = place;
             }
             if sorted.marks_bytes > marks_max && sorted.marks.len() > 1 {
@@ -138,23 +129,11 @@ impl OnDisk {
                 sorted.marks_bytes = sorted.marks.iter().map(|(key, _)| key.len() + MARK_OVERHEAD_BYTES).sum();
                 step *= 2;
             }
-            run.push(merge.key(), merge.payload())?;
-        }
+            run.push(key, row)
+        })?;
         run.end()?;
         self.sorted.push(sorted);
         Ok(())
-    }
-}
-
-impl Sorting {
-    /// Adds a row with its key.
-    pub(super) fn push(&mut self, key: &[u8], row: &[u8], budget: &Budget<'_>) -> Result<(), QueryError> {
-        self.buffer.begin();
-        self.buffer.bytes().extend_from_slice(key);
-        self.buffer.end_key();
-        self.buffer.bytes().extend_from_slice(row);
-        self.buffer.end(None, &Meter::new(budget))?;
-        if is_full(self.buffer.size(), budget) { self.runs.write(&mut self.buffer, None, budget) } else { Ok(()) }
     }
 }
 
@@ -163,7 +142,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::sql::limits::SpillSpace;
+    use crate::sql::limits::{Meter, SpillSpace};
 
     /// Checks that the rows of each key are found, in their order, with however little memory for marks; returns the marks'
     /// bytes.
@@ -171,12 +150,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let space = Arc::new(SpillSpace::new(folder.path(), 1 << 30));
         let budget = Budget { memory_bytes_max: memory, spill: Some(&space), ..Budget::default() };
-        let (mut disk, mut sorting, mut block) = (OnDisk::default(), Sorting::default(), Vec::new());
+        let (mut disk, mut sorting, mut block) = (OnDisk::default(), Sorter::default(), Vec::new());
         let row = |number: u32| [&number.to_be_bytes()[..], &[7; 60]].concat();
         let all: Vec<Vec<u8>> = (0..rows).map(row).collect();
         all.chunks(100).try_for_each(|rows| disk.write(rows.iter().map(Vec::as_slice), &budget)).unwrap();
         for (number, row) in (0..rows).zip(&all) {
-            sorting.push(&(number * 7_919 % keys * 2).to_be_bytes(), row, &budget).unwrap();
+            let key = (number * 7_919 % keys * 2).to_be_bytes();
+            sorting.buffer().push(&[&key], &[row], None, &Meter::unbounded()).unwrap();
+            sorting.make_room(waiting_max(&budget), &budget).unwrap();
         }
         disk.add(sorting, &budget).unwrap();
         let mut found = Vec::new();

@@ -10,8 +10,9 @@ use std::rc::Rc;
 
 use hashbrown::HashMap;
 
-use super::on_disk::{self, OnDisk, Sorting};
+use super::on_disk::{self, OnDisk};
 use super::row_list::RowList;
+use super::sorter::Sorter;
 use crate::sql::limits::{Budget, Fault, Meter, QueryError, ROW_UNITS};
 use crate::sql::values::value::compare;
 use crate::sql::values::{Field, OuterValue, RowArena, Value, Workspace, sort};
@@ -67,7 +68,7 @@ impl Relation {
 
     /// Spills the rows if they take too much memory.
     pub(crate) fn make_room(&mut self, budget: &Budget<'_>) -> Result<(), QueryError> {
-        if on_disk::is_full(self.size(), budget) { self.put_on_disk(budget) } else { Ok(()) }
+        if self.size() > on_disk::waiting_max(budget) { self.put_on_disk(budget) } else { Ok(()) }
     }
 
     fn put_on_disk(&mut self, budget: &Budget<'_>) -> Result<(), QueryError> {
@@ -92,13 +93,16 @@ impl Relation {
         self.rows = RowList::default();
         let Some(disk) = &mut self.disk else { return Ok(()) };
         for columns in hashes {
-            let (mut sorting, mut key, mut arena) = (Sorting::default(), Vec::new(), RowArena::new(meter));
+            let (mut sorter, mut key, mut arena) = (Sorter::default(), Vec::new(), RowArena::new(meter));
             disk.each(&mut Vec::new(), |row| {
                 meter.tick(ROW_UNITS)?;
-                let known = make_key(row, columns, &mut key, arena.next())?;
-                if known { sorting.push(&key, row, budget) } else { Ok(()) }
+                if make_key(row, columns, &mut key, arena.next())? {
+                    sorter.buffer().push(&[&key], &[row], None, meter)?;
+                    sorter.make_room(on_disk::waiting_max(budget), budget)?;
+                }
+                Ok::<_, QueryError>(())
             })?;
-            disk.add(sorting, budget)?;
+            disk.add(sorter, budget)?;
         }
         Ok(())
     }

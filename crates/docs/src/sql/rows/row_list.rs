@@ -15,7 +15,6 @@ pub(crate) struct RowList {
 }
 
 impl RowSink for RowList {
-    fn begin_row(&mut self) {}
     fn field(&mut self, _column: usize, field: Field<'_>) {
         sort::push_field(field, &mut self.bytes);
     }

@@ -55,7 +55,7 @@ impl Runs {
     }
 
     /// Appends another's runs to its own.
-    pub(super) fn append(&mut self, other: Runs) {
+    pub(in crate::sql) fn append(&mut self, other: Runs) {
         self.extents.extend(other.extents);
     }
 
@@ -357,11 +357,7 @@ mod tests {
         for part in rows.chunks(rows_of_a_run) {
             let mut buffer = SortBuffer::default();
             for (key, fields) in part {
-                buffer.begin();
-                buffer.bytes().extend_from_slice(key);
-                buffer.end_key();
-                buffer.bytes().extend_from_slice(fields);
-                buffer.end(keep, &Meter::unbounded()).unwrap();
+                buffer.push(&[key], &[fields], keep, &Meter::unbounded()).unwrap();
             }
             runs.write(&mut buffer, keep, &budget).unwrap();
         }

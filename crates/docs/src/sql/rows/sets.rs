@@ -171,7 +171,6 @@ impl<'m> Combined<'m> {
 }
 
 impl RowSink for Combined<'_> {
-    fn begin_row(&mut self) {}
     fn field(&mut self, column: usize, field: Field<'_>) {
         self.relation.rows().field(column, field);
     }

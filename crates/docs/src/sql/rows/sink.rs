@@ -7,8 +7,9 @@ use crate::sql::values::{Field, Value};
 
 /// Receives result rows, column by column.
 pub trait RowSink {
-    /// A row starts.
-    fn begin_row(&mut self);
+    /// A row starts. The default does nothing.
+    #[inline(always)]
+    fn begin_row(&mut self) {}
     /// The row's next column, by its number. Real numbers are finite.
     fn field(&mut self, column: usize, field: Field<'_>);
     /// The row ends.
@@ -54,7 +55,6 @@ pub trait RowSink {
 pub struct NoRows;
 
 impl RowSink for NoRows {
-    fn begin_row(&mut self) {}
     fn field(&mut self, _column: usize, _field: Field<'_>) {}
     fn end_row(&mut self) {}
     fn bytes(&self) -> usize {

@@ -196,6 +196,21 @@ impl SortBuffer {
         self.drop_unwanted(keep, meter)
     }
 
+    /// Adds a row, given as the pieces of its key and of its fields; see [`Self::end`] for `keep`.
+    pub(crate) fn push(
+        &mut self,
+        key: &[&[u8]],
+        fields: &[&[u8]],
+        keep: Option<usize>,
+        meter: &Meter<'_>,
+    ) -> Result<(), Fault> {
+        self.begin();
+        key.iter().for_each(|piece| self.bytes.extend_from_slice(piece));
+        self.end_key();
+        fields.iter().for_each(|piece| self.bytes.extend_from_slice(piece));
+        self.end(keep, meter)
+    }
+
     /// Removes the row that was begun last.
     pub(crate) fn cancel(&mut self) {
         if let Some(row) = self.rows.pop() {
@@ -277,11 +292,7 @@ mod tests {
     fn check(keys: impl Iterator<Item = u32>) {
         let (mut buffer, meter, mut expected) = (SortBuffer::default(), Meter::unbounded(), Vec::new());
         for (number, key) in keys.enumerate() {
-            buffer.begin();
-            buffer.bytes().extend_from_slice(&key.to_be_bytes());
-            buffer.end_key();
-            buffer.bytes().extend_from_slice(&number.to_be_bytes());
-            assert_eq!(buffer.end(None, &meter), Ok(()));
+            assert_eq!(buffer.push(&[&key.to_be_bytes()], &[&number.to_be_bytes()], None, &meter), Ok(()));
             expected.push((key.to_be_bytes(), number.to_be_bytes()));
         }
         assert_eq!(buffer.sort(&meter), Ok(()));
