@@ -10,12 +10,12 @@ use std::sync::{Mutex, PoisonError};
 
 use bumpalo::Bump;
 
-use super::expr::{Expr, Literal};
+use super::expr::Expr;
 use super::row::{Fixed, Scope};
 use crate::sql::functions::Function;
 use crate::sql::functions::dates::DateFunction;
 use crate::sql::limits::Fault;
-use crate::sql::values::{Value, Workspace};
+use crate::sql::values::{OwnedValue, Value, Workspace};
 
 /// Results that a thread caches.
 const REMEMBERED_MAX: usize = 1 << REMEMBERED_BITS;
@@ -114,7 +114,7 @@ fn is_timeless(function: Function, arguments: &[Expr]) -> bool {
         _ => return true,
     };
     let time = arguments.get(place);
-    matches!(time, Some(Expr::Parameter(_) | Expr::Literal(Literal::Integer(_) | Literal::Real(_))))
+    matches!(time, Some(Expr::Parameter(_) | Expr::Literal(OwnedValue::Integer(_) | OwnedValue::Real(_))))
 }
 
 impl Remembered {

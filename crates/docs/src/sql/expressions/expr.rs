@@ -6,41 +6,8 @@
 use std::cmp::Ordering;
 
 use crate::sql::functions::Function;
-use crate::sql::values::Value;
+use crate::sql::values::OwnedValue;
 use crate::sql::values::json::Step;
-
-/// A literal, owned.
-#[derive(Clone, Debug)]
-pub(crate) enum Literal {
-    Null,
-    Integer(i64),
-    Real(f64),
-    Text(Box<[u8]>),
-}
-
-impl PartialEq for Literal {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Literal::Null, Literal::Null) => true,
-            (Literal::Integer(a), Literal::Integer(b)) => a == b,
-            (Literal::Real(a), Literal::Real(b)) => a.to_bits() == b.to_bits(),
-            (Literal::Text(a), Literal::Text(b)) => a == b,
-            _ => false,
-        }
-    }
-}
-
-impl Literal {
-    #[inline]
-    pub(crate) fn value(&self) -> Value<'_> {
-        match self {
-            Literal::Null => Value::Null,
-            Literal::Integer(integer) => Value::Integer(*integer),
-            Literal::Real(real) => Value::Real(*real),
-            Literal::Text(text) => Value::Text(text),
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arithmetic {
@@ -143,7 +110,7 @@ pub(crate) struct Asked {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expr {
-    Literal(Literal),
+    Literal(OwnedValue),
     /// A parameter by its slot.
     Parameter(usize),
     /// A value computed once for an execution.
@@ -198,7 +165,7 @@ impl Asked {
 
 impl Expr {
     pub(crate) fn integer(integer: i64) -> Expr {
-        Expr::Literal(Literal::Integer(integer))
+        Expr::Literal(OwnedValue::Integer(integer))
     }
 
     /// Its affinity in comparisons.
@@ -216,6 +183,22 @@ impl Expr {
         let mut holds = false;
         self.each_part(&mut |part| holds |= test(part));
         holds
+    }
+
+    /// Calls `visit` for each use of a column, by its number.
+    pub(crate) fn each_column(&self, visit: &mut dyn FnMut(usize)) {
+        self.walk(&mut |part| {
+            if let Expr::Column(column) | Expr::Path(column, _) = part {
+                visit(*column);
+            }
+        });
+    }
+
+    /// Whether it uses a column for which `test` is true.
+    pub(crate) fn uses_column(&self, test: impl Fn(usize) -> bool) -> bool {
+        let mut uses = false;
+        self.each_column(&mut |column| uses |= test(column));
+        uses
     }
 
     /// Calls `visit` on its direct parts, in the order of the text.
@@ -342,7 +325,7 @@ impl Expr {
         self.walk(&mut |part| {
             bytes += size_of::<Expr>()
                 + match part {
-                    Expr::Literal(Literal::Text(text)) => text.len(),
+                    Expr::Literal(OwnedValue::Text(text)) => text.len(),
                     Expr::Path(_, steps) => steps.len() * 2 * size_of::<Step>(),
                     _ => 0,
                 };

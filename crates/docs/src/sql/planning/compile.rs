@@ -39,14 +39,7 @@ impl Compiler<'_> {
 
     /// The columns of a level that some expression uses, with their places.
     fn columns(&self, level: usize) -> Vec<(usize, Place)> {
-        let mut used = vec![false; self.plan.sources.len()];
-        for expr in self.plan.expressions() {
-            expr.walk(&mut |part| {
-                if let Expr::Column(column) | Expr::Path(column, _) = part {
-                    used[*column] = true;
-                }
-            });
-        }
+        let used = self.plan.used_columns(self.plan.sources.len());
         let sources = self.plan.sources.iter().enumerate();
         let here = sources.filter(|(column, source)| used[*column] && source.level == level);
         here.map(|(column, source)| (column, source.place)).collect()

@@ -9,11 +9,7 @@ use crate::sql::resolve::{Column, TableSet};
 /// The tables whose fields an expression uses.
 pub(in crate::sql) fn tables_of(expr: &Expr, columns: &[Column]) -> TableSet {
     let mut tables = 0;
-    expr.walk(&mut |part| {
-        if let Expr::Column(column) | Expr::Path(column, _) = part {
-            tables |= 1 << columns[*column].table;
-        }
-    });
+    expr.each_column(&mut |column| tables |= 1 << columns[column].table);
     tables
 }
 

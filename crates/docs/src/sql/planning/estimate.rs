@@ -251,14 +251,10 @@ impl Planner<'_> {
         let (tree, direction) = (TreeId(0), Direction::Forward);
         let access = Access::Index { number, tree, equal: Vec::new(), from: None, to: None, direction };
         let needs = |expr: &Expr| {
-            let mut needs = false;
-            expr.walk(&mut |part| {
-                if let Expr::Column(column) | Expr::Path(column, _) = part {
-                    let is_own = self.logical.columns[*column].table == table;
-                    needs |= is_own && self.place_in(&access, *column) == Place::Document;
-                }
-            });
-            needs
+            expr.uses_column(|column| {
+                let is_own = self.logical.columns[column].table == table;
+                is_own && self.place_in(&access, column) == Place::Document
+            })
         };
         let needed_by = |condition: &Condition| condition.tables >> table & 1 == 1 && needs(&condition.expr);
         let own = self.conditions_of(table).iter().enumerate();

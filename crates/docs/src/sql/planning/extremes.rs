@@ -9,8 +9,9 @@
 use super::condition::Condition;
 use super::planner::Planner;
 use crate::catalog::FieldKind;
-use crate::sql::expressions::{Affinity, AggregateKind, Comparison, Expr, Literal};
+use crate::sql::expressions::{Affinity, AggregateKind, Comparison, Expr};
 use crate::sql::resolve::Origin;
+use crate::sql::values::OwnedValue;
 
 #[cfg(doc)]
 use super::plan::Plan;
@@ -69,11 +70,11 @@ impl Planner<'_> {
 
 /// True for every value, and not for NULL: no value is below the bound.
 fn is_any(column: usize) -> Expr {
-    let least = Expr::Literal(Literal::Real(f64::NEG_INFINITY));
+    let least = Expr::Literal(OwnedValue::Real(f64::NEG_INFINITY));
     Expr::Compare(Comparison::GreaterOrEqual, Affinity::None, Box::new(Expr::Column(column)), Box::new(least))
 }
 
 /// Whether a lower bound excludes only NULL.
 pub(in crate::sql) fn is_least(value: &Expr) -> bool {
-    matches!(value, Expr::Literal(Literal::Real(real)) if *real == f64::NEG_INFINITY)
+    matches!(value, Expr::Literal(OwnedValue::Real(real)) if *real == f64::NEG_INFINITY)
 }

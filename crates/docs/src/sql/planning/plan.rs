@@ -166,6 +166,13 @@ impl Plan {
         fails
     }
 
+    /// Which of its `columns` columns the expressions evaluated for rows use.
+    pub(super) fn used_columns(&self, columns: usize) -> Vec<bool> {
+        let mut used = vec![false; columns];
+        self.expressions().for_each(|expr| expr.each_column(&mut |column| used[column] = true));
+        used
+    }
+
     /// All expressions that are evaluated for rows.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let levels = self.levels.iter().flat_map(|level| {

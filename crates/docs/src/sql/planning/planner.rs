@@ -21,10 +21,11 @@ use super::prefix;
 use crate::catalog::{Catalog, CollectionInfo, FieldKind};
 use crate::sql::expressions::expr::flatten;
 use crate::sql::expressions::json_calls::may_be_json;
-use crate::sql::expressions::{Affinity, AggregateCall, Comparison, Expr, Literal, Place, Source, each};
+use crate::sql::expressions::{Affinity, AggregateCall, Comparison, Expr, Place, Source, each};
 use crate::sql::functions::{Function, JsonFunction};
 use crate::sql::resolve::{Column, Logical, Origin, Output, Table, TableSet};
 use crate::sql::rows::Combine;
+use crate::sql::values::OwnedValue;
 
 /// Makes the plan for the optional parameters whose bits are set in `present`; `optional` lists their slots.
 pub(crate) fn plan(logical: &Logical, catalog: &Catalog, optional: &[usize], present: u32) -> Plan {
@@ -139,7 +140,7 @@ fn is_present(expr: &Expr, known: &dyn Fn(usize) -> Option<bool>) -> Option<bool
 
 fn truth(expr: &Expr) -> Option<bool> {
     match expr {
-        Expr::Literal(Literal::Integer(integer)) => Some(*integer != 0),
+        Expr::Literal(OwnedValue::Integer(integer)) => Some(*integer != 0),
         _ => None,
     }
 }
@@ -468,7 +469,7 @@ impl Planner<'_> {
 
     /// Chooses for each column the cheapest source.
     fn place_columns(&mut self) {
-        let used = self.used_columns();
+        let used = self.plan.used_columns(self.logical.columns.len());
         for (number, column) in self.logical.columns.iter().enumerate() {
             let level = self.plan.levels.iter().position(|level| level.table == column.table);
             let place = level.map_or(Place::Document, |level| self.place(level, number));
@@ -481,19 +482,6 @@ impl Planner<'_> {
             }
             self.plan.sources.push(Source { level: level.unwrap_or(0), place, name: FieldName::new(&column.name) });
         }
-    }
-
-    fn used_columns(&self) -> Vec<bool> {
-        let mut used = vec![false; self.logical.columns.len()];
-        let mut note = |expr: &Expr| {
-            expr.walk(&mut |part| {
-                if let Expr::Column(column) | Expr::Path(column, _) = part {
-                    used[*column] = true;
-                }
-            });
-        };
-        self.plan.expressions().for_each(&mut note);
-        used
     }
 
     fn place(&self, level: usize, number: usize) -> Place {
@@ -535,12 +523,9 @@ impl Planner<'_> {
             }
             let conditions = std::mem::take(&mut self.plan.levels[number].before);
             for condition in conditions {
-                let mut needs = false;
-                condition.walk(&mut |part| {
-                    if let Expr::Column(column) | Expr::Path(column, _) = part {
-                        let source = &self.plan.sources[*column];
-                        needs |= source.level == number && source.place == Place::Document;
-                    }
+                let needs = condition.uses_column(|column| {
+                    let source = &self.plan.sources[column];
+                    source.level == number && source.place == Place::Document
                 });
                 let level = &mut self.plan.levels[number];
                 if needs { level.after.push(condition) } else { level.before.push(condition) }
@@ -553,7 +538,7 @@ impl Planner<'_> {
         let plan = &mut self.plan;
         let constants = &mut plan.constants;
         let mut hoist_in = |expr: &mut Expr| {
-            let taken = std::mem::replace(expr, Expr::Literal(Literal::Null));
+            let taken = std::mem::replace(expr, Expr::Literal(OwnedValue::Null));
             *expr = hoist(taken, constants);
         };
         for level in &mut plan.levels {

@@ -10,8 +10,9 @@ use super::planner::Planner;
 use super::points::{Points, PointsOf, Sought};
 use crate::catalog::{CollectionInfo, IndexInfo, UniqueInfo};
 use crate::engine::{Direction, TreeId};
-use crate::sql::expressions::{Affinity, Comparison, Expr, Literal};
+use crate::sql::expressions::{Affinity, Comparison, Expr};
 use crate::sql::resolve::TableSet;
+use crate::sql::values::OwnedValue;
 
 const SCORE_KEYS: u32 = 10;
 const SCORE_UNIQUE: u32 = 11;
@@ -132,7 +133,7 @@ impl Planner<'_> {
 }
 
 fn is_null(value: &Expr) -> bool {
-    matches!(value, Expr::Literal(Literal::Null))
+    matches!(value, Expr::Literal(OwnedValue::Null))
 }
 
 fn candidate(points: Points, score: u32, fulfilled: Vec<usize>) -> Candidate {

@@ -7,8 +7,9 @@
 //! - If the pattern is only a prefix, the range replaces it. Otherwise the pattern stays, and the range narrows the scan.
 
 use crate::catalog::{Catalog, FieldKind};
-use crate::sql::expressions::{Affinity, Comparison, Expr, Literal};
+use crate::sql::expressions::{Affinity, Comparison, Expr};
 use crate::sql::resolve::{Logical, Origin};
+use crate::sql::values::OwnedValue;
 
 /// The same predicate with the range that it implies, if a key or an index of the field's collection may use it.
 pub(super) fn with_range(condition: Expr, logical: &Logical, catalog: &Catalog) -> Vec<Expr> {
@@ -23,7 +24,7 @@ pub(super) fn with_range(condition: Expr, logical: &Logical, catalog: &Catalog) 
         return vec![condition];
     };
     let compare = |comparison, end: String| {
-        let end = Expr::Literal(Literal::Text(end.into_bytes().into()));
+        let end = Expr::Literal(OwnedValue::Text(end.into_bytes().into()));
         Expr::Compare(comparison, Affinity::None, Box::new(Expr::Column(column)), Box::new(end))
     };
     let mut range: Vec<Expr> = next(&start).map(|end| compare(Comparison::Less, end)).into_iter().collect();
@@ -34,7 +35,7 @@ pub(super) fn with_range(condition: Expr, logical: &Logical, catalog: &Catalog) 
 
 /// The column, the fixed prefix, and whether the pattern is only that prefix.
 fn beginning(text: &Expr, pattern: &Expr, of: impl Fn(&str) -> (&str, bool)) -> Option<(usize, String, bool)> {
-    let (Expr::Column(column), Expr::Literal(Literal::Text(pattern))) = (text, pattern) else { return None };
+    let (Expr::Column(column), Expr::Literal(OwnedValue::Text(pattern))) = (text, pattern) else { return None };
     let (start, is_all) = of(std::str::from_utf8(pattern).ok()?);
     (!start.is_empty()).then(|| (*column, start.to_owned(), is_all))
 }

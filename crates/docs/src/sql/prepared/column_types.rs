@@ -10,11 +10,11 @@ use std::cell::Cell;
 use super::query::Query;
 use crate::catalog::{Catalog, FieldInfo, FieldKind};
 use crate::encoding::KeyType;
-use crate::sql::expressions::{AggregateCall, AggregateKind, Arithmetic, CastType, Expr, Literal};
+use crate::sql::expressions::{AggregateCall, AggregateKind, Arithmetic, CastType, Expr};
 use crate::sql::functions::dates::DateFunction;
 use crate::sql::functions::{Function, JsonFunction, Mathematics};
 use crate::sql::resolve::{Column, Logical, Origin};
-use crate::sql::values::JsonTypes;
+use crate::sql::values::{JsonTypes, OwnedValue};
 
 /// A result column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,10 +133,10 @@ impl Inference<'_> {
         let of = |expr: &Expr| self.value(query, expr);
         let is_null = |expr: &Expr| of(expr).has(JsonTypes::NULL);
         match expr {
-            Expr::Literal(Literal::Null) => JsonTypes::NULL,
-            Expr::Literal(Literal::Integer(_)) => JsonTypes::INTEGER,
-            Expr::Literal(Literal::Real(_)) => JsonTypes::NUMBER,
-            Expr::Literal(Literal::Text(_)) => JsonTypes::STRING,
+            Expr::Literal(OwnedValue::Null) => JsonTypes::NULL,
+            Expr::Literal(OwnedValue::Integer(_)) => JsonTypes::INTEGER,
+            Expr::Literal(OwnedValue::Real(_)) => JsonTypes::NUMBER,
+            Expr::Literal(OwnedValue::Text(_)) => JsonTypes::STRING,
             Expr::Parameter(slot) => (self.parameter)(*slot).as_value(),
             Expr::Column(column) => self.stored(query, &query.columns[*column]).as_value(),
             Expr::Aggregate(number) => self.aggregate(query, &query.aggregates[*number], !query.group.is_empty()),
@@ -207,7 +207,7 @@ impl Inference<'_> {
         let (left, right) = (self.value(query, a), self.value(query, b));
         let both = left.or(right);
         let is_integer = both.within(JsonTypes::INTEGER.or(JsonTypes::NULL));
-        let is_zero = !matches!(b, Expr::Literal(Literal::Integer(1..)));
+        let is_zero = !matches!(b, Expr::Literal(OwnedValue::Integer(1..)));
         let types = match op {
             Arithmetic::And | Arithmetic::Or | Arithmetic::ShiftLeft | Arithmetic::ShiftRight => JsonTypes::INTEGER,
             _ if is_integer => JsonTypes::INTEGER,
@@ -271,7 +271,7 @@ impl Inference<'_> {
 /// Whether a number is certainly finite, as stored ones and parameters are.
 fn is_finite(expr: &Expr) -> bool {
     match expr {
-        Expr::Literal(Literal::Real(real)) => real.is_finite(),
+        Expr::Literal(OwnedValue::Real(real)) => real.is_finite(),
         Expr::Literal(_) | Expr::Column(_) | Expr::Parameter(_) => true,
         _ => false,
     }

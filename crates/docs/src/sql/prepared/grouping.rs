@@ -13,12 +13,12 @@ use sqlparser::tokenizer::Location;
 use super::column_types::Inference;
 use crate::catalog::Catalog;
 use crate::engine::TreeId;
-use crate::sql::expressions::{AggregateKind, Expr, Fixed, Frame, Literal, Place, Scope, Source};
+use crate::sql::expressions::{AggregateKind, Expr, Fixed, Frame, Place, Scope, Source};
 use crate::sql::functions::Function;
 use crate::sql::limits::{Budget, Fault, Meter, SqlError, SqlErrorKind};
 use crate::sql::resolve::{self, Logical};
 use crate::sql::syntax::parse;
-use crate::sql::values::{Field, JsonTypes, Value, workspace};
+use crate::sql::values::{Field, JsonTypes, OwnedValue, Value, workspace};
 
 /// Most values of a group's key.
 pub(crate) const GROUP_MAX: usize = 16;
@@ -335,7 +335,7 @@ fn asks_for_the_time(expr: &Expr) -> bool {
     let place = usize::from(*function == crate::sql::functions::dates::DateFunction::Strftime);
     match arguments.get(place) {
         None => true,
-        Some(Expr::Literal(Literal::Text(text))) => text.trim_ascii().eq_ignore_ascii_case(b"now"),
+        Some(Expr::Literal(OwnedValue::Text(text))) => text.trim_ascii().eq_ignore_ascii_case(b"now"),
         Some(_) => false,
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::sql::execution::Workers;
 use crate::sql::execution::execute::is_partible;
-use crate::sql::expressions::{AggregateCall, Expr, Literal};
+use crate::sql::expressions::{AggregateCall, Expr};
 use crate::sql::planning::Plan;
+use crate::sql::values::OwnedValue;
 
 /// The resources that an execution may use besides its own thread and memory. The default is none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +44,7 @@ impl Means<'_> {
 /// An upper bound of the wanted rows, if LIMIT is a literal; any other expression counts as 0.
 fn wanted(plan: &Plan) -> Option<usize> {
     let number = |expr: &Option<Expr>| match expr {
-        Some(Expr::Literal(Literal::Integer(integer))) => usize::try_from(*integer).ok(),
+        Some(Expr::Literal(OwnedValue::Integer(integer))) => usize::try_from(*integer).ok(),
         _ => Some(0),
     };
     plan.limit.as_ref()?;

@@ -485,17 +485,11 @@ fn want(wanted: &mut Vec<WantedIncluded>, collection: &str, index: &[String], fi
 
 /// Whether a plan's expressions still use a field: a predicate that an index fulfils is no longer among them.
 fn plan_uses(plan: &Plan, logical: &Logical, name: &str, table: usize) -> bool {
-    let mut used = false;
-    let mut note = |expr: &Expr| {
-        expr.walk(&mut |part| {
-            if let Expr::Column(column) | Expr::Path(column, _) = part {
-                let column = &logical.columns[*column];
-                used |= column.table == table && column.name == name;
-            }
-        });
+    let is_it = |column: usize| {
+        let column = &logical.columns[column];
+        column.table == table && column.name == name
     };
-    plan.expressions().for_each(&mut note);
-    used
+    plan.expressions().any(|expr| expr.uses_column(is_it))
 }
 
 /// The parameters that a predicate tests for NULL, in the order of their first test, at most [`SPECIALISED_MAX`].

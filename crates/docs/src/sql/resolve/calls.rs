@@ -5,8 +5,9 @@ use sqlparser::tokenizer::Location;
 
 use super::syntax::{plain_argument, single};
 use super::{Clause, Column, Origin, Resolved, Resolver, invalid, not_yet, shortened, unknown};
-use crate::sql::expressions::{AGGREGATES, Affinity, AggregateCall, AggregateKind, Expr, Literal};
+use crate::sql::expressions::{AGGREGATES, Affinity, AggregateCall, AggregateKind, Expr};
 use crate::sql::functions::{FUNCTIONS, Function, JsonFunction, dates, format};
+use crate::sql::values::OwnedValue;
 
 impl<'c> Resolver<'c> {
     pub(super) fn function(&mut self, function: &'c ast::Function, clause: Clause) -> Resolved<Expr> {
@@ -83,7 +84,7 @@ impl<'c> Resolver<'c> {
             return argument;
         }
         let kind = Box::new(Expr::Column(self.column(table, "type")));
-        let nested = ["array", "object"].map(|name| Expr::Literal(Literal::Text(name.as_bytes().into()))).to_vec();
+        let nested = ["array", "object"].map(|name| Expr::Literal(OwnedValue::Text(name.as_bytes().into()))).to_vec();
         let json = Expr::Call(Function::Json(JsonFunction::Minify), vec![argument.clone()]);
         Expr::Case(vec![(Expr::In(kind, Affinity::None, nested), json)], Box::new(argument))
     }
@@ -181,7 +182,7 @@ pub(super) fn call(name: &str, mut arguments: Vec<Expr>, at: Location) -> Resolv
             while let (Some(when), Some(then)) = (rest.next(), rest.next()) {
                 arms.push((when, then));
             }
-            return Ok(Expr::Case(arms, Box::new(last.unwrap_or(Expr::Literal(Literal::Null)))));
+            return Ok(Expr::Case(arms, Box::new(last.unwrap_or(Expr::Literal(OwnedValue::Null)))));
         }
         ("glob", 2) => {
             if let (Some(text), Some(wanted)) = (arguments.pop(), arguments.pop()) {
@@ -221,7 +222,7 @@ pub(super) fn call(name: &str, mut arguments: Vec<Expr>, at: Location) -> Resolv
 /// Rejects a call whose literal arguments are unsupported.
 pub(super) fn check_literals(function: Function, arguments: &[Expr], at: Location) -> Resolved<()> {
     let text = |argument: &Expr| match argument {
-        Expr::Literal(Literal::Text(text)) => Some(text.to_vec()),
+        Expr::Literal(OwnedValue::Text(text)) => Some(text.to_vec()),
         _ => None,
     };
     match function {

@@ -2,9 +2,10 @@
 //! are computed once per execution.
 
 use crate::catalog::ExpireInfo;
-use crate::sql::expressions::{Affinity, Comparison, Expr, Literal};
+use crate::sql::expressions::{Affinity, Comparison, Expr};
 use crate::sql::functions::Function;
 use crate::sql::functions::dates::DateFunction;
+use crate::sql::values::OwnedValue;
 
 /// True if the document is not expired.
 pub(super) fn is_live(field: Expr, expire: &ExpireInfo) -> Expr {
@@ -17,20 +18,20 @@ pub(super) fn is_live(field: Expr, expire: &ExpireInfo) -> Expr {
 /// Expiry by the time of the last write. True if that time is recent enough, or if such times have not been recorded for long
 /// enough.
 fn was_written(field: Expr, after_seconds: i64, since: i64) -> Expr {
-    let text = |text: &str| Expr::Literal(Literal::Text(text.as_bytes().into()));
+    let text = |text: &str| Expr::Literal(OwnedValue::Text(text.as_bytes().into()));
     let arguments = vec![text("now"), text(&format!("-{after_seconds} seconds")), text("subsec")];
     let due = Expr::Call(Function::Date(DateFunction::UnixEpoch), arguments);
     let compare =
         |left: Expr, how: Comparison, right: Expr| Expr::Compare(how, Affinity::None, Box::new(left), Box::new(right));
     Expr::Or(vec![
-        compare(due.clone(), Comparison::Less, Expr::Literal(Literal::Integer(since))),
+        compare(due.clone(), Comparison::Less, Expr::Literal(OwnedValue::Integer(since))),
         compare(field, Comparison::Greater, due),
     ])
 }
 
 /// Expiry by a time in a field. True if the field is NULL, or the time is in the future.
 fn has_time_left(field: Expr, after_seconds: i64) -> Expr {
-    let text = |text: &str| Expr::Literal(Literal::Text(text.as_bytes().into()));
+    let text = |text: &str| Expr::Literal(OwnedValue::Text(text.as_bytes().into()));
     let before = text(&format!("-{after_seconds} seconds"));
     let later =
         |than: Expr| Expr::Compare(Comparison::Greater, Affinity::None, Box::new(field.clone()), Box::new(than));

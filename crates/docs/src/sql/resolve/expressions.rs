@@ -5,10 +5,10 @@ use sqlparser::tokenizer::Location;
 
 use super::syntax::{parts, query};
 use super::{Clause, DEPTH_MAX, PARAMETERS_MAX, Resolved, Resolver, invalid, not_yet, shortened};
-use crate::sql::expressions::{Affinity, Arithmetic, CastType, Comparison, Expr, Literal};
+use crate::sql::expressions::{Affinity, Arithmetic, CastType, Comparison, Expr};
 use crate::sql::functions::{Function, Mathematics};
 use crate::sql::limits::{SqlError, SqlErrorKind};
-use crate::sql::values::number;
+use crate::sql::values::{OwnedValue, number};
 
 impl<'c> Resolver<'c> {
     pub(super) fn expr(&mut self, mut expr: &'c ast::Expr, clause: Clause) -> Resolved<Expr> {
@@ -143,7 +143,7 @@ impl<'c> Resolver<'c> {
 
     pub(super) fn escape(&mut self, escape: &'c ast::Expr, clause: Clause) -> Resolved<Box<Expr>> {
         let resolved = self.expr(escape, clause)?;
-        if let Expr::Literal(Literal::Text(text)) = &resolved
+        if let Expr::Literal(OwnedValue::Text(text)) = &resolved
             && crate::sql::functions::pattern::length(text) != 1
         {
             return invalid("ESCAPE takes one character", escape.span().start);
@@ -174,8 +174,8 @@ impl<'c> Resolver<'c> {
         {
             return Ok(match number_literal(&text.replace('_', "")) {
                 _ if text == "9223372036854775808" => Expr::integer(i64::MIN),
-                Some(Literal::Integer(integer)) if integer != i64::MIN => Expr::integer(-integer),
-                Some(Literal::Real(real)) => Expr::Literal(Literal::Real(-real)),
+                Some(OwnedValue::Integer(integer)) if integer != i64::MIN => Expr::integer(-integer),
+                Some(OwnedValue::Real(real)) => Expr::Literal(OwnedValue::Real(-real)),
                 _ => return not_yet(&format!("the number {text}"), at()),
             });
         }
@@ -245,7 +245,7 @@ impl<'c> Resolver<'c> {
     ) -> Resolved<Expr> {
         let last = Box::new(match last {
             Some(last) => self.expr(last, clause)?,
-            None => Expr::Literal(Literal::Null),
+            None => Expr::Literal(OwnedValue::Null),
         });
         let operand = operand.map(|operand| self.boxed(operand, clause)).transpose()?;
         let mut arms = Vec::new();
@@ -263,9 +263,9 @@ impl<'c> Resolver<'c> {
 
     pub(super) fn literal(&mut self, value: &ast::Value, at: Location) -> Resolved<Expr> {
         Ok(Expr::Literal(match value {
-            ast::Value::Null => Literal::Null,
-            ast::Value::Boolean(truth) => Literal::Integer(i64::from(*truth)),
-            ast::Value::SingleQuotedString(text) => Literal::Text(text.as_bytes().into()),
+            ast::Value::Null => OwnedValue::Null,
+            ast::Value::Boolean(truth) => OwnedValue::Integer(i64::from(*truth)),
+            ast::Value::SingleQuotedString(text) => OwnedValue::Text(text.as_bytes().into()),
             ast::Value::Number(text, false) => match number_literal(&text.replace('_', "")) {
                 Some(literal) => literal,
                 None => return not_yet(&format!("the number {text}"), at),
@@ -295,17 +295,17 @@ pub(super) fn negate(negated: bool, expr: Expr) -> Expr {
     if negated { Expr::Not(Box::new(expr)) } else { expr }
 }
 
-pub(super) fn number_literal(text: &str) -> Option<Literal> {
+pub(super) fn number_literal(text: &str) -> Option<OwnedValue> {
     if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        return u64::from_str_radix(hex, 16).ok().map(|bits| Literal::Integer(bits as i64));
+        return u64::from_str_radix(hex, 16).ok().map(|bits| OwnedValue::Integer(bits as i64));
     }
     if text.bytes().all(|b| b.is_ascii_digit())
         && let Ok(integer) = text.parse()
     {
-        return Some(Literal::Integer(integer));
+        return Some(OwnedValue::Integer(integer));
     }
     let prefix = number::real_prefix(text.as_bytes());
-    (prefix.any && prefix.whole).then_some(Literal::Real(prefix.real))
+    (prefix.any && prefix.whole).then_some(OwnedValue::Real(prefix.real))
 }
 
 /// The affinity of a type's name, by SQLite's rules.

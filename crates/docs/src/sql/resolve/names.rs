@@ -7,7 +7,8 @@ use sqlparser::tokenizer::Location;
 
 use super::{Clause, Resolved, Resolver, invalid, not_yet, unknown};
 use crate::catalog::CollectionInfo;
-use crate::sql::expressions::{Expr, Literal};
+use crate::sql::expressions::Expr;
+use crate::sql::values::OwnedValue;
 use crate::sql::values::json::Step;
 
 /// The name of the new document in DO UPDATE.
@@ -192,7 +193,7 @@ impl<'c> Resolver<'c> {
             ast::Expr::UnaryOp { expr, .. } => matches!(**expr, ast::Expr::Value(_)),
             other => matches!(other, ast::Expr::Value(_)),
         };
-        if is_value && let Expr::Literal(Literal::Integer(index)) = self.expr(index, Clause::Select)? {
+        if is_value && let Expr::Literal(OwnedValue::Integer(index)) = self.expr(index, Clause::Select)? {
             return Ok(Step::Item(index));
         }
         not_yet("a subscript other than a number", index.span().start)

@@ -147,13 +147,7 @@ impl<'c> Resolver<'c> {
 /// The columns used by a query without its nested join, and by the expressions `beside` it.
 fn used_columns<'e>(logical: &Logical, beside: impl Iterator<Item = &'e Expr>, on: &'e [Expr]) -> Vec<bool> {
     let mut used = vec![false; logical.columns.len()];
-    let mut note = |expr: &Expr| {
-        expr.walk(&mut |part| {
-            if let Expr::Column(column) | Expr::Path(column, _) = part {
-                used[*column] = true;
-            }
-        });
-    };
+    let mut note = |expr: &Expr| expr.each_column(&mut |column| used[column] = true);
     logical.each_own(&mut note);
     beside.chain(on).for_each(note);
     used

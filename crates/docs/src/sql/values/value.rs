@@ -37,6 +37,19 @@ pub enum OwnedValue {
     Text(Box<[u8]>),
 }
 
+impl PartialEq for OwnedValue {
+    /// Whether both are the same to the last bit: 1 and 1.0 are not, NULL and NULL are.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (OwnedValue::Null, OwnedValue::Null) => true,
+            (OwnedValue::Integer(a), OwnedValue::Integer(b)) => a == b,
+            (OwnedValue::Real(a), OwnedValue::Real(b)) => a.to_bits() == b.to_bits(),
+            (OwnedValue::Text(a), OwnedValue::Text(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
 impl OwnedValue {
     /// Copies a borrowed value.
     pub fn new(value: &Value<'_>) -> OwnedValue {
@@ -49,6 +62,7 @@ impl OwnedValue {
     }
 
     /// The value, borrowed.
+    #[inline]
     pub fn value(&self) -> Value<'_> {
         match self {
             OwnedValue::Null => Value::Null,
