@@ -43,7 +43,7 @@ impl Returning<'_> {
 #[derive(Debug)]
 pub(super) struct QuotedNames {
     fields: Vec<Vec<u8>>,
-    /// Those of DO UPDATE.
+    /// The names of the fields that DO UPDATE assigns.
     upsert: Vec<Vec<u8>>,
 }
 

@@ -1,7 +1,7 @@
 //! A parallel scan into groups or a sort: each part is collected by itself, and the results are combined in the order of the
 //! parts.
 //!
-//! The result is identical to that of one thread, to the last bit. Groups are in the order in which they were first seen, each
+//! One thread would give the same result, bit for bit. Groups are in the order in which they were first seen, each
 //! with the fields of its first row; equal rows of a sort keep their order; sums are exact. If a part ends with an error, one
 //! thread repeats the whole scan and ends where it would have ended alone.
 //!
@@ -34,7 +34,7 @@ struct Gathered {
     sort: Sorter,
     /// Spilled groups.
     group_runs: Runs,
-    /// The bytes of these rows and groups that the shared counter includes.
+    /// Bytes of these rows and groups, as added to the counter that all threads share.
     counted: usize,
 }
 
@@ -164,7 +164,7 @@ impl Gathered {
     /// Combines the parts so far with the next one.
     fn combine(&mut self, part: Gathered, morsels: &Morsels<'_, Gathered>) -> Result<(), QueryError> {
         if part.sort.is_spilled() || !part.group_runs.is_empty() {
-            // The combined rows precede those of the part, so they must precede them on disk too.
+            // Runs on disk are in the order of the parts: the combined rows are written before the runs of this later part.
             self.spill(morsels)?;
         }
         let counted = self.counted + part.counted;

@@ -2,7 +2,7 @@
 //! equal rows.
 //!
 //! A thread that scans a part stores its rows in batches. The consumer passes them to its sink while other threads scan on
-//! (`morsels.rs`). So the output is identical to that of one thread, to the last byte: rows before an error are delivered before
+//! (`morsels.rs`). So one thread would give the same output, byte for byte: rows before an error are delivered before
 //! it, and rows after the last one of LIMIT have no effect.
 //!
 //! - With LIMIT the consumer reads the first part alone, because that is usually enough. Then only a few parts are read ahead.

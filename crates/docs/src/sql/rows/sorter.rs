@@ -7,7 +7,7 @@ use crate::sql::values::SortBuffer;
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(in crate::sql) struct Sorter {
-    /// Rows that arrived after those of the runs.
+    /// The newest rows: all rows of the runs arrived before them.
     buffer: SortBuffer,
     runs: Runs,
 }
