@@ -377,6 +377,18 @@ mod tests {
     }
 
     #[test]
+    fn the_first_parameter_is_found_without_its_name() {
+        let mut router = travels();
+        router.route(Method::Get, "/{a}/of/{b}", "two").unwrap();
+        for (path, expected) in [("/users/7", Some("7")), ("/users/7/visits", Some("7")), ("/x/of/y", Some("x"))] {
+            let Lookup::Found { params, .. } = router.find(Method::Get, path) else { panic!("{path}") };
+            assert_eq!(params.first_raw(), expected);
+        }
+        let Lookup::Found { params, .. } = router.find(Method::Put, "/only/put") else { panic!("found") };
+        assert_eq!(params.first_raw(), None);
+    }
+
+    #[test]
     fn an_escaped_slash_does_not_divide_and_parameters_are_decoded() {
         check(Method::Get, "/users/a%2Fb", "/users/{id} id=a%2Fb");
         let router = travels();
