@@ -29,6 +29,10 @@ get = "items/{id}"
 id = { type = "integer", max = 5 }
 
 [[endpoints]]
+route = "GET /of/{other}/{id}"
+get = "items/{id}"
+
+[[endpoints]]
 route = "GET /year"
 result = "row"
 query = "SELECT CAST(strftime('%Y', 'now') AS INTEGER) AS year, unixepoch() - :clock AS ahead FROM items WHERE id = 1"
@@ -82,6 +86,14 @@ fn each_part_of_a_path_has_its_own_text() {
     check(&server, "/two/a/b", 200, r#"[{"g":"a","p":"b","t":"text"}]"#);
     check(&server, "/two/a%20x/%D0%B1", 200, r#"[{"g":"a x","p":"б","t":"text"}]"#);
     check(&server, "/two/a/%ff", 404, "");
+}
+
+#[test]
+fn the_document_of_a_path_with_two_parameters_is_the_named_one() {
+    let server = TestServer::start("", ENDPOINTS);
+    server.put_items(0..10);
+    check(&server, "/of/7/5", 200, r#"{"id":5,"group":"g2","price":50}"#);
+    check(&server, "/of/5/x", 404, "");
 }
 
 #[test]
