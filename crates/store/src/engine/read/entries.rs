@@ -6,7 +6,6 @@
 use std::ops::ControlFlow;
 
 use crate::base::error::Error;
-use crate::base::key::Visit;
 use crate::tree::LeafEntries;
 
 /// Consecutive entries in a scan's order; at least one.
@@ -90,24 +89,6 @@ impl<'v> Entries<'v> {
                 }
             },
         }
-    }
-
-    /// Visits each entry; `key` is a buffer.
-    pub(super) fn visit_each(&self, key: &mut Vec<u8>, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, Error> {
-        let merged = match &self.0 {
-            Source::Leaf(leaf) => return leaf.visit_all(key, visit),
-            Source::Merged(merged) => merged,
-        };
-        for number in 0..merged.slots.len() {
-            let flow = match merged.at(number) {
-                At::Leaf(leaf, number) => leaf.visit(number, key, visit)?,
-                At::Changed(key, value) => visit(key, value),
-            };
-            if flow.is_break() {
-                return Ok(flow);
-            }
-        }
-        Ok(ControlFlow::Continue(()))
     }
 }
 

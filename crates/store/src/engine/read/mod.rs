@@ -11,5 +11,6 @@ pub(crate) mod entries;
 mod merge;
 pub(super) mod pin;
 pub(crate) mod places;
+mod sink;
 pub(crate) mod snapshot;
 pub(crate) mod view;

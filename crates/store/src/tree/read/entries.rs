@@ -98,27 +98,17 @@ impl<'v> LeafEntries<'v> {
         built.map_err(|damage| self.shared.damage(self.place, damage))
     }
 
-    /// Visits one entry; `key` is a buffer.
-    #[inline]
-    pub(crate) fn visit(
+    /// Visits the entries from number `from` up to number `to`; `key` is a buffer. The leaf's prefix is copied once.
+    pub(crate) fn visit_run(
         &self,
-        number: usize,
+        (from, to): (usize, usize),
         key: &mut Vec<u8>,
         visit: &mut Visit<'_>,
     ) -> Result<ControlFlow<()>, Error> {
-        key.clear();
-        key.extend_from_slice(self.leaf.prefix());
-        let stored = self.leaf.push_entry(self.index(number), key);
-        let stored = stored.map_err(|damage| self.shared.damage(self.place, damage))?;
-        Ok(visit(key, self.value_of(stored)?))
-    }
-
-    /// Visits all entries; `key` is a buffer. The leaf's prefix is copied once.
-    pub(crate) fn visit_all(&self, key: &mut Vec<u8>, visit: &mut Visit<'_>) -> Result<ControlFlow<()>, Error> {
         let prefix = self.leaf.prefix();
         key.clear();
         key.extend_from_slice(prefix);
-        for number in 0..self.len() {
+        for number in from..to {
             key.truncate(prefix.len());
             let stored = self.leaf.push_entry(self.index(number), key);
             let stored = stored.map_err(|damage| self.shared.damage(self.place, damage))?;
@@ -164,6 +154,8 @@ pub(crate) struct Leaves<'v, 'r> {
     /// Where the range was found to begin, in a forward scan.
     beginning: Option<Beginning>,
     stage: Stage,
+    /// The entries of the current leaf. They are lent: copies of them for each leaf made a merged scan a quarter slower.
+    current: Option<LeafEntries<'v>>,
 }
 
 enum Stage {
@@ -185,7 +177,16 @@ impl TreeView {
         waiting: WaitLimits,
     ) -> Leaves<'v, 'r> {
         let walk = Walk::new(self.shared(), self.root(tree), false);
-        Leaves { shared: self.shared(), walk, range, direction, waiting, beginning: None, stage: Stage::Ended }
+        Leaves {
+            shared: self.shared(),
+            walk,
+            range,
+            direction,
+            waiting,
+            beginning: None,
+            stage: Stage::Ended,
+            current: None,
+        }
     }
 }
 
@@ -210,7 +211,7 @@ impl<'v> Leaves<'v, '_> {
 
     /// The entries of the next leaf that has any in the range.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<LeafEntries<'v>>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<&LeafEntries<'v>>, Error> {
         loop {
             let (is_first, known) = match std::mem::replace(&mut self.stage, Stage::Inside) {
                 Stage::First(known) => (true, known),
@@ -220,9 +221,8 @@ impl<'v> Leaves<'v, '_> {
                     return Ok(None);
                 }
             };
-            let entries = self.entries(is_first, known)?;
-            if entries.is_some() {
-                return Ok(entries);
+            if self.enter(is_first, known)? {
+                return Ok(self.current.as_ref());
             }
         }
     }
@@ -233,11 +233,11 @@ impl<'v> Leaves<'v, '_> {
         self.beginning
     }
 
-    /// The entries of the leaf that are in the range.
+    /// Finds the entries of the leaf that are in the range; false if there are none.
     #[inline]
-    fn entries(&mut self, is_first: bool, known: Option<Beginning>) -> Result<Option<LeafEntries<'v>>, Error> {
-        let (shared, direction) = (self.shared, self.direction);
-        let Some((place, leaf)) = self.walk.leaf() else { return Ok(None) };
+    fn enter(&mut self, is_first: bool, known: Option<Beginning>) -> Result<bool, Error> {
+        let (shared, direction, waiting) = (self.shared, self.direction, self.waiting);
+        let Some((place, leaf)) = self.walk.leaf() else { return Ok(false) };
         let rank = |key: &[u8], with_equal: bool| {
             let (rank, found) = leaf.rank(key).map_err(|damage| shared.damage(place, damage))?;
             Ok::<usize, Error>(rank + usize::from(found && with_equal))
@@ -264,6 +264,7 @@ impl<'v> Leaves<'v, '_> {
         if ends {
             self.stage = Stage::Ended;
         }
-        Ok((first < end).then_some(LeafEntries { shared, place, leaf, first, end, direction, waiting: self.waiting }))
+        self.current = Some(LeafEntries { shared, place, leaf, first, end, direction, waiting });
+        Ok(first < end)
     }
 }

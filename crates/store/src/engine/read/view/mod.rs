@@ -10,16 +10,14 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use super::changes::Changes;
-use super::entries::{Entries, VisitEntries};
-use super::merge::{First, Merge};
+use super::entries::VisitEntries;
+use super::merge::Merge;
 use super::places::Places;
+use super::sink::{End, Lists, Rows, Sink};
 use crate::base::error::Error;
 use crate::base::key::{Direction, Entry, KeyRange, TreeId, Version, Visit};
 use crate::memtable::{Lookup, Memtable, Stretch};
 use crate::tree::{Lack, Leaves, TreeView, WaitLimits};
-
-/// Buffer for the keys of most entries of a scan, allocated at once; longer keys enlarge it.
-const KEY_BYTES_USUAL: usize = 128;
 
 /// What readers see, apart from the version. Replaced as a whole.
 #[derive(Clone)]
@@ -120,7 +118,7 @@ impl<'g> View<'g> {
         direction: Direction,
         visit: &mut VisitEntries<'_, 'g>,
     ) -> Result<(), Error> {
-        RangeScan { view: *self, places, is_asking: false, tree, direction, first: First::Several }.run(range, visit)
+        RangeScan { view: *self, places, is_asking: false, tree, direction }.run(range, &mut Lists::new(visit))
     }
 
     pub(crate) fn scan(
@@ -144,16 +142,7 @@ impl<'g> View<'g> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<(), Error> {
-        let scan = RangeScan { view: *self, places, is_asking, tree, direction, first: First::One };
-        let (mut key, mut failed) = (Vec::with_capacity(KEY_BYTES_USUAL), None);
-        let mut visit_each = |entries: &Entries<'g>| {
-            entries.visit_each(&mut key, visit).unwrap_or_else(|error| {
-                failed = Some(error);
-                ControlFlow::Break(())
-            })
-        };
-        scan.run(range, &mut visit_each)?;
-        failed.map_or(Ok(()), Err)
+        RangeScan { view: *self, places, is_asking, tree, direction }.run(range, &mut Rows::new(visit))
     }
 
     /// The number of keys of a tree. The tree file stores its number of entries; each key changed in the memtables is
@@ -194,28 +183,24 @@ struct RangeScan<'g, 'p> {
     is_asking: bool,
     tree: TreeId,
     direction: Direction,
-    first: First,
 }
 
 impl<'g> RangeScan<'g, '_> {
     #[inline]
-    fn run(&self, range: KeyRange<'_>, visit: &mut VisitEntries<'_, 'g>) -> Result<(), Error> {
-        if !self.view.has_ranges() {
-            return self.part(range, Hidden::default(), visit).map(drop);
-        }
-        match self.direction {
-            Direction::Forward => self.forward(range, visit),
-            Direction::Backward => self.backward(range, visit),
+    fn run(&self, range: KeyRange<'_>, sink: &mut impl Sink<'g>) -> Result<(), Error> {
+        let end = match self.direction {
+            _ if !self.view.has_ranges() => self.part(range, Hidden::default(), sink),
+            Direction::Forward => self.forward(range, sink),
+            Direction::Backward => self.backward(range, sink),
+        };
+        match end {
+            Ok(()) | Err(End::Enough) => Ok(()),
+            Err(End::Error(error)) => Err(error),
         }
     }
 
     /// Scans a part of the range in which the same deletions apply to all keys.
-    fn part(
-        &self,
-        range: KeyRange<'_>,
-        hidden: Hidden,
-        visit: &mut VisitEntries<'_, 'g>,
-    ) -> Result<ControlFlow<()>, Error> {
+    fn part(&self, range: KeyRange<'_>, hidden: Hidden, sink: &mut impl Sink<'g>) -> Result<(), End> {
         let (generation, direction, version) = (self.view.generation, self.direction, Version(self.view.version));
         let of = |table: &'g Memtable, below| table.range(version, self.tree, range, direction, Version(below));
         let older = generation.frozen.as_deref().filter(|_| hidden.in_active == 0);
@@ -225,12 +210,11 @@ impl<'g> RangeScan<'g, '_> {
             (None, None) => None,
             _ => Some(Changes::new(newer, older, direction)),
         };
-        let merge = changes.as_mut().and_then(|changes| Merge::new(changes, self.first));
-        match merge {
-            Some(mut merge) if hidden.hides_tree() => merge.run(None, visit),
-            Some(mut merge) => self.read_leaves(range, |leaves| merge.run(Some(leaves), visit)),
-            None if hidden.hides_tree() => Ok(ControlFlow::Continue(())),
-            None => self.read_leaves(range, |leaves| each_leaf(leaves, visit)),
+        match changes.as_mut().and_then(Merge::new) {
+            Some(mut merge) if hidden.hides_tree() => merge.run(None, sink),
+            Some(mut merge) => self.read_leaves(range, |leaves| merge.run(Some(leaves), sink)),
+            None if hidden.hides_tree() => Ok(()),
+            None => self.read_leaves(range, |leaves| each_leaf(leaves, sink)),
         }
     }
 
@@ -239,8 +223,8 @@ impl<'g> RangeScan<'g, '_> {
     fn read_leaves<'r>(
         &self,
         range: KeyRange<'r>,
-        read: impl FnOnce(&mut Leaves<'g, 'r>) -> Result<ControlFlow<()>, Error>,
-    ) -> Result<ControlFlow<()>, Error> {
+        read: impl FnOnce(&mut Leaves<'g, 'r>) -> Result<(), End>,
+    ) -> Result<(), End> {
         let tree = &*self.view.generation.tree;
         let cache = match (self.places, range.from, self.direction) {
             (Some(places), Bound::Included(from), Direction::Forward) => Some((places, from)),
@@ -251,14 +235,17 @@ impl<'g> RangeScan<'g, '_> {
         let waiting = WaitLimits { is_asking: self.is_asking, check_max };
         let mut leaves = tree.leaves(self.tree, range, self.direction, waiting);
         leaves.start(known)?;
-        let flow = read(&mut leaves)?;
+        let end = read(&mut leaves);
+        if let Err(End::Error(_)) = end {
+            return end;
+        }
         if let (Some((places, from)), Some(beginning)) = (cache, leaves.found_beginning()) {
             places.remember_beginning(tree, self.tree, from, beginning);
         }
-        Ok(flow)
+        end
     }
 
-    fn forward(&self, range: KeyRange<'_>, visit: &mut VisitEntries<'_, 'g>) -> Result<(), Error> {
+    fn forward(&self, range: KeyRange<'_>, sink: &mut impl Sink<'g>) -> Result<(), End> {
         let mut from = range.from;
         loop {
             let at = match from {
@@ -269,29 +256,25 @@ impl<'g> RangeScan<'g, '_> {
             let next = stretches.into_iter().flatten().filter_map(|stretch| stretch.to).min();
             let Some(next) = next.filter(|next| range.is_below_end(next)) else {
                 let rest = KeyRange { from, to: range.to };
-                return self.part(rest, hidden, visit).map(drop);
+                return self.part(rest, hidden, sink);
             };
             let part = KeyRange { from, to: Bound::Excluded(next) };
-            if self.part(part, hidden, visit)?.is_break() {
-                return Ok(());
-            }
+            self.part(part, hidden, sink)?;
             from = Bound::Included(next);
         }
     }
 
-    fn backward(&self, range: KeyRange<'_>, visit: &mut VisitEntries<'_, 'g>) -> Result<(), Error> {
+    fn backward(&self, range: KeyRange<'_>, sink: &mut impl Sink<'g>) -> Result<(), End> {
         let mut to = range.to;
         loop {
             let (hidden, stretches) = self.stretches(|table, version| table.stretch_below(version, self.tree, to));
             let first = stretches.into_iter().flatten().map(|stretch| stretch.from).max().unwrap_or_default();
             if first.is_empty() || !range.is_above_start(first) {
                 let rest = KeyRange { from: range.from, to };
-                return self.part(rest, hidden, visit).map(drop);
+                return self.part(rest, hidden, sink);
             }
             let part = KeyRange { from: Bound::Included(first), to };
-            if self.part(part, hidden, visit)?.is_break() {
-                return Ok(());
-            }
+            self.part(part, hidden, sink)?;
             to = Bound::Excluded(first);
         }
     }
@@ -323,14 +306,12 @@ impl Hidden {
     }
 }
 
-/// Visits leaves that have no changes.
-fn each_leaf<'g>(leaves: &mut Leaves<'g, '_>, visit: &mut VisitEntries<'_, 'g>) -> Result<ControlFlow<()>, Error> {
+/// Passes leaves that have no changes.
+fn each_leaf<'g>(leaves: &mut Leaves<'g, '_>, sink: &mut impl Sink<'g>) -> Result<(), End> {
     while let Some(leaf) = leaves.next()? {
-        if visit(&Entries::of_leaf(leaf)).is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
+        sink.take_run(leaf, (0, leaf.len()))?;
     }
-    Ok(ControlFlow::Continue(()))
+    Ok(())
 }
 
 /// The first entry that a scan visits.
