@@ -24,8 +24,7 @@
 //! - After a drain has begun no task is taken ([`Refused::Draining`]). Tasks taken before are finished or, after the deadline,
 //!   dropped and counted. Dropping the executor drops the tasks that have not begun and waits for the running ones.
 //!
-//! The server uses [`Pool`] with its two lines ([`Line`]). Jobs of one line start in the order of submission. If jobs wait in
-//! both, the lines alternate: a job waits for no more jobs of the other line than its own position in its line.
+//! [`TwoLines`] puts two lines of jobs in front of an executor, which it serves in turn: the server's queries wait in them.
 //!
 //! Queues are built on mutexes and condition variables. Tasks last microseconds or more, and a queue is accessed twice for each,
 //! so a lock-free queue would bring no measurable gain. What a task costs is cache lines that several cores write, signals and clock
@@ -43,6 +42,7 @@ mod model;
 mod models;
 mod priority;
 mod queue;
+mod two_lines;
 
 pub use back_pressure::Refused;
 pub use blocking::blocking;
@@ -59,4 +59,4 @@ pub use models::thread_per_task::{TASK_THREADS_MAX, ThreadPerTask};
 pub use models::waves::Waves;
 pub use models::work_stealing::WorkStealing;
 pub use priority::{GivingUp, give_way, let_others};
-pub use queue::Line;
+pub use two_lines::{Line, TwoLines};

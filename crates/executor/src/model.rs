@@ -115,7 +115,7 @@ impl Model {
             Self::ThreadPerTask => Box::new(ThreadPerTask::new(name, TASK_THREADS_MAX)),
             Self::Semaphore { places } => Box::new(ThreadPerTask::new(name, places)),
             Self::Waves { size } => Box::new(Waves::new(name, size)),
-            Self::Pool { threads } => Box::new(Pool::new(Settings { threads, queue_max, second_max: 0, name })?),
+            Self::Pool { threads } => Box::new(Pool::new(Settings { threads, queue_max, name })?),
             Self::IoAware { threads, running_max } => {
                 Box::new(IoAwarePool::new(IoAwareSettings { threads, running_max, queue_max, name })?)
             }

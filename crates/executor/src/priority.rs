@@ -25,8 +25,12 @@ thread_local! {
 /// Next to a thread of the usual priority such a thread gets two fifths of a core; alone it gets all of it.
 const NICE: libc::c_int = 2;
 
-/// Makes the calling thread yield, for the rest of its life. If the system refuses the nice value, it stays unchanged.
+/// Makes the calling thread yield, for the rest of its life; later calls do nothing. If the system refuses the nice value, it stays
+/// unchanged.
 pub fn give_way() {
+    if WORKS_SINCE.get().is_some() {
+        return;
+    }
     // SAFETY: the call reads no memory. On Linux the id 0 means the calling thread, not the process (setpriority(2), "C
     // library/kernel differences").
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };

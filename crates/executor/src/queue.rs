@@ -1,6 +1,6 @@
 //! The queue between submitters of jobs and the threads that run them.
 //!
-//! Invariants: at most `limits` jobs wait in each line; `running` jobs were taken and not reported as ended; once closed, no job
+//! Invariants: at most `limit` jobs wait; `running` jobs were taken and not reported as ended; once closed, no job
 //! is accepted, and a thread that finds it empty ends.
 //!
 //! Each signal of a condition variable is a system call, and a woken thread needs microseconds to run. So a thread is signalled
@@ -15,76 +15,49 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The line in which a job waits. The lines alternate if jobs wait in both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Line {
-    /// The usual line.
-    First,
-    /// The line for jobs that may be numerous.
-    Second,
-}
-
 /// A waiting job, and the moment of its submission.
 type Entry<J> = (J, Instant);
 
 struct State<J> {
-    /// Indexed by line.
-    waiting: [VecDeque<Entry<J>>; 2],
-    /// The line that is next.
-    turn: usize,
+    waiting: VecDeque<Entry<J>>,
     running: usize,
     closed: bool,
     /// Threads that wait for a job.
     idle: usize,
     /// Idle threads that were signalled and do not run yet.
     summoned: usize,
-    /// Whether submitters wait for room and were not signalled, by line.
-    is_room_awaited: [bool; 2],
+    /// Whether submitters wait for room and were not signalled.
+    is_room_awaited: bool,
     /// Threads that wait until all jobs have ended.
     waiting_for_end: usize,
     tally: Tally,
 }
 
-impl<J> State<J> {
-    /// The next job and its line: the line that is next, unless it is empty.
-    fn next(&mut self) -> Option<(Entry<J>, usize)> {
-        let line = if self.waiting[self.turn].is_empty() { 1 - self.turn } else { self.turn };
-        let entry = self.waiting[line].pop_front()?;
-        self.turn = 1 - line;
-        Some((entry, line))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.waiting.iter().all(VecDeque::is_empty)
-    }
-}
-
 pub(crate) struct Queue<J> {
-    limits: [usize; 2],
+    limit: usize,
     state: Mutex<State<J>>,
     /// Signalled for each job that arrives, and to all when the queue closes.
     job_came: Condvar,
-    /// Signalled when a line has fallen to three quarters of its limit, and when the queue closes.
+    /// Signalled when the queue has fallen to three quarters of its limit, and when the queue closes.
     room: Condvar,
     /// Signalled when no job waits or runs.
     all_ended: Condvar,
 }
 
 impl<J> Queue<J> {
-    pub(crate) fn new(limits: [usize; 2]) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         let state = State {
-            waiting: [VecDeque::new(), VecDeque::new()],
-            turn: 0,
+            waiting: VecDeque::new(),
             running: 0,
             closed: false,
             idle: 0,
             summoned: 0,
-            is_room_awaited: [false, false],
+            is_room_awaited: false,
             waiting_for_end: 0,
             tally: Tally::default(),
         };
         let (job_came, room, all_ended) = (Condvar::new(), Condvar::new(), Condvar::new());
-        Self { limits, state: Mutex::new(state), job_came, room, all_ended }
+        Self { limit, state: Mutex::new(state), job_came, room, all_ended }
     }
 
     /// No foreign code runs under the lock, so the state is consistent even if the lock is poisoned.
@@ -93,41 +66,41 @@ impl<J> Queue<J> {
     }
 
     /// Queues `form(value)`, or returns the value.
-    pub(crate) fn push<T>(&self, line: Line, value: T, form: impl FnOnce(T) -> J) -> Result<(), Refused<T>> {
+    pub(crate) fn push<T>(&self, value: T, form: impl FnOnce(T) -> J) -> Result<(), Refused<T>> {
         let now = Instant::now();
         let state = self.lock();
         if state.closed {
             return Err(Refused::Draining(value));
         }
-        if self.is_full(&state, line) {
+        if self.is_full(&state) {
             return Err(Refused::Full(value));
         }
-        self.put(state, line, (form(value), now));
+        self.put(state, (form(value), now));
         Ok(())
     }
 
     /// The same, after waiting for room.
-    pub(crate) fn push_waiting<T>(&self, line: Line, value: T, form: impl FnOnce(T) -> J) -> Result<(), Refused<T>> {
+    pub(crate) fn push_waiting<T>(&self, value: T, form: impl FnOnce(T) -> J) -> Result<(), Refused<T>> {
         let mut now = Instant::now();
         let mut state = self.lock();
-        while !state.closed && self.is_full(&state, line) {
-            state.is_room_awaited[line as usize] = true;
+        while !state.closed && self.is_full(&state) {
+            state.is_room_awaited = true;
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
             now = Instant::now();
         }
         if state.closed {
             return Err(Refused::Draining(value));
         }
-        self.put(state, line, (form(value), now));
+        self.put(state, (form(value), now));
         Ok(())
     }
 
-    fn is_full(&self, state: &State<J>, line: Line) -> bool {
-        state.waiting[line as usize].len() >= self.limits[line as usize]
+    fn is_full(&self, state: &State<J>) -> bool {
+        state.waiting.len() >= self.limit
     }
 
-    fn put(&self, mut state: MutexGuard<'_, State<J>>, line: Line, entry: Entry<J>) {
-        state.waiting[line as usize].push_back(entry);
+    fn put(&self, mut state: MutexGuard<'_, State<J>>, entry: Entry<J>) {
+        state.waiting.push_back(entry);
         let summons = state.idle > state.summoned;
         state.summoned += usize::from(summons);
         drop(state);
@@ -149,13 +122,13 @@ impl<J> Queue<J> {
             self.tell_if_all_ended(&state);
         }
         loop {
-            if let Some(((job, submitted), line)) = state.next() {
+            if let Some((job, submitted)) = state.waiting.pop_front() {
                 let began = now.unwrap_or_else(Instant::now);
                 state.tally.count_waited(submitted, began);
                 state.running += 1;
-                let is_room_awaited = state.is_room_awaited[line] && self.has_room_again(&state, line);
+                let is_room_awaited = state.is_room_awaited && self.has_room_again(&state);
                 if is_room_awaited {
-                    state.is_room_awaited[line] = false;
+                    state.is_room_awaited = false;
                 }
                 drop(state);
                 if is_room_awaited {
@@ -175,13 +148,13 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Whether a line has fallen so far that submitters are woken.
-    fn has_room_again(&self, state: &State<J>, line: usize) -> bool {
-        state.waiting[line].len() <= low_water(self.limits[line])
+    /// Whether the queue has fallen so far that submitters are woken.
+    fn has_room_again(&self, state: &State<J>) -> bool {
+        state.waiting.len() <= low_water(self.limit)
     }
 
     fn tell_if_all_ended(&self, state: &State<J>) {
-        if state.running == 0 && state.waiting_for_end > 0 && state.is_empty() {
+        if state.running == 0 && state.waiting_for_end > 0 && state.waiting.is_empty() {
             self.all_ended.notify_all();
         }
     }
@@ -195,7 +168,7 @@ impl<J> Queue<J> {
     /// Waits until no job waits or runs, or for `deadline`; returns whether none is left.
     pub(crate) fn wait_idle(&self, deadline: Instant) -> bool {
         let mut state = self.lock();
-        while state.running > 0 || !state.is_empty() {
+        while state.running > 0 || !state.waiting.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -208,7 +181,7 @@ impl<J> Queue<J> {
     }
 
     /// Removes all waiting jobs. The caller drops them outside the lock, because their drop is foreign code.
-    pub(crate) fn take_waiting(&self) -> [VecDeque<Entry<J>>; 2] {
+    pub(crate) fn take_waiting(&self) -> VecDeque<Entry<J>> {
         let mut state = self.lock();
         let waiting = std::mem::take(&mut state.waiting);
         self.tell_if_all_ended(&state);
@@ -223,7 +196,7 @@ impl<J> Queue<J> {
     /// Number of waiting jobs, number of running ones, and the counts of the ended ones.
     pub(crate) fn counts(&self) -> (usize, usize, Tally) {
         let state = self.lock();
-        (state.waiting.iter().map(VecDeque::len).sum(), state.running, state.tally)
+        (state.waiting.len(), state.running, state.tally)
     }
 }
 
@@ -232,25 +205,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_room_again_at_its_own_three_quarters() {
-        let queue = Queue::new([8, 0]);
+    fn there_is_room_again_at_three_quarters() {
+        let queue = Queue::new(8);
         for number in 0..8 {
-            queue.push(Line::First, number, |number| number).unwrap();
+            queue.push(number, |number| number).unwrap();
         }
-        let has_room = || queue.has_room_again(&queue.lock(), Line::First as usize);
-        let is_awaited = || queue.lock().is_room_awaited[Line::First as usize];
+        let has_room = || queue.has_room_again(&queue.lock());
+        let is_awaited = || queue.lock().is_room_awaited;
         let take = || queue.take(None).map(|(number, _)| number);
-        queue.lock().is_room_awaited[Line::First as usize] = true;
+        queue.lock().is_room_awaited = true;
         assert_eq!((take(), has_room(), is_awaited()), (Some(0), false, true));
         assert_eq!((take(), has_room(), is_awaited()), (Some(1), true, false), "the submitters were signalled");
     }
 
     #[test]
     fn no_more_threads_are_signalled_than_wait() {
-        let queue = Queue::new([8, 0]);
+        let queue = Queue::new(8);
         queue.lock().idle = 2;
         let summoned = [(); 3].map(|()| {
-            queue.push(Line::First, (), |()| ()).unwrap();
+            queue.push((), |()| ()).unwrap();
             queue.lock().summoned
         });
         assert_eq!(summoned, [1, 2, 2]);

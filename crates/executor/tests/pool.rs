@@ -1,12 +1,12 @@
 //! The pool's guarantees, one by one. Jobs are held at a gate, so no test depends on time.
 
-use executor::{Drained, Job, Line, Pool, Refused, Settings, StartError, THREADS_MAX};
+use executor::{Drained, Job, Pool, Refused, Settings, StartError, THREADS_MAX};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn pool(threads: usize, queue_max: usize) -> Pool {
-    Pool::new(Settings { threads, queue_max, second_max: queue_max, name: "test".to_owned() }).unwrap()
+    Pool::new(Settings { threads, queue_max, name: "test".to_owned() }).unwrap()
 }
 
 fn soon() -> Instant {
@@ -49,29 +49,6 @@ fn jobs_run_in_the_order_of_submission() {
     }
     assert_eq!(pool.drain(soon()), Drained::Finished);
     assert_eq!(*order.lock().unwrap(), (0..100).collect::<Vec<_>>());
-}
-
-#[test]
-fn the_lines_take_turns_and_each_has_its_own_bound() {
-    let pool = pool(1, 3);
-    let gate = Gate::hold(&pool);
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let submit = |line, number| {
-        let order = Arc::clone(&order);
-        pool.try_submit_to(line, Box::new(move || order.lock().unwrap().push(number)))
-    };
-    for number in 10..13 {
-        submit(Line::Second, number).unwrap();
-    }
-    assert!(matches!(submit(Line::Second, 13), Err(Refused::Full(_))));
-    for number in 0..3 {
-        submit(Line::First, number).unwrap();
-    }
-    assert!(matches!(submit(Line::First, 3), Err(Refused::Full(_))));
-    assert_eq!((pool.metrics().queued, pool.metrics().refused), (6, 2));
-    gate.go.send(()).unwrap();
-    assert_eq!(pool.drain(soon()), Drained::Finished);
-    assert_eq!(*order.lock().unwrap(), [10, 0, 11, 1, 12, 2]);
 }
 
 #[test]
@@ -202,7 +179,7 @@ fn a_job_may_own_the_last_handle_of_its_pool() {
 #[test]
 fn a_number_of_threads_out_of_bounds_is_refused() {
     for threads in [0, THREADS_MAX + 1] {
-        let refused = Pool::new(Settings { threads, queue_max: 1, second_max: 1, name: "test".to_owned() }).err();
+        let refused = Pool::new(Settings { threads, queue_max: 1, name: "test".to_owned() }).err();
         assert!(matches!(refused, Some(StartError::Threads(asked)) if asked == threads));
     }
 }

@@ -48,6 +48,10 @@ fn values_of_the_wrong_kind_or_size() {
             ["2:20", "is \"10.0.0.1/8\"", "the network itself: \"10.0.0.0/8\""],
         ),
         ("[server]\ndurability = 5", ["2:14", "is an integer", "\"commit\", \"none\", { interval_seconds = N }"]),
+        (
+            "[server]\nquery_model = \"event-loop\"",
+            ["2:15", "is \"event-loop\"", "\"pool\", \"io-aware\", \"work-stealing\""],
+        ),
         ("[server]\ncold_model = \"inline\"", ["2:14", "is \"inline\"", "\"pool\", \"io-aware\", \"work-stealing\""]),
         ("[server]\nredis = \"x\"", ["2:1", "`redis` in [server] is not there yet", "allowed: http"]),
         ("[server]\ntls = \"x\"", ["2:7", "`server.tls` is a string", "a table"]),

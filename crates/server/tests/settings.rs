@@ -128,9 +128,9 @@ fn what_check_config_accepts_serve_accepts() {
         "connections_max = 1\nconnections_per_address_max = 1\ndate = false\naccess_log = true",
         "durability = { interval_seconds = 3600 }\nchanges_kept_bytes = \"64GiB\"\nchanges_kept_seconds = 1",
         "durability = \"none\"\nchanges_kept_bytes = \"16MiB\"\nbackups = \"nowhere/at/all\"",
-        "cold_model = \"io-aware\"",
+        "cold_model = \"io-aware\"\nquery_model = \"work-stealing\"",
         "trusted_proxies = [\"10.0.0.0/8\", \"::1\", \"unix\"]",
-        "cold_model = \"work-stealing\"",
+        "cold_model = \"work-stealing\"\nquery_model = \"io-aware\"",
     ] {
         check(&format!("{server}{setting}\n"), &[]);
         found.extend(disagreement(&format!("{server}{setting}\n")));

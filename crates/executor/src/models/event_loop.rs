@@ -114,7 +114,7 @@ impl EventLoops {
     /// The same, with `threads` that sleep during the waits.
     pub(super) fn with_threads(settings: EventLoopSettings, threads: usize) -> Result<Self, StartError> {
         let name = format!("{}-wait", settings.name);
-        let pool = Settings { threads, queue_max: settings.tasks_max, second_max: 0, name };
+        let pool = Settings { threads, queue_max: settings.tasks_max, name };
         Self::start(settings, Waits::OnThreads(Pool::new(pool)?))
     }
 

@@ -9,8 +9,7 @@ use crate::containment::{drop_contained, run_contained};
 use crate::coroutine::{BoxCoroutine, Job, Work};
 use crate::executor::{Drained, Executor, StartError, check_threads};
 use crate::metrics::{Counters, Ended, Metrics};
-use crate::priority::give_way;
-use crate::queue::{Line, Queue};
+use crate::queue::Queue;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -20,10 +19,8 @@ use std::time::Instant;
 pub struct Settings {
     /// Number of threads, 1 to [`THREADS_MAX`](crate::THREADS_MAX). All are started at once and stay.
     pub threads: usize,
-    /// Largest number of jobs that wait in the first line, in addition to the running ones.
+    /// Largest number of jobs that wait, in addition to the running ones.
     pub queue_max: usize,
-    /// Largest number of jobs that wait in the second line.
-    pub second_max: usize,
     /// Name of the pool in the log and in the names of its threads (the kernel shows the first 15 bytes).
     pub name: String,
 }
@@ -43,44 +40,23 @@ pub struct Pool {
 impl Pool {
     /// Starts the threads.
     pub fn new(settings: Settings) -> Result<Self, StartError> {
-        Pool::start(settings, || {})
-    }
-
-    /// The same with threads that yield to those of the usual priority ([`give_way`]).
-    pub fn giving_way(settings: Settings) -> Result<Self, StartError> {
-        Pool::start(settings, give_way)
-    }
-
-    fn start(settings: Settings, started: fn()) -> Result<Self, StartError> {
         check_threads(settings.threads)?;
-        let queue = Queue::new([settings.queue_max, settings.second_max]);
+        let queue = Queue::new(settings.queue_max);
         let shared = Arc::new(Shared { name: settings.name, queue, counters: Arc::default() });
         // From here on, dropping `pool` ends the threads that have started.
         let mut pool = Self { shared, threads: Vec::with_capacity(settings.threads) };
         for index in 0..settings.threads {
             let shared = Arc::clone(&pool.shared);
             let builder = thread::Builder::new().name(format!("{}-{index}", shared.name));
-            pool.threads.push(
-                builder
-                    .spawn(move || {
-                        started();
-                        shared.run();
-                    })
-                    .map_err(StartError::Spawn)?,
-            );
+            pool.threads.push(builder.spawn(move || shared.run()).map_err(StartError::Spawn)?);
             pool.shared.counters.count_threads(1);
         }
         Ok(pool)
     }
 
-    /// Queues a job in the first line, or returns it at once.
+    /// Queues a job, or returns it at once.
     pub fn try_submit(&self, job: Job) -> Result<(), Refused<Job>> {
-        self.try_submit_to(Line::First, job)
-    }
-
-    /// Queues a job in a line, or returns it at once.
-    pub fn try_submit_to(&self, line: Line, job: Job) -> Result<(), Refused<Job>> {
-        self.shared.queue.push(line, job, Work::Job).inspect_err(|_| self.shared.counters.count_refused())
+        self.shared.queue.push(job, Work::Job).inspect_err(|_| self.shared.counters.count_refused())
     }
 
     /// Takes no more jobs and waits for those queued and running. At `deadline`, jobs that have not started are dropped.
@@ -107,12 +83,12 @@ impl Pool {
 
 impl Executor for Pool {
     fn try_submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
-        let pushed = self.shared.queue.push(Line::First, task, Work::Coroutine);
+        let pushed = self.shared.queue.push(task, Work::Coroutine);
         pushed.inspect_err(|_| self.shared.counters.count_refused())
     }
 
     fn submit(&self, task: BoxCoroutine) -> Result<(), Refused<BoxCoroutine>> {
-        let pushed = self.shared.queue.push_waiting(Line::First, task, Work::Coroutine);
+        let pushed = self.shared.queue.push_waiting(task, Work::Coroutine);
         pushed.inspect_err(|_| self.shared.counters.count_refused())
     }
 
@@ -154,9 +130,9 @@ impl Shared {
     /// Drops the waiting jobs and returns their number.
     fn drop_waiting(&self) -> usize {
         let waiting = self.queue.take_waiting();
-        let count = waiting.iter().map(|line| line.len()).sum();
+        let count = waiting.len();
         self.counters.count_dropped(count);
-        waiting.into_iter().flatten().for_each(drop_contained);
+        waiting.into_iter().for_each(drop_contained);
         count
     }
 }

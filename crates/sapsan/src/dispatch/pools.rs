@@ -20,7 +20,7 @@ impl Pools {
     pub(crate) fn start(wanted: Vec<(String, Threads)>) -> Result<Pools, executor::StartError> {
         let mut pools = Pools::default();
         for (name, Threads { count, queue_max }) in wanted {
-            let pool = Pool::new(Settings { threads: count, queue_max, second_max: 0, name: name.clone() })?;
+            let pool = Pool::new(Settings { threads: count, queue_max, name: name.clone() })?;
             pools.0.push((name, pool));
         }
         Ok(pools)

@@ -3,14 +3,14 @@
 
 use super::cors;
 use super::memory::{BODY_BYTES_DEFAULT, Division};
-use super::server::{AdminListener, ColdModel, Durability, ServerConfig};
+use super::server::{AdminListener, BlockingModel, Durability, ServerConfig};
 use super::{size, tls};
 use docs::config::{Item, Table};
 use http::{ProxyEntryError, TrustedProxies};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-const KEYS: [&str; 32] = [
+const KEYS: [&str; 33] = [
     "http",
     "admin",
     "hosts",
@@ -38,6 +38,7 @@ const KEYS: [&str; 32] = [
     "changes_kept_bytes",
     "changes_kept_seconds",
     "scan_rows_max",
+    "query_model",
     "query_threads",
     "query_seconds",
     "query_log_rows",
@@ -87,10 +88,11 @@ impl Default for ServerConfig {
             access_log: false,
             slow_log: None,
             durability: Durability::Commit,
-            cold_model: ColdModel::Pool,
+            cold_model: BlockingModel::Pool,
             changes_kept_bytes: 0,
             changes_kept: None,
             scan_rows_max: 10_000_000,
+            query_model: BlockingModel::Pool,
             query_threads: std::thread::available_parallelism().map_or(1, usize::from).min(QUERY_THREADS_DEFAULT_MAX),
             query: Duration::from_secs(30),
             query_log_rows: 1_000_000,
@@ -185,8 +187,11 @@ impl ServerConfig {
         if let Some(durability) = table.get("durability").and_then(|item| durability(&item)) {
             config.durability = durability;
         }
-        if let Some(model) = table.get("cold_model").and_then(|item| cold_model(&item)) {
+        if let Some(model) = table.get("cold_model").and_then(|item| blocking_model(&item)) {
             config.cold_model = model;
+        }
+        if let Some(model) = table.get("query_model").and_then(|item| blocking_model(&item)) {
+            config.query_model = model;
         }
         if let Some(bytes) = table.get("changes_kept_bytes").and_then(|item| size::read(&item, CHANGES_KEPT_BYTES)) {
             config.changes_kept_bytes = bytes;
@@ -318,12 +323,12 @@ fn trusted_proxies(item: &Item<'_>) -> Option<TrustedProxies> {
     }
 }
 
-fn cold_model(item: &Item<'_>) -> Option<ColdModel> {
+fn blocking_model(item: &Item<'_>) -> Option<BlockingModel> {
     let text = item.text()?;
     let model = match text {
-        "pool" => Some(ColdModel::Pool),
-        "io-aware" => Some(ColdModel::IoAware),
-        "work-stealing" => Some(ColdModel::WorkStealing),
+        "pool" => Some(BlockingModel::Pool),
+        "io-aware" => Some(BlockingModel::IoAware),
+        "work-stealing" => Some(BlockingModel::WorkStealing),
         _ => None,
     };
     if model.is_none() {

@@ -27,7 +27,7 @@ pub(crate) use files::{folder_pattern, rest_parameter};
 pub use guard::GuardConfig;
 pub(crate) use guard::read_all as read_guards;
 pub use listen::listen_address;
-pub use server::{AdminListener, ColdModel, Durability, ServerConfig};
+pub use server::{AdminListener, BlockingModel, Durability, ServerConfig};
 pub use steps::StepConfig;
 pub use tls::TlsConfig;
 pub(crate) use token::read_all as read_tokens;

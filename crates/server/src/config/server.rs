@@ -18,9 +18,9 @@ pub enum Durability {
     None,
 }
 
-/// Execution model of cold reads: those models whose threads may wait for the disk.
+/// Execution model of work that blocks: those models whose threads may wait for the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ColdModel {
+pub enum BlockingModel {
     /// A fixed set of threads.
     #[default]
     Pool,
@@ -30,7 +30,7 @@ pub enum ColdModel {
     WorkStealing,
 }
 
-impl ColdModel {
+impl BlockingModel {
     /// With this number of threads.
     pub(crate) fn with_threads(self, threads: usize) -> executor::Model {
         match self {
@@ -110,13 +110,15 @@ pub struct ServerConfig {
     /// When a write is acknowledged.
     pub durability: Durability,
     /// Execution model of reads that would wait for the disk.
-    pub cold_model: ColdModel,
+    pub cold_model: BlockingModel,
     /// Bytes of the log kept for readers of changes, besides those that a restart needs. 0: none.
     pub changes_kept_bytes: u64,
     /// Time for which they are kept; `None`: for ever.
     pub changes_kept: Option<Duration>,
     /// Rows that one query may scan.
     pub scan_rows_max: u64,
+    /// Execution model of queries that would hold an event loop.
+    pub query_model: BlockingModel,
     /// Threads that one query may use.
     pub query_threads: usize,
     /// How long one query may run on the pool.

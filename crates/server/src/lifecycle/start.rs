@@ -127,10 +127,10 @@ fn access_log(config: &ServiceConfig) -> Result<(Option<AccessLog>, Option<Queue
 
 /// The threads behind the loops: no kind waits for another.
 fn start_pools(settings: &ServerConfig, division: &Division) -> Result<Pools, executor::StartError> {
-    let backup = executor::Settings { threads: 1, queue_max: 1, second_max: 0, name: "backup".to_owned() };
+    let backup = executor::Settings { threads: 1, queue_max: 1, name: "backup".to_owned() };
     Ok(Pools {
         cold: ColdReads::start(settings.cold_model, division.cold_threads)?,
-        long: QueryPool::start(division, settings.query)?,
+        long: QueryPool::start(settings.query_model, division, settings.query)?,
         // One at a time.
         backup: settings.backups.as_ref().map(|_| Pool::new(backup)).transpose()?,
     })

@@ -17,7 +17,7 @@
 //! Declared `get` and `query`, and the general API's documents and lists, check residency; a scan checks each of its pages. Reads
 //! made to prepare writes, and the later pieces of a large document, do not check.
 
-use crate::config::ColdModel;
+use crate::config::BlockingModel;
 use crate::config::memory::{COLD_RESULT_BYTES, COLD_WAITING_PER_THREAD};
 use crate::failure::{Failure, Kind};
 use docs::{Database, Session};
@@ -122,7 +122,7 @@ impl ColdReads {
         self.sessions.let_go();
     }
 
-    pub(crate) fn start(model: ColdModel, threads: usize) -> Result<ColdReads, StartError> {
+    pub(crate) fn start(model: BlockingModel, threads: usize) -> Result<ColdReads, StartError> {
         let pool = model.with_threads(threads).start("cold", threads * COLD_WAITING_PER_THREAD)?;
         // Caching document places would not pay: a cold document is rarely read twice.
         Ok(ColdReads { pool, sessions: Arc::new(Sessions { has_places: false, ..Sessions::default() }) })

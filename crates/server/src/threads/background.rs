@@ -4,7 +4,7 @@
 use super::query_pool::{QueryPool, QueuePlace};
 use crate::failure::refusal;
 use crate::failure::{ErrorRules, Failure, Kind};
-use executor::{Executor, Job, Line, once};
+use executor::{Executor, Job, Line, give_way, once};
 use http::{Client, LateReply};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -90,6 +90,7 @@ pub(crate) fn run_declared(
     });
 }
 
+/// Work on a thread of queries that is not begun after `ends`.
 fn within(
     ends: Instant,
     errors: &Arc<ErrorRules>,
@@ -97,6 +98,8 @@ fn within(
 ) -> impl FnOnce(LateReply) + Send + 'static {
     let errors = Arc::clone(errors);
     move |late| {
+        // A scan may take a core for seconds: a loop's next request must not wait behind it.
+        give_way();
         if Instant::now() < ends {
             return work(late);
         }

@@ -6,9 +6,10 @@
 //! how long its queries took ([`super::loop_time`]). The threads serve the queues in turn.
 
 use super::in_flight::{InFlight, Taken};
+use crate::config::BlockingModel;
 use crate::config::memory::{Division, POOL_THREADS, WAITING_QUERY_BYTES};
 use crate::failure::{Failure, Kind};
-use executor::{Job, Line, Metrics, Pool, Refused, Settings, StartError};
+use executor::{Job, Line, Metrics, Refused, StartError, TwoLines};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ const GENERAL_MAX: usize = 64;
 
 /// See the module's documentation.
 pub(crate) struct QueryPool {
-    pool: Pool,
+    lines: TwoLines,
     bytes: InFlight,
     declared: Arc<Declared>,
     /// How long a query may wait and run.
@@ -50,17 +51,15 @@ impl Drop for QueuePlace {
 }
 
 impl QueryPool {
-    pub(crate) fn start(division: &Division, time_max: Duration) -> Result<QueryPool, StartError> {
+    pub(crate) fn start(
+        model: BlockingModel,
+        division: &Division,
+        time_max: Duration,
+    ) -> Result<QueryPool, StartError> {
         let bytes_max = division.waiting_query_bytes;
-        let settings = Settings {
-            threads: POOL_THREADS,
-            queue_max: GENERAL_MAX,
-            second_max: bytes_max / WAITING_QUERY_BYTES,
-            name: "query".to_owned(),
-        };
+        let limits = [GENERAL_MAX, bytes_max / WAITING_QUERY_BYTES];
         Ok(QueryPool {
-            // A scan may take a core for seconds: a loop's next request must not wait behind it.
-            pool: Pool::giving_way(settings)?,
+            lines: TwoLines::start(model.with_threads(POOL_THREADS), "query", limits)?,
             bytes: InFlight::new(bytes_max),
             declared: Arc::default(),
             time_max,
@@ -98,7 +97,7 @@ impl QueryPool {
 
     /// Queues work of `/_/`, or of a place ([`QueryPool::place`]).
     pub(crate) fn try_submit(&self, line: Line, job: Job) -> Result<(), Refused<Job>> {
-        self.pool.try_submit_to(line, job)
+        self.lines.try_submit(line, job)
     }
 
     /// The rejection of a request for which the queue of `/_/` has no room.
@@ -108,7 +107,7 @@ impl QueryPool {
 
     /// The counters now.
     pub(crate) fn metrics(&self) -> Metrics {
-        let metrics = self.pool.metrics();
+        let metrics = self.lines.metrics();
         Metrics { refused: metrics.refused + self.refused.load(Ordering::Relaxed), ..metrics }
     }
 
@@ -126,7 +125,7 @@ mod tests {
     #[test]
     fn thousands_wait_at_the_default_memory_and_as_many_as_have_time() {
         let division = Division::of(&ServerConfig { threads: 2, ..ServerConfig::default() });
-        let pool = QueryPool::start(&division, Duration::from_secs(30)).unwrap();
+        let pool = QueryPool::start(BlockingModel::Pool, &division, Duration::from_secs(30)).unwrap();
         let fill = |expected| {
             let places: Vec<QueuePlace> = std::iter::from_fn(|| pool.place(64, expected).ok()).collect();
             let failure = pool.place(64, expected).err().expect("it is full");
