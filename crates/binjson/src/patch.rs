@@ -9,6 +9,7 @@ use crate::encoder::Encoder;
 use crate::error::JsonError;
 use crate::limits::DEPTH_MAX;
 use crate::value::{Kind, Value};
+use crate::walk::Fields;
 
 /// Up to this many fields of a patch are searched linearly; more are sorted first.
 const UNSORTED_FIELDS_MAX: usize = 16;
@@ -58,7 +59,7 @@ fn append_merged(out: &mut Vec<u8>, target: Option<Value<'_>>, patch: Value<'_>,
     }
     out.push(b'{');
     let start = out.len();
-    for (key, value) in target.iter().flat_map(|target| target.fields()) {
+    for (key, value) in target.map_or_else(Fields::empty, |target| target.fields()) {
         match find(&mut changes, key.stored(), sorted) {
             None => append_field(out, start, key.stored(), |out| out.extend_from_slice(value.raw())),
             Some(change) => {

@@ -2,6 +2,7 @@
 
 use crate::escape;
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 /// The kind of a value. A number of digits alone is an `Integer` whatever its magnitude, also `-0`; with a fraction or an
 /// exponent it is a `Number`.
@@ -150,12 +151,44 @@ impl<'a> Str<'a> {
 
 impl PartialEq<str> for Str<'_> {
     fn eq(&self, other: &str) -> bool {
-        self.as_str().as_deref() == Some(other)
+        // An escape is longer than its character, so only a longer stored form may have any.
+        match self.stored.len().cmp(&other.len()) {
+            Ordering::Less => false,
+            Ordering::Equal => self.stored == other.as_bytes() && !self.stored.contains(&b'\\'),
+            Ordering::Greater => self.stored.contains(&b'\\') && self.as_str().as_deref() == Some(other),
+        }
     }
 }
 
 impl PartialEq<&str> for Str<'_> {
     fn eq(&self, other: &&str) -> bool {
         *self == **other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Str;
+
+    /// Stored forms and their characters; the second of each pair of equal length is no equal.
+    #[test]
+    fn a_key_equals_its_characters_and_nothing_else() {
+        let keys = [
+            ("", ""),
+            ("mark", "mark"),
+            ("f\u{fc}r", "f\u{fc}r"),
+            (r"a\nb", "a\nb"),
+            (r"a\\b", r"a\b"),
+            (r"\u0001", "\u{1}"),
+        ];
+        for (stored, characters) in keys {
+            let key = Str::new(stored.as_bytes());
+            assert!(key == characters, "{stored}");
+            for (other_stored, other) in keys.into_iter().filter(|(other, _)| *other != stored) {
+                assert!(key != other, "{stored}, {other_stored}");
+            }
+            assert_eq!(key == stored, stored == characters, "{stored}");
+        }
+        assert!(Str::new(b"a\\n") != "a\\n" && Str::new(b"\xff") != "\u{fffd}");
     }
 }

@@ -58,8 +58,8 @@ impl Reads {
         if self.has_room() {
             if self.points.capacity() == 0 {
                 // Nearly all transactions fit, so their buffers are allocated once.
-                self.points.reserve(FIRST_POINTS);
-                self.bytes.reserve(key.len().max(FIRST_BYTES));
+                self.points = Vec::with_capacity(FIRST_POINTS);
+                self.bytes = Vec::with_capacity(key.len().max(FIRST_BYTES));
             }
             let start = self.bytes.len();
             self.bytes.extend_from_slice(key);
