@@ -1,7 +1,7 @@
 //! The loops of one reactor as seen from any thread: mailboxes, counters, the count of open connections.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::broken::Broken;
@@ -18,7 +18,7 @@ use crate::wheel::TICK_NS;
 pub(crate) struct Member {
     pub(crate) mailbox: Mailbox,
     pub(crate) counters: Counters,
-    clock: Clock,
+    own: Own,
     open: OpenCount,
     lag: Watched,
 }
@@ -30,8 +30,12 @@ struct Watched {
     poller: mio::Registry,
 }
 
+/// What the loop's own thread writes.
 #[repr(align(128))]
-struct Clock(AtomicU64);
+struct Own {
+    now_ns: AtomicU64,
+    polls_again: AtomicBool,
+}
 
 #[repr(align(128))]
 struct OpenCount(AtomicUsize);
@@ -42,14 +46,23 @@ impl Member {
         Self {
             mailbox: Mailbox::new(waker),
             counters: Counters::default(),
-            clock: Clock(AtomicU64::new(kernel::now_ns())),
+            own: Own { now_ns: AtomicU64::new(kernel::now_ns()), polls_again: AtomicBool::new(false) },
             open: OpenCount(AtomicUsize::new(0)),
             lag: Watched { lag: Lag::default(), poller },
         }
     }
 
     pub(crate) fn set_now(&self, now_ns: u64) {
-        self.clock.0.store(now_ns, Ordering::Relaxed);
+        self.own.now_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// Whether [`Loop::poll_again`] was called since the last poll.
+    pub(crate) fn take_poll_again(&self) -> bool {
+        let polls_again = self.own.polls_again.load(Ordering::Relaxed);
+        if polls_again {
+            self.own.polls_again.store(false, Ordering::Relaxed);
+        }
+        polls_again
     }
 
     pub(crate) fn metrics(&self) -> LoopMetrics {
@@ -218,7 +231,13 @@ impl Loop {
 
     /// The loop's coarse clock: nanoseconds of CLOCK_MONOTONIC, read once a tick.
     pub fn now_ns(&self) -> u64 {
-        self.member().clock.0.load(Ordering::Relaxed)
+        self.member().own.now_ns.load(Ordering::Relaxed)
+    }
+
+    /// The loop's next poll does not sleep, so another tick follows at once. For work of the loop's states, on the loop's thread; a
+    /// call from another thread does not wake the loop.
+    pub fn poll_again(&self) {
+        self.member().own.polls_again.store(true, Ordering::Relaxed);
     }
 
     /// The clock read now, in about 20 ns: for measurements inside a tick.

@@ -5,8 +5,8 @@
 //!
 //! What holds everywhere in the crate:
 //!
-//! - On the path of a request (event, read, protocol, write) nothing locks or allocates, and the clock is read once for four
-//!   requests. All requests that arrived together share one `recv`, one `send` and a part of one `epoll_wait`.
+//! - On the path of a request (event, read, protocol, write) nothing locks or allocates, and the clock is read once for sixteen
+//!   cheap requests. All requests that arrived together share one `recv`, one `send` and a part of one `epoll_wait`.
 //! - Every buffer and queue has a bound with a name, in [`Settings`]; above it a connection is not read any more.
 //! - An idle connection holds no buffer: read and write buffers belong to the loop and are lent for a turn.
 //! - Connections of one loop reach one another's queues directly ([`Neighbour`]); other loops are reached by mail.

@@ -66,7 +66,8 @@ impl EventLoop {
     fn wait(&mut self, events: &mut Events) -> std::io::Result<()> {
         let next_ns = self.core.wheel.next_ns().min(self.core.timers.next_ns());
         self.alarm.wake_by(next_ns, self.core.now_ns)?;
-        let has_work = !self.unread.is_empty() || self.core.lists.have_some();
+        let polls_again = self.core.lp.member().take_poll_again();
+        let has_work = polls_again || !self.unread.is_empty() || self.core.lists.have_some();
         let idle = !has_work && !self.listeners.have_more();
         let sleep = idle && self.core.lp.member().mailbox.may_sleep();
         let waited = self.core.poller.wait(events, sleep);

@@ -252,3 +252,37 @@ fn a_state_tries_again_by_its_timer_without_a_connection() {
     running.drain(Duration::ZERO);
     running.join().unwrap();
 }
+
+/// Asks for another tick as often as `left` says.
+struct Again {
+    left: usize,
+    told: Sender<usize>,
+}
+
+impl LoopState for Again {
+    fn before_wait(&mut self, at: &mut LoopContext<'_>) {
+        if self.left > 0 {
+            self.left -= 1;
+            at.lp().poll_again();
+        }
+        self.told.send(self.left).unwrap();
+    }
+}
+
+#[test]
+fn a_state_gets_another_tick_at_once_and_then_the_loop_sleeps() {
+    let mut reactor = Reactor::new(loops(1)).unwrap();
+    let (told, tellings) = mpsc::channel();
+    reactor.set_up(move |setup| setup.add_state(Box::new(Again { left: 5, told: told.clone() })));
+    let running = reactor.start().unwrap();
+    running.loops()[0].run(Box::new(|_| {}));
+    // From the first tick on nothing but the state keeps the loop awake.
+    for left in (0..5).rev().chain([0]) {
+        assert_eq!(tellings.recv_timeout(PATIENCE), Ok(left));
+    }
+    // The mail may come after them.
+    let more = std::iter::from_fn(|| tellings.recv_timeout(Duration::from_millis(50)).ok()).take(10).count();
+    assert!(more < 10, "the loop does not sleep");
+    running.drain(Duration::ZERO);
+    running.join().unwrap();
+}

@@ -95,8 +95,7 @@ impl LoopDatabase {
             self.try_again(lp);
         }
         if self.reading.session.tick_ended(lp.now_ns()) {
-            // The loop polls its connections, and does not sleep.
-            lp.run(Box::new(|_| {}));
+            lp.poll_again();
         }
     }
 

@@ -83,8 +83,7 @@ impl Local {
         }
         self.held.turn_ended(&self.session, &self.lp);
         if self.session.tick_ended(self.lp.now_ns()) {
-            // The loop polls its connections, and does not sleep.
-            self.lp.run(Box::new(|_| {}));
+            self.lp.poll_again();
         }
     }
 
