@@ -21,6 +21,7 @@ mod redis;
 mod redis_clients;
 mod sources;
 mod tally;
+mod test_compiler;
 mod tests;
 mod tools;
 
@@ -140,6 +141,9 @@ const TASKS: &[Task] = &[
 ];
 
 fn main() -> ExitCode {
+    if let Some(ended) = test_compiler::become_compiler() {
+        return ended;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(task) = arguments.first().and_then(|name| TASKS.iter().find(|task| task.name == name)) else {
         list_tasks();

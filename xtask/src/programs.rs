@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::tools;
+use crate::{test_compiler, tools};
 
 /// Number of programs that run at once after the build.
 const AT_ONCE: usize = 2;
@@ -150,9 +150,9 @@ impl Waiting {
 }
 
 fn build(targets: &[&str], mut built: impl FnMut(Program)) -> Result<(), String> {
-    let mut child = Command::new("cargo")
-        .args(["test", "--locked", "--no-run", "--message-format=json-render-diagnostics"])
-        .args(targets)
+    let mut cargo = Command::new("cargo");
+    cargo.args(["test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]).args(targets);
+    let mut child = test_compiler::use_in(&mut cargo)?
         .current_dir(tools::root())
         .stdout(Stdio::piped())
         .spawn()

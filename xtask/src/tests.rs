@@ -1,7 +1,7 @@
 //! `cargo xtask test`: all checks that a change must pass. Its last line counts the tests.
 
 use crate::tally::{Tally, run_programs, step};
-use crate::{browser, openapi, promtool, quick, redis, redis_clients, sources, tools};
+use crate::{browser, openapi, promtool, quick, redis, redis_clients, sources, test_compiler, tools};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -88,8 +88,10 @@ fn install_checkers() -> Vec<Installed> {
 
 /// Runs the examples in the documentation and counts them.
 fn run_examples(tally: &mut Tally) -> Result<(), String> {
-    let mut child = Command::new("cargo")
-        .args(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"])
+    let mut cargo = Command::new("cargo");
+    cargo.args(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"]);
+    // With the compiler of the test programs, the libraries are not built again.
+    let mut child = test_compiler::use_in(&mut cargo)?
         .current_dir(tools::root())
         .stdout(Stdio::piped())
         .spawn()

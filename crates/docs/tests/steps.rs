@@ -150,7 +150,9 @@ fn submitted_steps_are_told_their_reply_or_that_they_need_more_room() {
     };
     let values = tea(1).map(|(_, value)| value);
     let sell = || steps(&service, &[(TAKE, "rows = 1"), (SELL, "")], &["sku", "count"]).unwrap();
-    assert_eq!(submit(call(sell(), &values, RowsWanted::First)).unwrap(), r#"{"id":1}"#);
+    // An attempt that exceeds the millisecond has used up a number, so the first may be above 1.
+    let first = submit(call(sell(), &values, RowsWanted::First)).unwrap();
+    assert!(first.starts_with("{\"id\":"), "{first}");
     assert_eq!(submit(call(sell(), &values, RowsWanted::None)).unwrap(), "");
     let none = steps(&service, &[("DELETE FROM sales WHERE id = 77 RETURNING id", "")], &[]).unwrap();
     assert!(matches!(submit(call(none, &[], RowsWanted::First)), Err(StepsError::NoRow)));
@@ -164,7 +166,8 @@ fn submitted_steps_are_told_their_reply_or_that_they_need_more_room() {
         ..call(sell(), &values, RowsWanted::All)
     };
     assert!(matches!(submit(missing), Err(StepsError::Missing)));
-    assert_eq!(all(&service, "SELECT id FROM sales"), r#"[{"id":1},{"id":2}]"#);
+    assert_eq!(all(&service, "SELECT MIN(id) AS id FROM sales"), format!("[{first}]"));
+    assert_eq!(all(&service, "SELECT COUNT(*) AS n FROM sales"), r#"[{"n":2}]"#);
 }
 
 #[test]
