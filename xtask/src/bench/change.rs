@@ -101,7 +101,7 @@ enum Judged {
     Rate,
 }
 
-/// Loads against both sides; each turn uses a new process.
+/// Loads against both sides; each turn uses a new process, and each load that writes one of its own.
 fn served_rows(
     stage: &Stage,
     sides: &[Imported; 2],
@@ -116,19 +116,27 @@ fn served_rows(
         seed += 1;
         wrk::run(server, load, &stage.cores, stage.effort, folder, seed)
     };
+    // The checkpoint of what one load wrote would fall into the next load, of one side sooner than of the other.
+    let loads_of_process = match judged {
+        Judged::Cpu => loads.len(),
+        Judged::Rate => 1,
+    };
+    let numbered: Vec<(usize, &Load)> = loads.iter().map(|(_, load)| load).enumerate().collect();
     for turn in 0..=2 * ROUNDS {
-        let server = stage.serve_imported(&sides[turn % 2])?;
-        // The first run reads pages that this process has not read.
-        loads.first().map(|(_, load)| run(&server, load)).transpose()?;
-        for (index, (_, load)) in loads.iter().enumerate() {
-            let outcome = run(&server, load)?;
-            failures[index] += outcome.failures;
-            turns[index].push(match judged {
-                Judged::Cpu => outcome.cpu_microseconds,
-                Judged::Rate => 1e6 / outcome.requests_per_second,
-            });
+        for together in numbered.chunks(loads_of_process) {
+            let server = stage.serve_imported(&sides[turn % 2])?;
+            // The first run reads pages that this process has not read.
+            together.first().map(|(_, load)| run(&server, load)).transpose()?;
+            for (index, load) in together {
+                let outcome = run(&server, load)?;
+                failures[*index] += outcome.failures;
+                turns[*index].push(match judged {
+                    Judged::Cpu => outcome.cpu_microseconds,
+                    Judged::Rate => 1e6 / outcome.requests_per_second,
+                });
+            }
+            server.terminate()?;
         }
-        server.terminate()?;
     }
     let unit = match judged {
         Judged::Cpu => "µs CPU a request",
