@@ -170,7 +170,7 @@ impl PartialEq<&str> for Str<'_> {
 mod tests {
     use super::Str;
 
-    /// Stored forms and their characters; the second of each pair of equal length is no equal.
+    /// Each stored form is compared with its own characters, and with those of all others.
     #[test]
     fn a_key_equals_its_characters_and_nothing_else() {
         let keys = [

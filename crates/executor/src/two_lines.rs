@@ -61,7 +61,7 @@ impl Waiting {
         state.jobs[line].pop_front()
     }
 
-    /// The turns of these jobs have been dropped, or will be.
+    /// Drops all waiting jobs. A turn that begins after this finds no job, and ends.
     fn drop_all(&self) {
         let jobs = std::mem::take(&mut self.lock().jobs);
         jobs.into_iter().flatten().for_each(drop_contained);

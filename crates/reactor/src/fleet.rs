@@ -18,7 +18,7 @@ use crate::wheel::TICK_NS;
 pub(crate) struct Member {
     pub(crate) mailbox: Mailbox,
     pub(crate) counters: Counters,
-    own: Own,
+    own: OwnFields,
     open: OpenCount,
     lag: Watched,
 }
@@ -30,9 +30,9 @@ struct Watched {
     poller: mio::Registry,
 }
 
-/// What the loop's own thread writes.
+/// Fields that only the loop's own thread writes.
 #[repr(align(128))]
-struct Own {
+struct OwnFields {
     now_ns: AtomicU64,
     polls_again: AtomicBool,
 }
@@ -46,7 +46,7 @@ impl Member {
         Self {
             mailbox: Mailbox::new(waker),
             counters: Counters::default(),
-            own: Own { now_ns: AtomicU64::new(kernel::now_ns()), polls_again: AtomicBool::new(false) },
+            own: OwnFields { now_ns: AtomicU64::new(kernel::now_ns()), polls_again: AtomicBool::new(false) },
             open: OpenCount(AtomicUsize::new(0)),
             lag: Watched { lag: Lag::default(), poller },
         }

@@ -34,7 +34,7 @@ struct Gathered {
     sort: Sorter,
     /// Spilled groups.
     group_runs: Runs,
-    /// Bytes of these rows and groups, as added to the counter that all threads share.
+    /// Memory of the rows and groups in bytes; the counter that all threads share contains it.
     counted: usize,
 }
 
