@@ -1,7 +1,7 @@
 //! The guarantees of the two lines, before each model that a server may name.
 
 use executor::{Drained, Job, Line, Model, Refused, TwoLines};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,13 @@ use std::time::{Duration, Instant};
 const MODELS: [Model; 3] =
     [Model::Pool { threads: 1 }, Model::IoAware { threads: 1, running_max: 1 }, Model::WorkStealing { threads: 1 }];
 
+/// A test that waits so long has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// All senders were dropped, and nothing was sent.
+const GONE: Result<(), RecvTimeoutError> = Err(RecvTimeoutError::Disconnected);
+
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
+    Instant::now() + PATIENCE
 }
 
 /// Occupies the thread until the sender is dropped.
@@ -22,7 +27,7 @@ fn hold(lines: &TwoLines) -> Sender<()> {
         let _ = wait.recv();
     });
     lines.try_submit(Line::First, job).unwrap();
-    started.recv_timeout(Duration::from_secs(20)).unwrap();
+    started.recv_timeout(PATIENCE).unwrap();
     go
 }
 
@@ -75,7 +80,11 @@ fn at_the_deadline_waiting_jobs_are_dropped_and_later_ones_refused() {
         }
         drop(owned);
         assert_eq!(lines.drain(Instant::now()), Drained::Left { queued: 2, running: 1 }, "{model}");
-        assert!(seen.recv().is_err(), "{model}: dropped jobs let go of what they own, though a job runs");
+        assert_eq!(
+            seen.recv_timeout(PATIENCE),
+            GONE,
+            "{model}: dropped jobs let go of what they own, though a job runs"
+        );
         assert!(matches!(lines.try_submit(Line::Second, Box::new(|| ())), Err(Refused::Draining(_))), "{model}");
         drop(go);
         assert_eq!(lines.drain(soon()), Drained::Finished, "{model}");
@@ -91,7 +100,7 @@ fn dropping_the_lines_drops_what_waits_and_waits_for_what_runs() {
         let (owned, seen) = channel::<()>();
         lines.try_submit(Line::Second, Box::new(move || owned.send(()).unwrap())).unwrap();
         let dropping = std::thread::spawn(move || drop(lines));
-        assert!(seen.recv().is_err(), "{model}");
+        assert_eq!(seen.recv_timeout(PATIENCE), GONE, "{model}");
         assert!(!dropping.is_finished(), "{model}");
         drop(go);
         dropping.join().unwrap();
