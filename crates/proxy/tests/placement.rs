@@ -76,14 +76,15 @@ struct Pool {
     distribution: &'static str,
     hash_tag: Option<[u8; 2]>,
     weights: [u32; 4],
-    names: bool,
+    /// The names of the nodes; without them, their addresses.
+    names: Option<[&'static str; 4]>,
     keys: usize,
 }
 
 impl Pool {
     fn yaml(&self, nodes: &[Program]) -> String {
         let servers = nodes.iter().zip(self.weights).enumerate().map(|(place, (node, weight))| {
-            let name = if self.names { format!(" node{place}") } else { String::new() };
+            let name = self.names.map_or(String::new(), |names| format!(" {}", names[place]));
             format!("   - {}:{weight}{name}\n", node.address)
         });
         let tag =
@@ -100,7 +101,7 @@ impl Pool {
 
     fn placement(&self, nodes: &[Program]) -> Placement {
         let server = |(place, (node, weight)): (usize, (&Program, u32))| {
-            let name = if self.names { format!("node{place}") } else { node.address.to_string() };
+            let name = self.names.map_or_else(|| node.address.to_string(), |names| names[place].to_owned());
             Server { name, weight }
         };
         let servers: Vec<Server> = nodes.iter().zip(self.weights).enumerate().map(server).collect();
@@ -112,7 +113,7 @@ impl Pool {
     }
 }
 
-/// A pool for each hash function, and for weights, names, tags and modula; the default pool places 100,000 keys.
+/// A pool for each hash function, and for weights, names, a point of two servers, tags and modula; the default pool places 100,000 keys.
 fn pools() -> Vec<Pool> {
     let plain = |(number, hash): (usize, (&'static str, Hash))| Pool {
         name: format!("p{number}"),
@@ -121,13 +122,17 @@ fn pools() -> Vec<Pool> {
         distribution: "ketama",
         hash_tag: None,
         weights: [1; 4],
-        names: false,
+        names: None,
         keys: if hash.1 == Hash::default() { 100_000 } else { 3_000 },
     };
     let mut pools: Vec<Pool> = Hash::ALL.into_iter().enumerate().map(plain).collect();
     let other = |name: &str| Pool { name: name.to_owned(), ..plain((0, ("fnv1a_64", Hash::Fnv1a64))) };
     let few = |pool: Pool| Pool { keys: 5_000, ..pool };
-    pools.push(few(Pool { weights: [1, 2, 3, 10], names: true, ..other("weights") }));
+    let names = Some(["node0", "node1", "node2", "node3"]);
+    pools.push(few(Pool { weights: [1, 2, 3, 10], names, ..other("weights") }));
+    // The first two share a point, 3,981,783,476, to which one key of 84 belongs.
+    let names = Some(["node37038", "node32838", "node0", "node1"]);
+    pools.push(few(Pool { names, ..other("shared-point") }));
     pools.push(few(Pool { hash_tag: Some(*b"{}"), ..other("tags") }));
     pools.push(few(Pool { hash_tag: Some(*b"xx"), distribution: "modula", weights: [3, 1, 1, 2], ..other("modula") }));
     pools

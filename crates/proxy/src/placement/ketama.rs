@@ -32,8 +32,7 @@ impl Ketama {
     /// The ring of the servers for which `takes_keys` is true, by their positions in the list of all; at least one must be. The
     /// keys of an ejected server go to the others.
     pub fn new(servers: &[Server], takes_keys: impl Fn(usize) -> bool) -> Ketama {
-        let taking: Vec<(usize, &Server)> =
-            servers.iter().enumerate().filter(|(place, _)| takes_keys(*place)).collect();
+        let taking = sorted_by_name(servers, takes_keys);
         let weights: u32 = taking.iter().map(|(_, server)| server.weight).sum();
         let mut points = Vec::with_capacity(taking.len() * POINTS as usize);
         for (place, server) in &taking {
@@ -44,7 +43,7 @@ impl Ketama {
                 points.extend(words.map(|word| (word, *place as u32)));
             }
         }
-        // If two servers share a point, the one that is first in the list has it.
+        // The sort is stable: a point that two servers share belongs to the first of them by name.
         points.sort_by_key(|(word, _)| *word);
         Ketama { points: points.into() }
     }
@@ -54,6 +53,14 @@ impl Ketama {
         let next = self.points.partition_point(|(point, _)| *point < hash);
         self.points[if next == self.points.len() { 0 } else { next }].1 as usize
     }
+}
+
+/// The servers for which `takes_keys` is true, with their positions in the list, as twemproxy sorts them: shorter names first.
+pub(super) fn sorted_by_name(servers: &[Server], takes_keys: impl Fn(usize) -> bool) -> Vec<(usize, &Server)> {
+    let mut taking: Vec<(usize, &Server)> =
+        servers.iter().enumerate().filter(|(place, _)| takes_keys(*place)).collect();
+    taking.sort_by_key(|(_, server)| (server.name.len(), &server.name));
+    taking
 }
 
 /// Number of digests of a server, in single precision as twemproxy computes it; otherwise points would differ for some weights.

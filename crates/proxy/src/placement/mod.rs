@@ -67,13 +67,12 @@ impl Placement {
 }
 
 impl Distribution {
-    /// twemproxy's `modula` over the servers for which `takes_keys` is true; at least one must be. Servers are sorted by name,
-    /// shorter names first, as twemproxy sorts them. Positions are those in the list of all, as in [`Ketama::new`].
+    /// twemproxy's `modula` over the servers for which `takes_keys` is true; at least one must be. They stand in the order of
+    /// their names, shorter names first. Positions are those in the list of all, as in [`Ketama::new`].
     pub fn modula(servers: &[Server], takes_keys: impl Fn(usize) -> bool) -> Distribution {
-        let mut sorted: Vec<(usize, &Server)> =
-            servers.iter().enumerate().filter(|(place, _)| takes_keys(*place)).collect();
-        sorted.sort_by_key(|(_, server)| (server.name.len(), &server.name));
-        let places = sorted.into_iter().flat_map(|(place, server)| (0..server.weight).map(move |_| place));
+        let places = ketama::sorted_by_name(servers, takes_keys)
+            .into_iter()
+            .flat_map(|(place, server)| (0..server.weight).map(move |_| place));
         Distribution::Modula(places.collect())
     }
 
