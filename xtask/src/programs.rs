@@ -47,13 +47,18 @@ pub(crate) struct Ended {
     pub(crate) took: Duration,
 }
 
-/// Builds the tests of these packages and targets, named as cargo's arguments, and runs all, even after a failure. Calls `told`
-/// for each that has ended.
+/// Builds the tests of these packages and targets, named as cargo's arguments, and runs all, even after a failure. The first one
+/// begins after `prepare`, which runs beside the build. Calls `told` for each that has ended.
 ///
-/// If the build fails, its error is returned after the programs built so far have run.
-pub(crate) fn run(targets: &[&str], mut told: impl FnMut(Ended)) -> Result<(), String> {
+/// If the build fails, for example by a lint, no further program begins, and its error is returned.
+pub(crate) fn run(targets: &[&str], prepare: impl FnOnce() + Send, mut told: impl FnMut(Ended)) -> Result<(), String> {
     let queue = Queue::default();
     std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // A panic in `prepare` must not leave the programs waiting; the scope passes it on.
+            let _prepared = Prepared(&queue);
+            prepare();
+        });
         let (sender, ended) = mpsc::channel();
         for _ in 0..AT_ONCE {
             let (sender, queue) = (sender.clone(), &queue);
@@ -71,7 +76,7 @@ pub(crate) fn run(targets: &[&str], mut told: impl FnMut(Ended)) -> Result<(), S
         let building = scope.spawn(|| {
             let started = Instant::now();
             let outcome = build(targets, |program| queue.push(program));
-            queue.note_all_built();
+            queue.note_end_of_build(outcome.is_ok());
             outcome.map(|()| println!("== all programs built: {:.0} s", started.elapsed().as_secs_f64()))
         });
         ended.iter().for_each(&mut told);
@@ -90,7 +95,18 @@ struct Queue {
 struct Waiting {
     programs: VecDeque<Program>,
     running: usize,
+    prepared: bool,
     all_built: bool,
+}
+
+/// Lets the programs begin when it is dropped.
+struct Prepared<'a>(&'a Queue);
+
+impl Drop for Prepared<'_> {
+    fn drop(&mut self) {
+        self.0.lock().prepared = true;
+        self.0.changed.notify_all();
+    }
 }
 
 impl Queue {
@@ -103,8 +119,12 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    fn note_all_built(&self) {
-        self.lock().all_built = true;
+    fn note_end_of_build(&self, succeeded: bool) {
+        let mut waiting = self.lock();
+        waiting.all_built = true;
+        if !succeeded {
+            waiting.programs.clear();
+        }
         self.changed.notify_all();
     }
 
@@ -138,7 +158,7 @@ impl Waiting {
 
     fn begin(&mut self) -> Option<Program> {
         let most = if self.all_built { AT_ONCE } else { AT_ONCE_BESIDE_BUILD };
-        if self.running >= most {
+        if !self.prepared || self.running >= most {
             return None;
         }
         let may_run = |program: &Program| self.all_built || BESIDE_BUILD.contains(&program.package.as_str());
@@ -240,7 +260,7 @@ mod messages {
 
 #[cfg(test)]
 mod order {
-    use super::{Program, Queue};
+    use super::{Prepared, Program, Queue};
 
     fn program(package: &str) -> Program {
         let folder = format!("/p/crates/{package}").into();
@@ -253,13 +273,14 @@ mod order {
         let begin = || queue.lock().begin().map(|program| program.package);
         queue.push(program("docs"));
         queue.push(program("sapsan"));
-        assert_eq!(begin(), None, "one computes, and what the other starts is perhaps not there");
         for package in ["lab", "http", "store"] {
             queue.push(program(package));
         }
+        assert_eq!(begin(), None, "what programs need is being installed");
+        drop(Prepared(&queue));
         assert_eq!(begin().as_deref(), Some("store"));
-        assert_eq!(begin(), None, "cargo still builds");
-        queue.note_all_built();
+        assert_eq!(begin(), None, "cargo still builds; docs computes, and what sapsan starts is perhaps not there");
+        queue.note_end_of_build(true);
         assert_eq!(begin().as_deref(), Some("docs"));
         assert_eq!(begin(), None, "two run");
         (0..2).for_each(|_| queue.note_end());
@@ -267,6 +288,15 @@ mod order {
         queue.note_end();
         assert_eq!(queue.next().map(|program| program.package).as_deref(), Some("lab"));
         assert_eq!(queue.next().map(|program| program.package).as_deref(), Some("http"));
+        assert_eq!(queue.next().map(|program| program.package), None);
+    }
+
+    #[test]
+    fn none_begins_after_a_build_that_failed() {
+        let queue = Queue::default();
+        drop(Prepared(&queue));
+        queue.push(program("docs"));
+        queue.note_end_of_build(false);
         assert_eq!(queue.next().map(|program| program.package), None);
     }
 }

@@ -51,14 +51,14 @@ pub(crate) fn run(revision: &str) -> Result<(), String> {
 fn run_tests(affected: &BTreeSet<String>, tally: &mut Tally) -> Result<(), String> {
     let selection = selection(affected);
     let units: Vec<&str> = selection.iter().map(String::as_str).chain(["--lib", "--bins"]).collect();
-    step("unit tests", || run_programs(tally, &units))?;
+    step("unit tests", || run_programs(tally, &units, || ()))?;
     let fast: BTreeSet<String> = affected.iter().filter(|name| is_fast(name)).cloned().collect();
     if fast.is_empty() {
         return Ok(());
     }
     let selection = self::selection(&fast);
     let programs: Vec<&str> = selection.iter().map(String::as_str).chain(["--test=*"]).collect();
-    step("fast programs", || run_programs(tally, &programs))
+    step("fast programs", || run_programs(tally, &programs, || ()))
 }
 
 fn is_fast(name: &str) -> bool {

@@ -55,10 +55,11 @@ pub(crate) fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Res
     outcome
 }
 
-/// Runs the tests in the programs of these packages and targets, named as cargo's arguments, and counts them.
-pub(crate) fn run_programs(tally: &mut Tally, targets: &[&str]) -> Result<(), String> {
+/// Runs the tests in the programs of these packages and targets, named as cargo's arguments, and counts them. `prepare` runs beside
+/// the build.
+pub(crate) fn run_programs(tally: &mut Tally, targets: &[&str], prepare: impl FnOnce() + Send) -> Result<(), String> {
     let mut failed = Vec::new();
-    programs::run(targets, |ended| {
+    programs::run(targets, prepare, |ended| {
         println!("== {}: {:.0} s\n{}", ended.name, ended.took.as_secs_f64(), ended.output);
         ended.output.lines().for_each(|line| tally.add(line));
         match ended.status {

@@ -4,7 +4,7 @@ use crate::tally::{Tally, run_programs, step};
 use crate::{browser, openapi, promtool, quick, redis, redis_clients, sources, test_compiler, tools};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// `cargo xtask test [--setup | --quick [REVISION]]`
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
@@ -29,36 +29,22 @@ fn run_all(setup: bool) -> Result<(), String> {
                 .to_owned(),
         );
     }
-    // Downloads keep no core busy, so the lints are compiled meanwhile.
-    let installing = std::thread::spawn(move || if setup { install_checkers() } else { Vec::new() });
     step("format", || tools::run("cargo", &["fmt", "--all", "--check"]))?;
     step("sources", sources::check)?;
-    step("lints", || {
-        tools::run("cargo", &["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"])
-    })?;
-    step("documentation", || {
-        tools::run_with(
-            Command::new("cargo")
-                .args(["doc", "--workspace", "--no-deps", "--locked", "--quiet", "--document-private-items"])
-                // Private items are documented too, so links to them are valid.
-                .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links"),
-        )
-    })?;
-    for (name, outcome, took) in installing.join().map_err(|_| "the thread that installs checkers panicked")? {
-        match outcome {
-            Ok(()) => println!("== {name}: there, {:.0} s beside the others", took.as_secs_f64()),
-            Err(why) => println!("== {name}: not installed: {why}"),
-        }
-    }
     if !setup {
         println!(
             "== nothing is installed without --setup; a test whose checker is missing says so and counts as skipped"
         );
     }
+    // Downloads keep no core busy, so the first libraries are compiled meanwhile.
+    let prepare = || {
+        if setup {
+            install_checkers();
+        }
+    };
     let mut tally = Tally::default();
-    // The lints have checked the examples, which would take a twentieth of the build.
-    let outcome = step("tests", || run_programs(&mut tally, &["--workspace", "--lib", "--bins", "--tests"]))
-        .and(step("examples in the documentation", || run_examples(&mut tally)))
+    let outcome = step("lints and tests", || run_programs(&mut tally, &["--workspace"], prepare))
+        .and(step("documentation and its examples", || document(&mut tally)))
         .and_then(|()| if tally.passed > 0 { Ok(()) } else { Err("no test was run".to_string()) });
     println!("{}", tally.told());
     outcome
@@ -66,11 +52,9 @@ fn run_all(setup: bool) -> Result<(), String> {
 
 /// Installs a checker, unless it is installed.
 type Install = fn(&[String]) -> Result<(), String>;
-/// One checker: its name, the result of its installation, and the time.
-type Installed = (&'static str, Result<(), String>, Duration);
 
 /// Installs the programs that some tests need, one after the other. Without them these tests are skipped with a message.
-fn install_checkers() -> Vec<Installed> {
+fn install_checkers() {
     let checkers: [(_, Install); 5] = [
         ("checkers of OpenAPI", openapi::install),
         ("promtool", promtool::install),
@@ -78,19 +62,20 @@ fn install_checkers() -> Vec<Installed> {
         ("redis-server", redis::install),
         ("clients of Redis", redis_clients::install_cheap),
     ];
-    let install = |(name, install): (&'static str, Install)| {
+    for (name, install) in checkers {
         let started = Instant::now();
-        let outcome = install(&[]);
-        (name, outcome, started.elapsed())
-    };
-    checkers.map(install).into()
+        match install(&[]) {
+            Ok(()) => println!("== {name}: there, {:.0} s beside the build", started.elapsed().as_secs_f64()),
+            Err(why) => println!("== {name}: not installed: {why}"),
+        }
+    }
 }
 
-/// Runs the examples in the documentation and counts them.
-fn run_examples(tally: &mut Tally) -> Result<(), String> {
+/// Makes the documentation of all libraries, and runs and counts the examples in it.
+fn document(tally: &mut Tally) -> Result<(), String> {
     let mut cargo = Command::new("cargo");
     cargo.args(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"]);
-    // With the compiler of the test programs, the libraries are not built again.
+    // With the compiler of the test programs, the libraries are not built again; the documenter makes the documentation.
     let mut child = test_compiler::use_in(&mut cargo)?
         .current_dir(tools::root())
         .stdout(Stdio::piped())
@@ -105,7 +90,7 @@ fn run_examples(tally: &mut Tally) -> Result<(), String> {
     let status = child.wait().map_err(|error| format!("waiting for cargo: {error}"))?;
     if !status.success() {
         tally.failed = tally.failed.max(1);
-        return Err(format!("the examples ended with {status}"));
+        return Err(format!("the documentation and its examples ended with {status}"));
     }
     Ok(())
 }
