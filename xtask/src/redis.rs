@@ -59,6 +59,13 @@ fn install_server() -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", server.display()))
 }
 
+/// nutcracker's program, after [`install`].
+pub(crate) fn nutcracker() -> Result<PathBuf, String> {
+    let unpacked = tools::target().join("redis").join(NUTCRACKER_PLACE);
+    let program = tools::on_path(NUTCRACKER).or_else(|| unpacked.is_file().then_some(unpacked));
+    program.ok_or_else(|| format!("`{NUTCRACKER}` is missing (cargo xtask redis installs it)"))
+}
+
 /// The server's program, after [`install`].
 pub(crate) fn program() -> Result<PathBuf, String> {
     let linked = tools::target().join("redis").join(SERVER);

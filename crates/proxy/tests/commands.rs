@@ -239,7 +239,7 @@ fn a_unix_socket_is_listened_on_and_connected_to() {
     let folder = tempfile::tempdir().unwrap();
     let (node, socket) = (folder.path().join("redis.sock"), folder.path().join("proxy.sock"));
     let port = crate::nodes::free_port();
-    let mut command = std::process::Command::new("redis-server");
+    let mut command = crate::nodes::command("redis-server");
     command.args(["--save", "", "--bind", "127.0.0.1", "--port", &port.to_string(), "--unixsocket"]).arg(&node);
     let _redis = crate::nodes::Program::start(&mut command, port);
     let node = proxy::parse_node(&format!("unix:{}", node.display())).unwrap();

@@ -10,7 +10,7 @@
 use super::process::{Server, free_address};
 use super::results::{Row, record};
 use super::{Cores, Effort, median, sapsan, spread};
-use crate::tools;
+use crate::{redis, tools};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -72,12 +72,8 @@ struct Stage {
 }
 
 pub(super) fn run(effort: Effort) -> Result<(), String> {
-    for (program, package) in [
-        ("redis-server", "redis-server"),
-        ("redis-benchmark", "redis-tools"),
-        ("nutcracker", "nutcracker"),
-        ("taskset", "util-linux"),
-    ] {
+    redis::install(&[])?;
+    for (program, package) in [("redis-benchmark", "redis-tools"), ("taskset", "util-linux")] {
         tools::require(program, package)?;
     }
     let mut stage = Stage::set()?;
@@ -100,13 +96,13 @@ impl Stage {
     fn set() -> Result<Stage, String> {
         let (cores, folder) = (Cores::of_machine(), tempfile::tempdir());
         let folder = folder.map_err(|error| format!("a temporary folder: {error}"))?;
-        let (mut nodes, mut addresses) = (Vec::new(), Vec::new());
+        let (server, mut nodes, mut addresses) = (redis::program()?, Vec::new(), Vec::new());
         for _ in 0..NODES {
             let address = free_address()?;
             let (port, dir) = (address.port().to_string(), folder.path().display().to_string());
             let arguments =
                 ["--port", &port, "--save", "", "--appendonly", "no", "--dir", &dir, "--logfile", "/dev/null"];
-            nodes.push(Server::start(&cores.load, Path::new("redis-server"), &arguments.map(str::to_owned), address)?);
+            nodes.push(Server::start(&cores.load, &server, &arguments.map(str::to_owned), address)?);
             addresses.push(address);
         }
         let ours = start_ours(&cores, &addresses, 1)?;
@@ -283,7 +279,7 @@ fn start_theirs(cores: &Cores, nodes: &[SocketAddr], folder: &Path) -> Result<Se
     std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
     let (file, port) = (file.display().to_string(), statistics.port().to_string());
     let arguments = ["-c", &file, "-s", &port, "-v", "0", "-o", "/dev/null"];
-    Server::start(&cores.server, Path::new("nutcracker"), &arguments.map(str::to_owned), address)
+    Server::start(&cores.server, &redis::nutcracker()?, &arguments.map(str::to_owned), address)
 }
 
 /// Sets the key of the slow readers.

@@ -5,8 +5,7 @@ use super::results::{Row, record};
 use super::stage::{Stage, TRAIN};
 use super::wrk::Load;
 use super::{Effort, median, spread, wrk};
-use crate::tools;
-use std::path::Path;
+use crate::{redis as redis_programs, tools};
 use std::process::Command;
 
 /// SETs of one redis-benchmark run, for each requested second.
@@ -46,7 +45,7 @@ pub(super) fn loads() -> impl Iterator<Item = (&'static str, Load)> {
 }
 
 pub(super) fn run(effort: Effort) -> Result<(), String> {
-    tools::require("redis-server", "redis-server")?;
+    redis_programs::install(&[])?;
     tools::require("redis-benchmark", "redis-tools")?;
     let stage = Stage::set(effort)?;
     let server = stage.serve(TRAIN)?;
@@ -109,7 +108,7 @@ fn redis(stage: &Stage) -> Result<Server, String> {
         "--appendfsync",
         "always",
     ];
-    Server::start(&stage.cores.server, Path::new("redis-server"), &arguments.map(str::to_owned), address)
+    Server::start(&stage.cores.server, &redis_programs::program()?, &arguments.map(str::to_owned), address)
 }
 
 fn set_rate(stage: &Stage, redis: &Server, pipeline: u32) -> Result<f64, String> {

@@ -1,7 +1,5 @@
 //! Clusters that tests start: three masters, each with a replica if requested.
 
-use std::process::Command;
-
 use proxy::config::{Config, Spread};
 
 use super::{Plain, Program, eventually, free_port, start_proxy};
@@ -26,7 +24,7 @@ impl Cluster {
             let (port, bus) = (free_port(), free_port());
             let dir = folder.path().join(port.to_string());
             std::fs::create_dir(&dir).unwrap();
-            let mut command = Command::new("redis-server");
+            let mut command = super::command("redis-server");
             command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--cluster-enabled", "yes"]);
             command.args(["--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000"]);
             // A replica's copy begins at once, instead of waiting five seconds for further replicas.
