@@ -22,7 +22,8 @@ mod writes;
 
 pub use catalog::{Readiness, ReadinessState, counts, generate};
 pub use database::{
-    CollectionId, Database, Moment, Required, Session, Stored, VisitDocument, Write, changes, direct, verify,
+    CollectionId, Database, Moment, Required, Session, Stored, Sweep, Swept, VisitDocument, Write, changes, direct,
+    verify,
 };
 pub use encoding::{index, key, order, row};
 pub use error::{ReadError, WriteError};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use docs::Swept;
 use docs::config::Config;
-use docs::expire::{Clock, Swept};
+use docs::expire::Clock;
 use docs::key::KeyType;
 use docs::sql::NoRows;
 use docs::sql::{Budget, QueryError, Scratch};

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use docs::Swept;
 use docs::config::Config;
-use docs::expire::{Clock, Swept};
+use docs::expire::Clock;
 use docs::import::{Input, Options};
 use docs::key::KeyType;
 use docs::sql::NoRows;

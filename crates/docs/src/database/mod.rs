@@ -2,7 +2,7 @@
 //!
 //! [`Database::open`] applies the configuration to the directory before anything is served. The handle is cheap to clone; each
 //! thread that uses it opens a [`Session`]. Beside it are the gate that every write passes, the change of the configuration,
-//! the feed of changes, and verification.
+//! the feed of changes, the removal of expired documents, and verification.
 //!
 //! It imports `opening`, `writes`, `sql` and the folders below them. It does not know statements that write.
 
@@ -11,11 +11,13 @@ pub mod direct;
 pub(crate) mod gate;
 mod reopen;
 mod session;
+mod sweep;
 pub mod verify;
 
 pub(crate) use gate::{Kind, Shut};
 pub(crate) use reopen::Passing;
 pub use session::{Moment, Session, Stored, VisitDocument};
+pub use sweep::{Sweep, Swept};
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
-use super::{AtWrite, Due, WithoutTime};
-use crate::database::{CollectionId, Database, Kind};
+use super::{CollectionId, Database, Kind};
 use crate::encoding::key::shown_key;
 use crate::encoding::{Scalar, order};
 use crate::engine::{self, Direction, KeyRange, View};
 use crate::error::{ReadError, WriteError};
+use crate::expire::{AtWrite, Due, WithoutTime};
 use crate::writes::{Collection, Op, Precondition, Share, ShareOf, scratch, write};
 
 /// Documents in one transaction. Few, so that other writes are not delayed for long and a retry is short.

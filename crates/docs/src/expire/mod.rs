@@ -20,11 +20,9 @@
 //! again. If it is set forward, documents that expire because of it are removed permanently.
 
 mod clock;
-mod sweep;
 mod written;
 
 pub use clock::Clock;
-pub use sweep::{Sweep, Swept};
 pub use written::LAST_WRITE;
 pub(crate) use written::{WithoutTime, mark_at};
 

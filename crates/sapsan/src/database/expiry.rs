@@ -3,7 +3,7 @@
 
 use super::Inner;
 use docs::CollectionId;
-use docs::expire::Sweep;
+use docs::Sweep;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
