@@ -91,11 +91,11 @@ pub fn log(database: &Database, file: &Path) -> Result<u64, BankImportError> {
     if has_attempts(database)? {
         return Err(BankImportError::NotEmpty("the data folder"));
     }
-    let (mut of_login, mut of_address, mut id) = (Counts::default(), Counts::default(), 0_u64);
+    let (mut of_login, mut runs, mut id) = (Counts::default(), Counts::default(), 0_u64);
     import(database, "attempts", Lines::open(file)?, move |lines| {
         let Some(line) = lines.next_with(LogLine::parse)? else { return Ok(None) };
         id += 1;
-        let of_address = of_address.next(&line.address).map_err(|why| lines.mistake(why))?;
+        let run = runs.next(&line.address).map_err(|why| lines.mistake(why))?;
         let of_user = line.user.map(|_| of_login.next(&line.login)).transpose().map_err(|why| lines.mistake(why))?;
         let mut document = json!({
             "id": id, "at": line.at, "login": line.login, "address": line.address, "succeeded": line.succeeded,
@@ -104,9 +104,10 @@ pub fn log(database: &Database, file: &Path) -> Result<u64, BankImportError> {
             document["user"] = user.into();
         }
         if line.succeeded {
+            runs.restart(&line.address);
             let login = Login { at: line.at, address: line.address };
             document["of_user"] = of_user.map(|number| Success { number, login }.to_string()).into();
-            document["of_address"] = of_address.into();
+            document["run"] = run.into();
         }
         Ok(Some(document))
     })
@@ -154,6 +155,13 @@ impl Counts {
         }
         self.0.insert(name.to_owned(), 1);
         Ok(1)
+    }
+
+    /// Counts a name from zero again.
+    fn restart(&mut self, name: &str) {
+        if let Some(count) = self.0.get_mut(name) {
+            *count = 0;
+        }
     }
 }
 

@@ -1,13 +1,16 @@
 //! The ledger in the embedded database: attempts are documents, and failures are counted by live views.
 //!
-//! A view cannot compute "since the last success", because that depends on the order of documents. But a success stores its
-//! number among all attempts of its user, and all attempts after the last success have failed. So the failures since then are the
-//! number of attempts minus the largest number of a success, which are COUNT and MAX. The number is read from the view in the
-//! transaction that writes the success. If another attempt of the same user or address is committed in between, the store runs
-//! the transaction again.
+//! A view cannot compute "since the last success", because that depends on the order of documents. But all attempts after the last
+//! success have failed. So the failures since then are the number of attempts minus the number of the last success among them, and
+//! both are aggregates:
 //!
-//! The number of a user's success stands in a text with the time and the address of the login ([`Success`]), so one view answers both
-//! how many attempts failed and when the user logged in last, without a second lookup.
+//! - Of an address, a success stores how many attempts it ends: those since the last success, this one included. The sum over all
+//!   successes is the number of the last one. COUNT and SUM stand in one stored row, while MAX stores each value in a row of its own.
+//! - Of a user, a success stores its number in a text with the time and the address of the login ([`Success`]). The largest text is that
+//!   of the last success, so one view answers both how many attempts failed and when the user logged in last.
+//!
+//! A success reads these rows in its own transaction. If another attempt of the same user or address is committed in between, the
+//! store runs the transaction again.
 
 use std::fmt;
 
@@ -110,7 +113,7 @@ struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     of_user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    of_address: Option<u64>,
+    run: Option<u64>,
 }
 
 /// Decides an attempt by the rules and records it, inside a transaction.
@@ -130,17 +133,9 @@ pub fn attempt(tx: &mut Transaction<'_>, attempt: &Attempt, rules: Rules) -> Res
         let login = Login { at: *at, address: address.clone() };
         Success { number: of_user.attempts + 1, login }.to_string()
     });
-    let number_of_address = succeeded.then_some(of_address.attempts + 1);
+    let run = succeeded.then_some(of_address.failed() + 1);
     let previous = of_user.last_success.filter(|_| succeeded).map(|success| success.login);
-    let record = Record {
-        at: *at,
-        user: *user,
-        login,
-        address,
-        succeeded,
-        of_user: number_of_user,
-        of_address: number_of_address,
-    };
+    let record = Record { at: *at, user: *user, login, address, succeeded, of_user: number_of_user, run };
     tx.insert::<i64>("attempts", &record)?;
     Ok(Decision { verdict, previous })
 }
