@@ -19,17 +19,20 @@ const READ_BYTES_MAX: usize = 4 << 20;
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct Reads {
+    /// All keys and bounds of ranges, one after another.
     bytes: Vec<u8>,
-    points: Vec<(TreeId, usize, usize)>,
+    points: Vec<(TreeId, KeptKey)>,
     ranges: Vec<Range>,
-    range_bytes: usize,
     is_everything: bool,
 }
 
+/// Start and end in the bytes.
+type KeptKey = (usize, usize);
+
 struct Range {
     tree: TreeId,
-    from: Bound<Vec<u8>>,
-    to: Bound<Vec<u8>>,
+    from: Bound<KeptKey>,
+    to: Bound<KeptKey>,
 }
 
 impl Reads {
@@ -37,17 +40,14 @@ impl Reads {
         self.bytes.clear();
         self.points.clear();
         self.ranges.clear();
-        self.range_bytes = 0;
         self.is_everything = false;
     }
 
     /// Bytes of memory held.
     pub(crate) fn held_bytes(&self) -> usize {
-        let ends = self.ranges.iter().map(|range| bound_bytes(&range.from) + bound_bytes(&range.to));
         self.bytes.capacity()
-            + self.points.capacity() * size_of::<(TreeId, usize, usize)>()
+            + self.points.capacity() * size_of::<(TreeId, KeptKey)>()
             + self.ranges.capacity() * size_of::<Range>()
-            + ends.sum::<usize>()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -59,11 +59,9 @@ impl Reads {
             if self.points.capacity() == 0 {
                 // Nearly all transactions fit, so their buffers are allocated once.
                 self.points = Vec::with_capacity(FIRST_POINTS);
-                self.bytes = Vec::with_capacity(key.len().max(FIRST_BYTES));
             }
-            let start = self.bytes.len();
-            self.bytes.extend_from_slice(key);
-            self.points.push((tree, start, self.bytes.len()));
+            let place = self.keep(key);
+            self.points.push((tree, place));
         }
     }
 
@@ -72,19 +70,30 @@ impl Reads {
         if !self.has_room() {
             return;
         }
-        let (mut from, mut to) = (range.from.map(<[u8]>::to_vec), range.to.map(<[u8]>::to_vec));
-        match (last, direction) {
-            (Some(last), Direction::Forward) => to = Bound::Included(last),
-            (Some(last), Direction::Backward) => from = Bound::Included(last),
-            (None, _) => {}
-        }
-        self.range_bytes += bound_bytes(&from) + bound_bytes(&to);
+        let (from, to) = match (&last, direction) {
+            (Some(last), Direction::Forward) => (range.from, Bound::Included(last.as_slice())),
+            (Some(last), Direction::Backward) => (Bound::Included(last.as_slice()), range.to),
+            (None, _) => (range.from, range.to),
+        };
+        let (from, to) = (from.map(|key| self.keep(key)), to.map(|key| self.keep(key)));
         self.ranges.push(Range { tree, from, to });
     }
 
+    fn keep(&mut self, key: &[u8]) -> KeptKey {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve(key.len().max(FIRST_BYTES));
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        (start, self.bytes.len())
+    }
+
+    fn kept(&self, (start, end): KeptKey) -> &[u8] {
+        &self.bytes[start..end]
+    }
+
     fn has_room(&mut self) -> bool {
-        self.is_everything |=
-            self.points.len() + self.ranges.len() >= READS_MAX || self.bytes.len() + self.range_bytes >= READ_BYTES_MAX;
+        self.is_everything |= self.points.len() + self.ranges.len() >= READS_MAX || self.bytes.len() >= READ_BYTES_MAX;
         !self.is_everything
     }
 
@@ -102,18 +111,11 @@ impl Reads {
             || self
                 .points
                 .iter()
-                .any(|(tree, start, end)| table.latest(*tree, &self.bytes[*start..*end]).is_some_and(|at| at > since))
+                .any(|(tree, place)| table.latest(*tree, self.kept(*place)).is_some_and(|at| at > since))
             || self.ranges.iter().any(|range| {
-                let borrowed =
-                    KeyRange { from: range.from.as_ref().map(Vec::as_slice), to: range.to.as_ref().map(Vec::as_slice) };
+                let bound = |bound: Bound<KeptKey>| bound.map(|place| self.kept(place));
+                let borrowed = KeyRange { from: bound(range.from), to: bound(range.to) };
                 table.changed_since(since, range.tree, borrowed)
             })
-    }
-}
-
-fn bound_bytes(bound: &Bound<Vec<u8>>) -> usize {
-    match bound {
-        Bound::Included(key) | Bound::Excluded(key) => key.capacity(),
-        Bound::Unbounded => 0,
     }
 }
