@@ -4,6 +4,7 @@
 //! them on a document. Anything that depends on more than the document (the time, parameters) is rejected.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use binjson::{Document, FieldCache, FieldName};
 use bumpalo::Bump;
@@ -26,6 +27,8 @@ pub(crate) const GROUP_MAX: usize = 16;
 pub(crate) const AGGREGATES_MAX: usize = 64;
 /// Bytes that a view's expressions may compute for a document.
 const COMPUTED_BYTES_MAX: usize = 4 << 20;
+/// Sets of field caches of a thread, one for each view until there are more views.
+const CACHE_SETS: usize = 16;
 /// The value of `now` where a stored text contains it: outside every calendar, because the values of a view must not change
 /// without a write.
 const NO_TIME_MS: i64 = -(1 << 50);
@@ -76,6 +79,8 @@ pub(crate) struct Grouping {
     arguments: Vec<Expr>,
     /// The types of each result column.
     pub(crate) types: Vec<JsonTypes>,
+    /// Its set of field caches.
+    cache_set: usize,
 }
 
 /// A value of a group's key: the value that is compared, and its JSON if it is a plain field.
@@ -89,8 +94,13 @@ pub(crate) struct GroupValue<'a> {
 #[derive(Default)]
 pub(crate) struct Memory {
     arena: Bump,
-    caches: Vec<Cell<FieldCache>>,
+    /// A write evaluates all views of its collection in turn. With one set for all, each view would find the places of the fields of
+    /// the view before it, and search for its own.
+    caches: [Vec<Cell<FieldCache>>; CACHE_SETS],
 }
+
+/// Number of queries compiled so far.
+static COMPILED: AtomicUsize = AtomicUsize::new(0);
 
 impl Grouping {
     /// Compiles a view's query.
@@ -126,6 +136,7 @@ impl Grouping {
             rolls_up,
             arguments: Vec::new(),
             types: Vec::new(),
+            cache_set: COMPILED.fetch_add(1, Ordering::Relaxed) % CACHE_SETS,
         };
         // A wildcard gives more outputs than items, but these are no aggregates, and all are in GROUP BY.
         let direct = logical.outputs.len() == places.len();
@@ -232,11 +243,12 @@ impl Grouping {
         let meter = Meter::new(&Budget { memory_bytes_max: COMPUTED_BYTES_MAX, ..Budget::default() });
         workspace::reset(&mut memory.arena, &Meter::unbounded());
         // The caches may be another view's: a cached place is only a hint, and the field's name is compared.
-        memory.caches.resize(self.sources.len().max(memory.caches.len()), Cell::default());
+        let caches = &mut memory.caches[self.cache_set];
+        caches.resize(self.sources.len().max(caches.len()), Cell::default());
         let arena = &memory.arena;
         let fixed = Fixed {
             sources: &self.sources,
-            caches: &memory.caches,
+            caches,
             parameters: &[],
             constants: &[],
             aggregates: &[],
@@ -255,15 +267,16 @@ impl Grouping {
         }
         let mut group = scope.workspace().list(self.group.len())?;
         for expr in &self.group {
-            let json = match expr {
-                Expr::Column(column) => match scope.cell(*column)? {
-                    Field::Json(json) => Some(json),
-                    Field::Value(_) => None,
-                },
-                Expr::Path(column, steps) => scope.stored_path(*column, steps)?,
-                _ => None,
+            let (value, json) = match expr {
+                Expr::Column(column) => {
+                    let field = scope.cell(*column)?;
+                    let json = if let Field::Json(json) = field { Some(json) } else { None };
+                    (field.decode(scope.workspace())?, json)
+                }
+                Expr::Path(column, steps) => (expr.evaluate(&scope)?, scope.stored_path(*column, steps)?),
+                _ => (expr.evaluate(&scope)?, None),
             };
-            group.push(GroupValue { value: expr.evaluate(&scope)?, json });
+            group.push(GroupValue { value, json });
         }
         let mut arguments = scope.workspace().list(self.arguments.len())?;
         for expr in &self.arguments {
