@@ -1,5 +1,6 @@
 //! A request, as passed to the service.
 
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::forwarded;
@@ -18,6 +19,8 @@ pub struct Request<'r> {
     pub(crate) peer: SocketAddr,
     /// Proxies whose forwarding fields are trusted.
     pub(crate) trusted: &'r TrustedProxies,
+    /// The client behind a proxy, once it was asked for.
+    client: Cell<Option<IpAddr>>,
 }
 
 impl<'r> Request<'r> {
@@ -29,7 +32,7 @@ impl<'r> Request<'r> {
         peer: SocketAddr,
         trusted: &'r TrustedProxies,
     ) -> Self {
-        Request { head, query: head.query, body, in_pieces, peer, trusted }
+        Request { head, query: head.query, body, in_pieces, peer, trusted, client: Cell::new(None) }
     }
 
     /// The method.
@@ -99,7 +102,7 @@ impl<'r> Request<'r> {
 
     /// The same request with another query.
     pub fn with_query<'s>(&'s self, query: &'s str) -> Request<'s> {
-        Request { query, ..*self }
+        Request { query, client: self.client.clone(), ..*self }
     }
 
     /// All header fields in the order of arrival.
@@ -130,9 +133,12 @@ impl<'r> Request<'r> {
     #[inline]
     pub fn client(&self) -> IpAddr {
         if self.trusted.is_empty() {
-            self.peer.ip()
-        } else {
-            forwarded::client(self.peer, |name| self.head.fields.named_from_last(name), self.trusted)
+            return self.peer.ip();
         }
+        let client = self.client.get().unwrap_or_else(|| {
+            forwarded::client(self.peer, |name| self.head.fields.named_from_last(name), self.trusted)
+        });
+        self.client.set(Some(client));
+        client
     }
 }
