@@ -87,7 +87,7 @@ impl Origins {
 
     #[inline(never)]
     fn check_unsafe(&self, request: &http::Request<'_>) -> Result<(), Error> {
-        let origin = request.header("Origin");
+        let origin = if request.has_origin() { request.header("Origin") } else { None };
         let is_same = match (request.header("Sec-Fetch-Site"), origin) {
             (Some(site), _) if !site.is_empty() => matches!(site, b"same-origin" | b"none"),
             (_, Some(origin)) => is_origin_of(origin, host(request)),
