@@ -15,6 +15,9 @@ const BOUNDS: Bounds = Bounds { rows_max: 20_000, time_max: Some(TIME_MAX_WHILE_
 /// Initial capacity for the text of a view's row, in bytes.
 const ROW_BYTES: usize = 256;
 
+/// The same for the text of a document that is written.
+const BODY_BYTES: usize = 512;
+
 /// A running transaction. Reads see its own writes; the commit checks that what was read has not changed.
 pub struct Transaction<'t> {
     database: &'t Database,
@@ -75,6 +78,13 @@ pub(crate) fn run<T, E>(
     run: &mut dyn FnMut(&mut Transaction<'_>) -> Result<T, E>,
 ) -> Result<T, Ended<E>> {
     run(&mut Transaction { database, inner }).map_err(Ended)
+}
+
+/// A document's JSON text.
+fn body_of(document: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, DatabaseError> {
+    let mut body = Vec::with_capacity(BODY_BYTES);
+    serde_json::to_writer(&mut body, document)?;
+    Ok(body)
 }
 
 impl Transaction<'_> {
@@ -142,7 +152,7 @@ impl Transaction<'_> {
         collection: &str,
         document: &(impl Serialize + ?Sized),
     ) -> Result<K, DatabaseError> {
-        let body = serde_json::to_vec(document)?;
+        let body = body_of(document)?;
         let applied = self.apply(collection, Precondition::None, |_| Ok(Op::Insert { body }))?;
         self.key_of(collection, &applied)
     }
@@ -154,7 +164,7 @@ impl Transaction<'_> {
         key: impl DbValue,
         document: &(impl Serialize + ?Sized),
     ) -> Result<bool, DatabaseError> {
-        let body = serde_json::to_vec(document)?;
+        let body = body_of(document)?;
         let put = |key| Ok(Op::Put { key, body });
         Ok(self.apply_to(collection, key, Precondition::None, put)?.created)
     }
@@ -166,7 +176,7 @@ impl Transaction<'_> {
         key: impl DbValue,
         document: &(impl Serialize + ?Sized),
     ) -> Result<(), DatabaseError> {
-        let body = serde_json::to_vec(document)?;
+        let body = body_of(document)?;
         self.apply_to(collection, key, Precondition::None, |key| Ok(Op::Replace { key, body })).map(drop)
     }
 
