@@ -13,7 +13,7 @@ use sapsan::docs::import::{ImportError, Input, Options};
 use sapsan::{Database, DatabaseError};
 use serde_json::json;
 
-use crate::attempt::{Attempt, Login};
+use crate::attempt::Attempt;
 use crate::ledger::embedded::Success;
 use crate::ledger::{Recorded, Redis, RedisError};
 use crate::table::{Lines, LogLine, TableError, UserLine};
@@ -105,8 +105,7 @@ pub fn log(database: &Database, file: &Path) -> Result<u64, BankImportError> {
         }
         if line.succeeded {
             runs.restart(&line.address);
-            let login = Login { at: line.at, address: line.address };
-            document["of_user"] = of_user.map(|number| Success { number, login }.to_string()).into();
+            document["of_user"] = of_user.map(|number| Success::text(number, line.at, &line.address)).into();
             document["run"] = run.into();
         }
         Ok(Some(document))

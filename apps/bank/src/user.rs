@@ -32,7 +32,8 @@ fn digits(password: &str, salt: &str) -> [u8; HASH_DIGITS] {
     let digest = Sha256::new().chain_update(password).chain_update(":").chain_update(salt).finalize();
     let mut digits = [0; HASH_DIGITS];
     for (pair, byte) in digits.chunks_exact_mut(2).zip(digest) {
-        pair.copy_from_slice(&[byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]));
+        pair[0] = HEX[usize::from(byte >> 4)];
+        pair[1] = HEX[usize::from(byte & 15)];
     }
     digits
 }

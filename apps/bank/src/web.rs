@@ -1,5 +1,6 @@
 //! The web application: its configuration, routes and handlers.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -89,10 +90,10 @@ struct Credentials {
 
 /// The session data of the logged-in customer.
 #[derive(Deserialize, Serialize)]
-struct Customer {
-    login: String,
-    last_at: String,
-    last_address: String,
+struct Customer<'c> {
+    login: Cow<'c, str>,
+    last_at: Cow<'c, str>,
+    last_address: Cow<'c, str>,
 }
 
 fn index(session: Session<'_>) -> Response {
@@ -114,7 +115,8 @@ fn log_in(
     let rules = bank.rules();
     Ok(match bank.redis() {
         None => {
-            let (told, attempt) = (attempt.clone(), attempt);
+            let attempt = Arc::new(attempt);
+            let told = Arc::clone(&attempt);
             db.write_with(
                 move |tx| embedded::attempt(tx, &attempt, rules),
                 move |decision, exchange| answer(decision.map_err(LedgerError::from), &told, exchange.session()),
@@ -170,10 +172,14 @@ fn notice(session: &mut SessionData, text: &str) -> Result<(), SessionError> {
 /// Logs a customer in: a new session with the previous login, or with this one if it is the first.
 fn begin(session: &mut SessionData, attempt: &Attempt, previous: Option<Login>) -> Result<(), SessionError> {
     let Attempt { at, login, address, .. } = attempt;
-    let last = previous.unwrap_or_else(|| Login { at: *at, address: address.clone() });
+    let (last_at, last_address) = match &previous {
+        Some(Login { at, address }) => (at, address),
+        None => (at, address),
+    };
     session.take_flashes();
     session.renew()?;
-    let customer = Customer { login: login.clone(), last_at: clock::local(last.at), last_address: last.address };
+    let customer =
+        Customer { login: login.into(), last_at: clock::local(*last_at).into(), last_address: last_address.into() };
     session.set(CUSTOMER, &customer)
 }
 

@@ -12,8 +12,6 @@
 //! A success reads these rows in its own transaction. If another attempt of the same user or address is committed in between, the
 //! store runs the transaction again.
 
-use std::fmt;
-
 use sapsan::{Database, DatabaseError, Snapshot, Transaction};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -81,9 +79,12 @@ pub(crate) struct Success {
     pub(crate) login: Login,
 }
 
-impl fmt::Display for Success {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:020} {} {}", self.number, self.login.at, self.login.address)
+impl Success {
+    /// The text that is stored.
+    pub(crate) fn text(number: u64, at: i64, address: &str) -> String {
+        let (mut digits, mut time) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let digits = digits.format(number);
+        [&ZEROS[digits.len()..], digits, " ", time.format(at), " ", address].concat()
     }
 }
 
@@ -100,6 +101,9 @@ impl TryFrom<String> for Success {
         read().ok_or_else(|| format!("`{text}` is no success of a user: NUMBER TIME ADDRESS"))
     }
 }
+
+/// As many as a number has digits.
+const ZEROS: &str = "00000000000000000000";
 
 /// An attempt as it is stored.
 #[derive(Serialize)]
@@ -129,10 +133,7 @@ pub fn attempt(tx: &mut Transaction<'_>, attempt: &Attempt, rules: Rules) -> Res
     };
     let verdict = rules.verdict(Failed { of_address: of_address.failed(), of_user: of_user.failed() }, *is_right);
     let succeeded = verdict == Verdict::Success;
-    let number_of_user = succeeded.then(|| {
-        let login = Login { at: *at, address: address.clone() };
-        Success { number: of_user.attempts + 1, login }.to_string()
-    });
+    let number_of_user = succeeded.then(|| Success::text(of_user.attempts + 1, *at, address));
     let run = succeeded.then_some(of_address.failed() + 1);
     let previous = of_user.last_success.filter(|_| succeeded).map(|success| success.login);
     let record = Record { at: *at, user: *user, login, address, succeeded, of_user: number_of_user, run };
@@ -206,5 +207,20 @@ impl Ledger for Embedded {
 impl From<DatabaseError> for LedgerError {
     fn from(error: DatabaseError) -> LedgerError {
         if error.is_busy() { LedgerError::Busy } else { LedgerError::Failed(error.to_string()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_success_has_twenty_digits_and_is_read_back() {
+        for (number, digits) in [(1, "00000000000000000001"), (u64::MAX, "18446744073709551615")] {
+            let text = Success::text(number, -7, "10.0.0.1");
+            assert_eq!(text, format!("{digits} -7 10.0.0.1"));
+            let read = Success::try_from(text).unwrap();
+            assert_eq!((read.number, read.login.at, &*read.login.address), (number, -7, "10.0.0.1"));
+        }
     }
 }
