@@ -60,6 +60,8 @@ enum Slot {
 pub(crate) struct Definition {
     pub(crate) grouping: Grouping,
     pub(crate) columns: Vec<(String, Shown)>,
+    /// For each column its name as the text of a JSON object has it, with the colon.
+    pub(crate) labels: Vec<Vec<u8>>,
     pub(crate) facets: Vec<Facet>,
     slots: Vec<Slot>,
 }
@@ -105,13 +107,18 @@ impl Definition {
     /// Compiles a view's query over the collections and views of a catalog.
     pub(crate) fn compile(sql: &str, catalog: &Catalog) -> Result<Definition, SqlError> {
         let grouping = Grouping::compile(sql, catalog)?;
-        let mut definition = Definition { grouping, columns: Vec::new(), facets: Vec::new(), slots: Vec::new() };
+        let mut definition =
+            Definition { grouping, columns: Vec::new(), labels: Vec::new(), facets: Vec::new(), slots: Vec::new() };
         for number in 0..definition.grouping.outputs.len() {
             let (name, output) = definition.grouping.outputs[number].clone();
             let shown = match output {
                 Output::Group(place) => Shown::Group(place),
                 Output::Aggregate(kind, argument) => definition.aggregate(kind, argument.unwrap_or(0)),
             };
+            let mut label = Vec::new();
+            binjson::append_string(&mut label, &name);
+            label.push(b':');
+            definition.labels.push(label);
             definition.columns.push((name, shown));
         }
         Ok(definition)

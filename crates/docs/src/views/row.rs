@@ -3,12 +3,21 @@
 //! The result is the same as that of the query `SELECT * FROM view WHERE column = value AND …`. A lookup by the group's key
 //! costs a fraction of the query, and a transaction records one key as read instead of a range.
 
+use std::cell::Cell;
+
 use super::Views;
 use super::definition::Definition;
 use super::table::Rendered;
 use crate::encoding::{KEY_BYTES_MAX, Scalar, order};
 use crate::engine;
 use crate::sql::{QueryError, Value};
+
+/// A thread's working memory is freed after a row if it holds more than this.
+const ROW_KEPT_BYTES: usize = 64 << 10;
+
+thread_local! {
+    static ROW: Cell<Option<Box<Rendered>>> = const { Cell::new(None) };
+}
 
 /// The number of a declared view in its database. It belongs to one [`crate::Database`], as a [`crate::CollectionId`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +44,15 @@ pub(crate) fn append(
     if state.is_none() && expected > 0 {
         return Ok(false);
     }
-    let mut row = Rendered::default();
-    row.render(view, engine, &|_| true, &key, &state.unwrap_or_default())?;
-    row.object(definition, out);
-    Ok(true)
+    let mut row = ROW.take().unwrap_or_default();
+    let rendered = row.render(view, engine, &|_| true, &key, &state.unwrap_or_default());
+    if rendered.is_ok() {
+        row.object(definition, out);
+    }
+    if row.held_bytes() <= ROW_KEPT_BYTES {
+        ROW.set(Some(row));
+    }
+    Ok(rendered.map(|()| true)?)
 }
 
 /// The key of a group. `None`: no group has these values, because NULL equals nothing, or because the key is too long.

@@ -292,6 +292,12 @@ pub(crate) struct Rendered {
 }
 
 impl Rendered {
+    /// Bytes of memory that grow with rows.
+    pub(super) fn held_bytes(&self) -> usize {
+        let numbers = self.ends.capacity() * size_of::<usize>() + self.group.capacity() * size_of::<(usize, usize)>();
+        self.json.capacity() + self.key.capacity() + self.value.capacity() + numbers
+    }
+
     pub(super) fn render(
         &mut self,
         view: &View,
@@ -361,9 +367,8 @@ impl Rendered {
         facet: usize,
         direction: Direction,
     ) -> Result<(), engine::Error> {
-        let (mut from, mut to) = (group.to_vec(), group.to_vec());
-        from.push(facet as u8);
-        to.push(facet as u8 + 1);
+        let bound = |after: u8| [group, &[after]].concat();
+        let (from, to) = (bound(facet as u8), bound(facet as u8 + 1));
         let range = KeyRange { from: Bound::Included(&from), to: Bound::Excluded(&to) };
         let mut found = Some(false);
         engine.visit_first(view.values, range, direction, &mut |key, _| {
@@ -409,12 +414,11 @@ impl Rendered {
     /// Writes the text of a JSON object.
     pub(super) fn object(&self, definition: &Definition, out: &mut Vec<u8>) {
         out.push(b'{');
-        for (number, (json, (name, _))) in self.columns().zip(&definition.columns).enumerate() {
+        for (number, (json, label)) in self.columns().zip(&definition.labels).enumerate() {
             if number > 0 {
                 out.push(b',');
             }
-            binjson::append_string(out, name);
-            out.push(b':');
+            out.extend_from_slice(label);
             out.extend_from_slice(json);
         }
         out.push(b'}');
