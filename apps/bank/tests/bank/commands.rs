@@ -45,6 +45,17 @@ fn generated_files_come_in_and_their_counters_go_out() {
 }
 
 #[test]
+fn failures_of_an_imported_log_count_from_the_last_of_several_successes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log.tsv"));
+    let line = |succeeded: u8| format!("2014-09-27 10:00:00\t1\tann\t10.0.0.1\t{succeeded}\n");
+    std::fs::write(&log, [0, 1, 0, 0, 1, 0, 0].map(line).concat()).unwrap();
+    run(&["import", "--data", text(&data), "--log", text(&log)]);
+    let sql = run(&["export-sql", "--data", text(&data)]);
+    assert_eq!(sql.matches("('10.0.0.1', 2)").count(), 1, "{sql}");
+}
+
+#[test]
 fn the_same_seed_makes_the_same_files() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for folder in [&one, &other] {
