@@ -82,3 +82,24 @@ pub fn open_database(folder: &Path) -> Result<Database, String> {
 pub fn open_redis(address: &str) -> Result<Redis, String> {
     Redis::open(address).map_err(|error| format!("{address}: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The number of a success among all attempts from its address was stored as `of_address`; without `run`, each attempt from an
+    /// address would count as a failure.
+    #[test]
+    fn a_data_folder_with_other_fields_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let older = CONFIG.replace("run        =", "of_address =").replace("SUM(run)", "MAX(of_address)");
+        let database = Database::open(folder.path(), &older).unwrap();
+        let attempt =
+            json!({"at": 1, "user": 1, "login": "ann", "address": "10.0.0.1", "succeeded": true, "of_address": 1});
+        database.write(|tx| tx.insert::<i64>("attempts", &attempt)).unwrap();
+        drop(database);
+        let refused = open_database(folder.path()).err().unwrap();
+        assert!(refused.contains("of_address"), "{refused}");
+    }
+}
