@@ -17,8 +17,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Checks format, lints and documentation, then builds and runs all tests. With `setup` it installs what is missing; without, it
-/// installs nothing, and tests whose checker is missing are skipped.
+/// Checks the format and the sources, builds all tests and with them checks the lints, runs them, and makes the documentation and runs
+/// its examples. With `setup` it installs what is missing; without, it installs nothing, and tests whose checker is missing are skipped.
 fn run_all(setup: bool) -> Result<(), String> {
     // mimalloc, and SQLite as the oracle, are C code compiled by the build.
     if setup {
