@@ -47,8 +47,8 @@ pub(crate) struct Ended {
     pub(crate) took: Duration,
 }
 
-/// Builds the tests of these packages and targets, named as cargo's arguments, and runs all, even after a failure. The first one
-/// begins after `prepare`, which runs beside the build. Calls `told` for each that has ended.
+/// Builds the test programs that cargo selects by these arguments, and runs all of them, also after one has failed. `prepare` runs
+/// during the build, and no program begins before its end. `told` is called for each program that has ended.
 ///
 /// If the build fails, for example by a lint, no further program begins, and its error is returned.
 pub(crate) fn run(targets: &[&str], prepare: impl FnOnce() + Send, mut told: impl FnMut(Ended)) -> Result<(), String> {

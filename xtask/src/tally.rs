@@ -55,8 +55,7 @@ pub(crate) fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Res
     outcome
 }
 
-/// Runs the tests in the programs of these packages and targets, named as cargo's arguments, and counts them. `prepare` runs beside
-/// the build.
+/// Builds and runs the test programs that cargo selects by these arguments, and counts their tests. `prepare` runs during the build.
 pub(crate) fn run_programs(tally: &mut Tally, targets: &[&str], prepare: impl FnOnce() + Send) -> Result<(), String> {
     let mut failed = Vec::new();
     programs::run(targets, prepare, |ended| {

@@ -9,8 +9,8 @@
 //!   nor checks for null and misaligned pointers. A change of `clippy.toml` alone makes cargo build nothing: it takes effect in the next
 //!   build from nothing.
 //! - It does not optimise the own code of test programs and examples. A profile applies to a package as a whole, so the tests of a
-//!   package whose library is optimised would be optimised too. That took a third of the time of the test build, and made few tests faster: of
-//!   `store`, 63 s instead of 12 s for a program that runs 137 s either way.
+//!   package whose library is optimised would be optimised too. That took a third of the time of the test build, and made few tests
+//!   faster: the test program of `store` took 63 s to build instead of 12 s, and runs for 137 s either way.
 //! - **The documenter** (`RUSTDOC`) makes a library's documentation before it runs the examples in it. Programs have neither.
 
 use std::ffi::{OsStr, OsString};
@@ -22,7 +22,7 @@ use crate::tools;
 
 /// Is set for builds of tests: this program is called as compiler or documenter.
 const VARIABLE: &str = "SAPSAN_COMPILES_TESTS";
-/// The folder of the documentation, in that of build output, where `cargo doc` would put it.
+/// The folder of the documentation in the target folder, the same as that of `cargo doc`.
 const DOCUMENTATION: &str = "doc";
 
 /// Makes a command of cargo use these programs.
@@ -46,7 +46,7 @@ pub(crate) fn become_compiler() -> Option<ExitCode> {
 
 /// Checks the lints, then compiles.
 fn compile(arguments: &[OsString]) -> Result<ExitCode, String> {
-    // Cargo also asks rustc for its version and the target's properties.
+    // Without this option cargo asks for rustc's version or the target's properties.
     if has(arguments, "--out-dir") {
         let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
         if !succeeds(Command::new("clippy-driver").args(linting(arguments, folder.path())))? {
@@ -59,7 +59,7 @@ fn compile(arguments: &[OsString]) -> Result<ExitCode, String> {
     become_program(Command::new(&arguments[0]).args(&arguments[1..]).args(unoptimised).args(["--cap-lints", "allow"]))
 }
 
-/// Makes the documentation if these arguments are those of its examples, then does what they say.
+/// Runs rustdoc with these arguments. If they run the examples of a library, its documentation is made first.
 fn document(arguments: &[OsString]) -> Result<ExitCode, String> {
     if has(arguments, "--test") && !succeeds(Command::new("rustdoc").args(documenting(arguments)))? {
         return Ok(ExitCode::FAILURE);

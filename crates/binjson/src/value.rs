@@ -170,7 +170,7 @@ impl PartialEq<&str> for Str<'_> {
 mod tests {
     use super::Str;
 
-    /// Each stored form is compared with its own characters, and with those of all others.
+    /// Compares each stored key with its own characters, and with the characters of each other key.
     #[test]
     fn a_key_equals_its_characters_and_nothing_else() {
         let keys = [
